@@ -1,0 +1,2 @@
+//! The `mjolnir` program.
+fn main() {}

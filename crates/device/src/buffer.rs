@@ -1,0 +1,89 @@
+//! Memory that direct I/O can use.
+
+use bytes::Bytes;
+use mjolnir_units::BLOCK_BYTES;
+
+/// Zero-filled memory whose start is aligned to a block, as direct I/O asks.
+///
+/// Becomes a [`Bytes`] (shared, sliced without copies) through [`AlignedBuf::freeze`].
+pub struct AlignedBuf {
+    blocks: Vec<Block>,
+    len: usize,
+}
+
+#[repr(C, align(4096))]
+#[derive(Clone, Copy)]
+struct Block([u8; BLOCK_BYTES]);
+
+const _: () = assert!(size_of::<Block>() == BLOCK_BYTES && align_of::<Block>() == BLOCK_BYTES);
+
+impl AlignedBuf {
+    /// A buffer of `len` zero bytes.
+    pub fn zeroed(len: usize) -> Self {
+        let count = len.div_ceil(BLOCK_BYTES);
+        AlignedBuf { blocks: vec![Block([0; BLOCK_BYTES]); count], len }
+    }
+
+    /// A buffer that holds a copy of `bytes`.
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let mut buffer = Self::zeroed(bytes.len());
+        buffer.as_mut().copy_from_slice(bytes);
+        buffer
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the buffer has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Gives up the right to write, in exchange for cheap sharing. Copies nothing.
+    pub fn freeze(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+}
+
+impl AsRef<[u8]> for AlignedBuf {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: `Block` is `repr(C)` around plain bytes without padding (asserted above), so
+        // the vector's initialised elements are `blocks.len() * BLOCK_BYTES >= len` bytes.
+        unsafe { std::slice::from_raw_parts(self.blocks.as_ptr().cast(), self.len) }
+    }
+}
+
+impl AsMut<[u8]> for AlignedBuf {
+    fn as_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `as_ref`; `&mut self` makes the access exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.blocks.as_mut_ptr().cast(), self.len) }
+    }
+}
+
+impl std::fmt::Debug for AlignedBuf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "AlignedBuf({} bytes)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_aligned_zeroed_and_keeps_its_bytes_when_frozen() {
+        let mut buffer = AlignedBuf::zeroed(5000);
+        assert_eq!(buffer.as_ref().as_ptr() as usize % BLOCK_BYTES, 0);
+        assert!(buffer.as_ref().iter().all(|&byte| byte == 0));
+        buffer.as_mut()[4999] = 7;
+        let frozen = buffer.freeze();
+        assert_eq!((frozen.len(), frozen[4999], frozen[4998]), (5000, 7, 0));
+    }
+
+    #[test]
+    fn an_empty_buffer_is_fine() {
+        assert!(AlignedBuf::zeroed(0).freeze().is_empty());
+    }
+}

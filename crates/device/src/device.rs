@@ -1,0 +1,77 @@
+//! The Device contract.
+
+use std::future::Future;
+
+use bytes::Bytes;
+use mjolnir_units::{Pba, ZoneId};
+
+use crate::{AlignedBuf, DeviceError, DeviceInfo};
+
+/// Zones that are appended to and reset whole, and a small root that is replaced atomically.
+///
+/// # Contract
+///
+/// * **Placement.** An append carries the address that the caller expects: the zone's write
+///   pointer after every earlier call to [`append`](Device::append) for that zone, finished or
+///   not. The order of *calls* decides (not of polling), so an implementation claims the address
+///   before it returns the future. Any other address is [`Invalid`](crate::ErrorKind::Invalid).
+///   The completion says where the data landed.
+/// * **Volatility.** A completed append can be read at once, but may be lost, wholly or in part,
+///   in any order, by a power cut until it is durable: after a [`flush`](Device::flush) that was
+///   called after the append completed, or, on a device whose sealing is
+///   [`Durable`](crate::Sealing::Durable), after the seal. Blocks are never torn: each of the
+///   append's blocks is either old or new after a power cut.
+/// * **Sealing** ends a zone at any length; a sealed zone takes no appends until it is reset.
+/// * **Reset** makes a zone empty. Its old blocks must not be read any more; what a read of a
+///   block at or past the write pointer returns is unspecified, but it is not a panic. After a
+///   crash an unflushed reset may have happened or not.
+/// * **Re-opening.** The write pointer of a zone that was open when the device went away is
+///   unknown to some devices (a file): such a zone is treated as sealed, its readable blocks
+///   stay readable, and it takes appends again only after a reset. This holds for every zone
+///   that was not reset since the device was opened: so *every zone starts sealed*, whatever it
+///   holds, and a caller resets it before the first append.
+/// * **Root.** [`write_root`](Device::write_root) is atomic and durable when it completes; a
+///   crash leaves the old or the new one. It implies no flush of zones. At most
+///   [`ROOT_BYTES_MAX`](Device::ROOT_BYTES_MAX) bytes.
+/// * Futures may be dropped; the I/O then completes or not, and memory stays sound.
+pub trait Device: 'static {
+    /// The longest root, in bytes.
+    const ROOT_BYTES_MAX: usize = 4000;
+
+    /// Shape and abilities.
+    fn info(&self) -> DeviceInfo;
+
+    /// Appends `data` (pieces of whole blocks, each starting at a multiple of the block size in
+    /// memory or copied by the device) at the write pointer `at`. Returns where it landed.
+    fn append(
+        &self,
+        at: Pba,
+        data: Vec<Bytes>,
+    ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static;
+
+    /// Fills `buffer`, a whole number of blocks, from `from` on. The range stays within a zone.
+    fn read(
+        &self,
+        from: Pba,
+        buffer: AlignedBuf,
+    ) -> impl Future<Output = Result<AlignedBuf, DeviceError>> + 'static;
+
+    /// Makes all appends, seals and resets that completed before the call durable.
+    fn flush(&self) -> impl Future<Output = Result<(), DeviceError>> + 'static;
+
+    /// Ends the zone at its present length. The caller has no append to it in flight.
+    fn seal(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static;
+
+    /// Empties the zone, and tells the medium that its bytes are not needed any more.
+    fn reset(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static;
+
+    /// The root as last written, or `None` if none ever was.
+    fn read_root(&self) -> impl Future<Output = Result<Option<Bytes>, DeviceError>> + 'static;
+
+    /// Replaces the root.
+    fn write_root(&self, root: Bytes) -> impl Future<Output = Result<(), DeviceError>> + 'static;
+
+    /// Raises the number of zones to what fits in `bytes` (what the container needs for itself
+    /// included), durably; never lowers it. Returns the new number.
+    fn grow(&self, bytes: u64) -> impl Future<Output = Result<u32, DeviceError>> + 'static;
+}

@@ -1,0 +1,20 @@
+//! What the engine gets from its world: a [`Device`] to keep bytes on, and a [`Runtime`] for time,
+//! tasks and processors.
+//!
+//! **Imports** `units`. **Leaves out** every operating system call: implementations live in
+//! `backends` and `host` (the real world) and in `lab` (the virtual one), and all of them pass
+//! the tests in [`contract`].
+
+mod buffer;
+pub mod contract;
+mod device;
+mod error;
+pub mod filter;
+mod info;
+mod runtime;
+
+pub use buffer::AlignedBuf;
+pub use device::Device;
+pub use error::{DeviceError, ErrorKind};
+pub use info::{DeviceInfo, Sealing};
+pub use runtime::Runtime;

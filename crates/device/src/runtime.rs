@@ -1,0 +1,37 @@
+//! The Runtime contract.
+
+use std::future::Future;
+use std::time::Duration;
+
+use mjolnir_units::Instant;
+
+/// Time, tasks, processors and chance, of whichever world the engine runs in.
+///
+/// Tasks run on one thread, interleaved only at `.await`. Only the closures given to
+/// [`parallel`](Runtime::parallel) may run elsewhere.
+pub trait Runtime: Clone + 'static {
+    /// The present instant. Never goes back.
+    fn now(&self) -> Instant;
+
+    /// Completes once `duration` has passed.
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + 'static;
+
+    /// Starts a task that runs by itself until it ends.
+    fn spawn(&self, task: impl Future<Output = ()> + 'static);
+
+    /// Runs a pure computation, beside this thread if there is a processor for it.
+    fn parallel<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> impl Future<Output = T> + 'static;
+
+    /// How many jobs given to [`parallel`](Runtime::parallel) can run at once; at least 1.
+    fn parallelism(&self) -> usize;
+
+    /// Fresh random bits, for identities; the lab draws them from its seed.
+    fn random(&self) -> u64;
+
+    /// Nanoseconds of processor time this thread has used, or virtual time's stand-in for it.
+    /// Reclaim bounds its share of a core by this.
+    fn cpu_time(&self) -> Duration;
+}

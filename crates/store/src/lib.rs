@@ -1,0 +1,15 @@
+//! The Store contract: what volumes can do, as every door (NBD, the command line, the lab's
+//! drivers) sees it.
+//!
+//! **Imports** `units`. **Leaves out** how any of it is done: `engine` is one Store, an array of
+//! engines another.
+
+mod error;
+mod range;
+mod store;
+mod types;
+
+pub use error::{Error, ErrorKind};
+pub use range::VolumeRange;
+pub use store::Store;
+pub use types::{Chunk, Durability, Extent, Mapping, Op, TargetInfo, ZeroMode, check_name};

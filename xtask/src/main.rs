@@ -1,0 +1,2 @@
+//! Commands for those who work on Mjolnir.
+fn main() {}
