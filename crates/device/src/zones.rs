@@ -58,7 +58,7 @@ impl ZoneTable {
         let name = &self.info.name;
         let mut blocks = 0;
         for piece in data {
-            if piece.len() % BLOCK_BYTES != 0 {
+            if !piece.len().is_multiple_of(BLOCK_BYTES) {
                 return Err(invalid(format!(
                     "append at {at} to {name}: a piece of {} bytes is not whole blocks of \
                      {BLOCK_SIZE} bytes",
@@ -123,7 +123,7 @@ impl ZoneTable {
     /// Checks a read of `bytes` bytes from `from`. Returns how many blocks it has.
     pub fn check_read(&self, from: Pba, bytes: usize) -> Result<u64, DeviceError> {
         let name = &self.info.name;
-        if bytes == 0 || bytes % BLOCK_BYTES != 0 {
+        if bytes == 0 || !bytes.is_multiple_of(BLOCK_BYTES) {
             return Err(invalid(format!(
                 "read at {from} of {name}: {bytes} bytes are not whole blocks of {BLOCK_SIZE} \
                  bytes, at least one"
