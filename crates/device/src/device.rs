@@ -24,9 +24,10 @@ use crate::{AlignedBuf, DeviceError, DeviceInfo};
 ///   [`Durable`](crate::Sealing::Durable), after the seal. Blocks are never torn: each of the
 ///   append's blocks is either old or new after a power cut.
 /// * **Sealing** ends a zone at any length; a sealed zone takes no appends until it is reset.
-/// * **Reset** makes a zone empty; the zone takes appends once the reset has completed. Its old blocks must not be read any more; what a read of a
-///   block at or past the write pointer returns is unspecified, but it is not a panic. After a
-///   crash an unflushed reset may have happened or not.
+/// * **Reset** makes a zone empty; it takes appends once the reset has completed. Its old blocks
+///   must not be read any more; what a read of a block at or past the write pointer returns is
+///   unspecified, but it is not a panic. After a crash an unflushed reset may have happened or
+///   not.
 /// * **Re-opening.** The write pointer of a zone that was open when the device went away is
 ///   unknown to some devices (a file): such a zone is treated as sealed, its readable blocks
 ///   stay readable, and it takes appends again only after a reset. This holds for every zone

@@ -178,9 +178,14 @@ impl ZoneTable {
         Ok(ResetTicket { zone, number: self.resets })
     }
 
+    /// Whether no other reset of the zone was begun since this one, and it has not ended.
+    pub fn is_current(&self, ticket: ResetTicket) -> bool {
+        self.zones[ticket.zone.0 as usize] == State::Resetting(ticket.number)
+    }
+
     /// The zone is empty and takes appends from its start, unless another reset was begun since.
     pub fn end_reset(&mut self, ticket: ResetTicket) {
-        if self.zones[ticket.zone.0 as usize] == State::Resetting(ticket.number) {
+        if self.is_current(ticket) {
             self.set(ticket.zone, State::Open(0));
         }
     }
