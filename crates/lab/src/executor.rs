@@ -154,8 +154,11 @@ impl Sim {
     pub fn kill(&self, world: WorldId) {
         self.core.worlds.borrow_mut().remove(&world);
         let mut tasks = self.core.tasks.borrow_mut();
-        let doomed: Vec<u64> =
-            tasks.iter().filter(|(_, task)| task.world == world).map(|(&number, _)| number).collect();
+        let doomed: Vec<u64> = tasks
+            .iter()
+            .filter(|(_, task)| task.world == world)
+            .map(|(&number, _)| number)
+            .collect();
         let doomed: Vec<Task> = doomed.iter().filter_map(|number| tasks.remove(number)).collect();
         // What is dropped may wake, sleep or spawn, and so needs the tables.
         drop(tasks);

@@ -66,7 +66,9 @@ impl Contents {
     pub fn describe(&self, value: Value) -> String {
         match self.sources.get(&value) {
             _ if value == 0 => "zeroes".into(),
-            Some(Source::Pattern(seed)) => format!("block {} of op {}", seed & 0xf_ffff, seed >> 20),
+            Some(Source::Pattern(seed)) => {
+                format!("block {} of op {}", seed & 0xf_ffff, seed >> 20)
+            }
             Some(Source::Mixed(bytes)) => describe_bytes(bytes),
             None => format!("content {value:016x} that nobody wrote"),
         }

@@ -31,8 +31,11 @@ impl Judge {
         register: impl Fn() -> String,
     ) -> bool {
         let base_fits = base.contains(&found);
-        let mut fits =
-            versions.iter().enumerate().filter(|(_, version)| version.fits(found)).map(|(at, _)| at);
+        let mut fits = versions
+            .iter()
+            .enumerate()
+            .filter(|(_, version)| version.fits(found))
+            .map(|(at, _)| at);
         let first = fits.next();
         let last = fits.next_back().or(first);
         if !base_fits && first.is_none() {

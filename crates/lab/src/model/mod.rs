@@ -83,6 +83,13 @@ pub struct Op {
     deletes: Option<Incarnation>,
 }
 
+impl Op {
+    /// The registers that it changes.
+    pub fn keys(&self) -> &[Key] {
+        &self.keys
+    }
+}
+
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "op {} ({})", self.id, self.what)
@@ -282,7 +289,9 @@ impl Model {
         for key in &op.keys {
             let Some(register) = self.registers.get_mut(key) else { continue };
             // Not there if a later version of the register is durable already.
-            let Some(at) = register.versions.iter().position(|v| v.op.id == op.id) else { continue };
+            let Some(at) = register.versions.iter().position(|v| v.op.id == op.id) else {
+                continue;
+            };
             register.base = vec![register.versions[at].full.get()];
             register.versions.drain(..=at);
             if register.base == [0] && register.versions.is_empty() {
@@ -306,6 +315,15 @@ impl Model {
     /// The value that a read of the register returns now.
     pub fn current(&self, key: &Key) -> Value {
         self.registers.get(key).map_or(0, |register| register.current)
+    }
+
+    /// What a name stands for if it exists, though `op`, which gives or takes it, failed.
+    pub fn if_it_exists(&self, op: &Op, key: &Key) -> Value {
+        let register = &self.registers[key];
+        let own = register.versions.iter().find(|version| version.op.id == op.id);
+        own.map(|version| version.full.get())
+            .filter(|&value| value != 0)
+            .unwrap_or(register.current)
     }
 
     /// The content of a block now.
@@ -365,7 +383,9 @@ impl Model {
     /// Whether the name is taken, or may be: now, or after a power cut.
     pub fn name_in_doubt(&self, name: &str) -> bool {
         let register = self.registers.get(&Key::Name(name.to_owned()));
-        register.is_some_and(|r| r.current != 0 || r.versions.iter().any(|v| v.op.acked.get().is_none()))
+        register.is_some_and(|r| {
+            r.current != 0 || r.versions.iter().any(|v| v.op.acked.get().is_none())
+        })
     }
 
     /// Begins to create a target; it holds `blocks` from its first moment. Returns the operation
@@ -403,6 +423,3 @@ impl Model {
         values.len() as u64
     }
 }
-
-#[cfg(test)]
-mod tests;

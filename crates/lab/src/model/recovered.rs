@@ -56,9 +56,7 @@ impl Model {
             let value = match key {
                 // What is gone cannot be read; its name is judged. So is the size of what shrank.
                 Key::Size(target) | Key::Block(target, _) if !ids.contains_key(target) => continue,
-                Key::Block(target, block)
-                    if *block >= ids[target].size.div_ceil(BLOCK_SIZE) =>
-                {
+                Key::Block(target, block) if *block >= ids[target].size.div_ceil(BLOCK_SIZE) => {
                     continue;
                 }
                 _ => values.get(key).copied().unwrap_or(0),
@@ -87,7 +85,9 @@ impl Model {
         self.registers = values
             .into_iter()
             .filter(|&(_, value)| value != 0)
-            .map(|(key, current)| (key, Register { base: vec![current], versions: vec![], current }))
+            .map(|(key, current)| {
+                (key, Register { base: vec![current], versions: vec![], current })
+            })
             .collect();
         self.pending.clear();
         Ok(())

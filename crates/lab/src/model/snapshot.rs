@@ -75,6 +75,11 @@ impl Model {
         capture
     }
 
+    /// The copy was not made.
+    pub fn drop_copy(&mut self, copy: Incarnation) {
+        self.captures.remove(&copy.0);
+    }
+
     fn fill_copy(&mut self, copy: Incarnation, capture: &Capture) {
         for block in capture.base.keys().chain(capture.met.keys()) {
             let base = capture.alternatives(*block);
