@@ -29,6 +29,6 @@ pub use chance::Chance;
 pub use disk::{AfterCut, SimDisk};
 pub use executor::{Options, Sim, SimRuntime, Stuck, WorldId};
 pub use model::{Contents, Found, FoundTarget, Incarnation, Key, Model, Value, Violation};
-pub use run::{Failure, Report, run_seed_on, run_swarm};
+pub use run::{Failure, Report, run_seed, run_seed_on, run_swarm};
 pub use subject::{Subject, SubjectOptions};
 pub use workload::{KINDS, Kind, RunSize, Swarm, Tally, Trouble};

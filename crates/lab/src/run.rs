@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use futures_lite::future::or;
+use mjolnir_engine::Engine;
 use mjolnir_device::{Device, MemoryDevice, MemoryOptions, Runtime};
 use mjolnir_units::Instant;
 
@@ -65,6 +66,11 @@ impl fmt::Display for Report {
         }
         Ok(())
     }
+}
+
+/// Runs one seed against the engine.
+pub fn run_seed(seed: u64, size: RunSize, loud: bool) -> Report {
+    run_seed_on::<Engine<SimDisk, SimRuntime>>(seed, size, loud)
 }
 
 /// Runs one seed against `S`.

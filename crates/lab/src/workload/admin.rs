@@ -41,7 +41,7 @@ impl<S: Subject> Ground<S> {
         };
         let result = self.store.create_volume(&name, size).await;
         let guard = self.sole(volume);
-        if let Some(info) = self.settle(&op, guard, false, result).await? {
+        if let Some(info) = self.settle(&op, guard, S::ADMIN_IS_DURABLE, result).await? {
             self.offer(volume, &info, &name, size)?;
             self.count(Kind::CreateVolume);
         }
@@ -100,7 +100,7 @@ impl<S: Subject> Ground<S> {
         if result.is_ok() {
             // First of all: what is invoked from now on is not part of it.
             let capture = self.model.borrow_mut().end_copy(copy);
-            let info = self.settle(&op, guard, false, result).await?.expect("it succeeded");
+            let info = self.settle(&op, guard, S::ADMIN_IS_DURABLE, result).await?.expect("it succeeded");
             let size = self.model.borrow().size(copy);
             self.model.borrow_mut().learn_id(copy, info.id);
             let mut outcome = Vec::new();
@@ -114,7 +114,7 @@ impl<S: Subject> Ground<S> {
             self.offer(copy, &info, &name, size)?;
             self.count(kind);
         } else {
-            self.settle(&op, guard, false, result).await?;
+            self.settle(&op, guard, S::ADMIN_IS_DURABLE, result).await?;
             if self.store.find(&name).is_err_and(|error| error.kind == ErrorKind::NotFound) {
                 self.model.borrow_mut().drop_copy(copy);
             }
@@ -153,7 +153,7 @@ impl<S: Subject> Ground<S> {
             Some((volume, snapshot)) => self.store.delete_snapshot(volume, snapshot).await,
             None => self.store.delete_volume(&name).await,
         };
-        if self.settle(&op, guard, false, result).await?.is_some() {
+        if self.settle(&op, guard, S::ADMIN_IS_DURABLE, result).await?.is_some() {
             self.count(kind);
             if self.store.find(&name).is_ok() {
                 return Err(Violation::new(format!("{name} was deleted and is still found")));
@@ -196,7 +196,7 @@ impl<S: Subject> Ground<S> {
             model.invoke(format!("restore {full_name}"), true, writes)
         };
         let result = self.store.restore_snapshot(volume_name, snapshot_name).await;
-        if self.settle(&op, guard, false, result).await?.is_some() {
+        if self.settle(&op, guard, S::ADMIN_IS_DURABLE, result).await?.is_some() {
             self.relearn(volume, volume_name)?;
             self.count(Kind::Restore);
         }
@@ -230,7 +230,7 @@ impl<S: Subject> Ground<S> {
             (model.invoke(format!("resize {name} to {blocks} blocks"), true, writes), name)
         };
         let result = self.store.resize_volume(&name, blocks * BLOCK_SIZE).await;
-        if self.settle(&op, guard, false, result).await?.is_some() {
+        if self.settle(&op, guard, S::ADMIN_IS_DURABLE, result).await?.is_some() {
             self.count(Kind::Resize);
         }
         Ok(())

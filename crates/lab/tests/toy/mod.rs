@@ -458,6 +458,8 @@ impl Toy {
 }
 
 impl Subject for Toy {
+    const ADMIN_IS_DURABLE: bool = false;
+
     async fn format(disk: SimDisk, runtime: SimRuntime) -> Result<(), Error> {
         let toy = Toy::new(disk, runtime);
         toy.0.state.borrow_mut().next_tree = 1;
