@@ -6,15 +6,20 @@
 //! the tests in [`contract`].
 
 mod buffer;
+mod chance;
 pub mod contract;
 mod device;
 mod error;
 pub mod filter;
 mod info;
+mod memory;
 mod runtime;
+mod zones;
 
 pub use buffer::AlignedBuf;
 pub use device::Device;
 pub use error::{DeviceError, ErrorKind};
 pub use info::{DeviceInfo, Sealing};
+pub use memory::{MemoryDevice, MemoryOptions};
 pub use runtime::Runtime;
+pub use zones::{ResetTicket, ZoneTable};
