@@ -93,6 +93,19 @@ impl Catalog {
         self.entries.remove(&tree);
     }
 
+    /// How many volumes and snapshots there are.
+    pub fn counts(&self) -> (u64, u64) {
+        let count = |volume: bool| {
+            let wanted = |kind: &TreeKind| match kind {
+                TreeKind::Volume(_) => volume,
+                TreeKind::Snapshot(..) => !volume,
+                TreeKind::Staging => false,
+            };
+            self.entries.values().filter(|entry| wanted(&entry.kind)).count() as u64
+        };
+        (count(true), count(false))
+    }
+
     /// Snapshots of a volume, oldest first.
     pub fn snapshots_of(&self, volume: TreeId) -> Vec<TreeId> {
         self.iter()

@@ -371,6 +371,16 @@ impl Log {
             })
     }
 
+    /// The id of the newest group.
+    pub fn last_group(&self) -> u64 {
+        self.next_group - 1
+    }
+
+    /// Whether a group up to `id` has been sent and is not written yet.
+    pub fn waits_for_group(&self, id: u64) -> bool {
+        self.in_flight.range(..=id).next().is_some()
+    }
+
     /// Whether the zone has appends on their way.
     pub fn zone_in_flight(&self, zone: ZoneId) -> bool {
         self.in_flight.values().any(|group| group.zone == zone)
@@ -397,6 +407,12 @@ impl Log {
     pub fn open_checksum(&self, zone: ZoneId, offset: u64) -> Option<u32> {
         let open = self.streams.iter().flatten().find(|open| open.zone == zone)?;
         open.checksums.get(offset as usize).copied()
+    }
+
+    /// Blocks left in the stream's open segment.
+    pub fn room_blocks(&self, stream: u8) -> u64 {
+        let open = self.streams.get(usize::from(stream)).and_then(Option::as_ref);
+        open.map_or(0, |open| self.zone_blocks.saturating_sub(u64::from(open.next)))
     }
 
     /// Zones of open segments.

@@ -78,6 +78,11 @@ impl Claim {
     }
 }
 
+/// Segments kept reset, so that opening one does not wait for the device.
+const READY_WANTED: usize = 4;
+/// How far down the order a segment may be taken before those ahead of it.
+pub(crate) const ORDER_SLACK: usize = 8;
+
 /// All segments of a store.
 pub(crate) struct Space {
     pub zone_blocks: u64,
@@ -173,14 +178,25 @@ impl Space {
         self.free.push_back(zone);
     }
 
-    /// The next segment to be reset, if few are ready.
-    pub fn next_to_reset(&mut self) -> Option<ZoneId> {
-        if self.ready.len() >= 4 {
+    /// Whether few segments are ready and more could be.
+    pub fn next_reset_wanted(&self) -> bool {
+        self.ready.len() < READY_WANTED && !self.free.is_empty()
+    }
+
+    /// The next segment to be reset, if few are ready. `busy` zones have I/O under way.
+    pub fn next_to_reset(&mut self, busy: impl Fn(ZoneId) -> bool) -> Option<ZoneId> {
+        if !self.next_reset_wanted() {
             return None;
         }
-        // In order but for the rare one that a read still pins: recovery tolerates short gaps.
-        let at = self.free.iter().take(8).position(|zone| self.get(*zone).pins == 0)?;
+        // In order but for the rare one that a read still uses: recovery tolerates short gaps.
+        let idle = |zone: &ZoneId| self.get(*zone).pins == 0 && !busy(*zone);
+        let at = self.free.iter().take(ORDER_SLACK).position(idle)?;
         self.free.remove(at)
+    }
+
+    /// Whether a segment could be opened for `claim` at once.
+    pub fn can_open(&self, claim: Claim) -> bool {
+        self.allows(claim) && !self.ready.is_empty()
     }
 
     pub fn push_ready(&mut self, zone: ZoneId) {
@@ -224,5 +240,55 @@ impl Space {
     /// The part of the segments that is not free.
     pub fn utilization(&self) -> f64 {
         1.0 - self.free_count() as f64 / self.segments.len() as f64
+    }
+}
+
+/// The map's own segments.
+impl Space {
+    /// Counts bytes of the map's stream as live (`sign` 1) or dead (-1).
+    pub fn add_map_bytes(&mut self, place: crate::node_io::Place, sign: i64) {
+        let zone = self.zone_of(place.pba);
+        let segment = self.get_mut(zone);
+        let bytes = segment.map_bytes as i64 + sign * place.bytes as i64;
+        assert!(bytes >= 0, "live map bytes of {zone} below zero");
+        segment.map_bytes = bytes as u64;
+    }
+
+    /// Sealed segments of the map's stream in which nothing is live.
+    pub fn empty_map_segments(&self) -> Vec<ZoneId> {
+        self.map_segments().filter(|(_, s)| s.map_bytes == 0).map(|(zone, _)| zone).collect()
+    }
+
+    /// The emptiest sealed segments of the map's stream, if together they waste more than they
+    /// hold: each checkpoint moves what lives in a few of them.
+    pub fn sparse_map_segments(&self) -> Vec<ZoneId> {
+        let bytes = self.zone_blocks * BLOCK_SIZE;
+        let mut sparse: Vec<(u64, ZoneId)> = self
+            .map_segments()
+            .filter(|(_, segment)| segment.map_bytes > 0 && segment.map_bytes * 2 < bytes)
+            .map(|(zone, segment)| (segment.map_bytes, zone))
+            .collect();
+        sparse.sort();
+        let mut budget = bytes;
+        sparse
+            .into_iter()
+            .take_while(|(live, _)| {
+                let fits = *live <= budget;
+                budget = budget.saturating_sub(*live);
+                fits
+            })
+            .map(|(_, zone)| zone)
+            .collect()
+    }
+
+    /// Live bytes that [`sparse_map_segments`](Self::sparse_map_segments) would move.
+    pub fn sparse_map_bytes(&self) -> u64 {
+        self.sparse_map_segments().iter().map(|zone| self.get(*zone).map_bytes).sum()
+    }
+
+    fn map_segments(&self) -> impl Iterator<Item = (ZoneId, &Segment)> {
+        self.zones().filter(|(_, segment)| {
+            segment.stream == MAP_STREAM && segment.state == SegmentState::Sealed
+        })
     }
 }
