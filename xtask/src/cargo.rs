@@ -51,9 +51,9 @@ pub fn run_tests(mut command: Command) -> Result<Outcome> {
     for line in BufReader::new(stdout).split(b'\n') {
         let line = line.with_context(|| format!("cannot read what `{shown}` prints"))?;
         let line = String::from_utf8_lossy(&line);
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "{line}").context("cannot print")?;
-        counts.read(&line);
+        if counts.read(&line) {
+            writeln!(std::io::stdout(), "{line}").context("cannot print")?;
+        }
     }
     let status = child.wait().with_context(|| format!("`{shown}` is lost"))?;
     Ok(counts.finish(status.success(), &shown))
@@ -66,14 +66,29 @@ fn show(command: &Command) -> String {
     std::iter::once(program).chain(words[1..].iter().cloned()).collect::<Vec<_>>().join(" ")
 }
 
-/// Counts tests from the lines that the test harness prints.
+/// Counts tests from the lines that the test harness prints with `--show-output`.
 #[derive(Default)]
 struct TestOutput {
     outcome: Outcome,
+    /// Within what tests printed that passed.
+    in_successes: bool,
 }
 
 impl TestOutput {
-    fn read(&mut self, line: &str) {
+    /// Reads a line; whether it is worth showing. What tests print that pass is not: it is asked
+    /// for only because a test that lacks a program says so there.
+    fn read(&mut self, line: &str) -> bool {
+        match line {
+            "successes:" => self.in_successes = true,
+            "failures:" => self.in_successes = false,
+            _ if line.starts_with("test result: ") => self.in_successes = false,
+            _ => {}
+        }
+        self.count(line);
+        !self.in_successes
+    }
+
+    fn count(&mut self, line: &str) {
         if let Some(counts) = line.strip_prefix("test result: ") {
             let count = |word: &str| {
                 let before = counts.split(word).next().unwrap_or("").trim_end();
@@ -113,7 +128,9 @@ mod tests {
 
     fn read(text: &str, success: bool) -> Outcome {
         let mut output = TestOutput::default();
-        text.lines().for_each(|line| output.read(line));
+        for line in text.lines() {
+            output.read(line);
+        }
         output.finish(success, "cargo test")
     }
 
@@ -143,6 +160,19 @@ mod tests {
         );
         assert_eq!((outcome.passed, outcome.failed), (4, 0));
         assert_eq!(outcome.skipped, ["ext4_on_nbdfuse: needs nbdfuse"]);
+    }
+
+    #[test]
+    fn what_passing_tests_print_is_not_shown() {
+        let text = "test a ... ok\n\nsuccesses:\n\n---- a stdout ----\nskipped a: needs fio\n\
+                    \nsuccesses:\n    a\n\nfailures:\n\n---- b stdout ----\nb is wrong\n\
+                    test result: FAILED. 1 passed; 1 failed; 0 ignored\n";
+        let mut output = TestOutput::default();
+        let shown: Vec<&str> =
+            text.lines().filter(|line| output.read(line) && !line.is_empty()).collect();
+        assert_eq!(shown[..3], ["test a ... ok", "failures:", "---- b stdout ----"]);
+        assert!(shown[4].starts_with("test result"), "{shown:?}");
+        assert_eq!(output.outcome.skipped, ["a: needs fio"]);
     }
 
     #[test]

@@ -52,6 +52,15 @@ const PROGRAM: &str = "mjolnir-cli";
 pub fn check(root: &Path) -> Result<Outcome> {
     let everything = Metadata::load(root, &["--all-features"])?;
     let default = Metadata::load(root, &[])?;
+    println!(
+        "{} packages with all features, {} in the default build of mjolnir",
+        everything.packages.len(),
+        default.built_into(PROGRAM).len()
+    );
+    Ok(compare(&everything, &default))
+}
+
+fn compare(everything: &Metadata, default: &Metadata) -> Outcome {
     let (mut failures, mut warnings) = (Vec::new(), Vec::new());
 
     for package in everything.members() {
@@ -80,12 +89,7 @@ pub fn check(root: &Path) -> Result<Outcome> {
     for (name, versions) in versions.iter().filter(|(_, versions)| versions.len() > 1) {
         warnings.push(format!("mjolnir contains {name} more than once: {}", versions.join(", ")));
     }
-    println!(
-        "{} packages with all features, {} in the default build of mjolnir",
-        everything.packages.len(),
-        program.len()
-    );
-    Ok(Outcome::of(failures, warnings))
+    Outcome::of(failures, warnings)
 }
 
 /// Whether a package under this SPDX expression may be built in.
@@ -113,6 +117,8 @@ fn allowed(required: &LicenseReq) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -147,5 +153,62 @@ mod tests {
     fn a_refusal_names_the_licence_and_what_is_allowed() {
         let error = judge(Some("MPL-2.0")).unwrap_err().to_string();
         assert!(error.contains("MPL-2.0") && error.contains("Apache-2.0"), "{error}");
+    }
+
+    /// A package: its name and version, its licence, and what it depends on with the kind.
+    type Described<'a> = (&'a str, &'a str, &'a [(&'a str, Option<&'a str>)]);
+
+    /// A workspace (what is called mjolnir) with packages from elsewhere.
+    fn metadata(packages: &[Described<'_>]) -> Metadata {
+        let describe = |&(id, license, _): &Described<'_>| {
+            let (name, version) = id.split_once(' ').unwrap();
+            json!({ "id": id, "name": name, "version": version, "license": license,
+                    "dependencies": [], "targets": [] })
+        };
+        let node = |&(id, _, deps): &Described<'_>| {
+            let edge = |&(pkg, kind): &(&str, Option<&str>)| json!({ "pkg": pkg, "dep_kinds": [{ "kind": kind }] });
+            json!({ "id": id, "deps": deps.iter().map(edge).collect::<Vec<_>>() })
+        };
+        let members = packages.iter().map(|(id, ..)| *id).filter(|id| id.starts_with("mjolnir"));
+        let value = json!({
+            "packages": packages.iter().map(describe).collect::<Vec<_>>(),
+            "workspace_members": members.collect::<Vec<_>>(),
+            "target_directory": "target",
+            "resolve": { "nodes": packages.iter().map(node).collect::<Vec<_>>() },
+        });
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn bans_and_duplicates_are_found_where_they_are_built_and_only_there() {
+        let found = metadata(&[
+            ("mjolnir-cli 1", OURS, &[("mjolnir-nbd 1", None), ("tokio 1", Some("dev"))]),
+            ("mjolnir-nbd 1", OURS, &[("bytes 1", None), ("cc 1", Some("build"))]),
+            ("bytes 1", "MIT", &[]),
+            ("bytes 2", "MIT", &[]),
+            ("cc 1", "MIT", &[("bytes 2", None)]),
+            ("tokio 1", "MIT", &[]),
+        ]);
+        let outcome = compare(&found, &found);
+        assert_eq!(outcome.failures, [""; 0], "only its tests use tokio");
+        assert_eq!(outcome.warnings, ["mjolnir contains bytes more than once: 1, 2"]);
+
+        let found = metadata(&[
+            ("mjolnir-cli 1", OURS, &[("mjolnir-nbd 1", None)]),
+            ("mjolnir-nbd 1", "MIT", &[("tokio 1", None)]),
+            ("tokio 1", "MIT", &[]),
+            ("openssl-sys 1", "MIT", &[]),
+            ("copyleft 1", "GPL-3.0-only", &[]),
+        ]);
+        let failures = compare(&found, &found).failures;
+        assert_eq!(failures.len(), 4, "{failures:?}");
+        for (failure, start) in failures.iter().zip([
+            "mjolnir-nbd states the licence Some(\"MIT\")",
+            "openssl-sys is banned",
+            "copyleft 1: the licence GPL-3.0-only is not allowed",
+            "tokio is in the default build",
+        ]) {
+            assert!(failure.starts_with(start), "{failure}");
+        }
     }
 }

@@ -26,6 +26,14 @@ pub struct Package {
     pub version: String,
     pub license: Option<String>,
     pub dependencies: Vec<Dependency>,
+    pub targets: Vec<Target>,
+}
+
+/// Something that cargo builds from a package.
+#[derive(Debug, Deserialize)]
+pub struct Target {
+    /// `lib`, `bin`, `test`, `bench` and so on.
+    pub kind: Vec<String>,
 }
 
 /// A line of a package's dependency tables.

@@ -87,9 +87,17 @@ pub fn run(options: &Options) -> Result<bool> {
         }
         command
     };
+    steps.run("benches", || {
+        // Run by `cargo test`, a benchmark takes each of its measurements once, at a small size.
+        let metadata = Metadata::load(root, &["--no-deps"])?;
+        let mut targets = metadata.members().flat_map(|package| &package.targets);
+        if !targets.any(|target| target.kind.iter().any(|kind| kind == "bench")) {
+            return Ok(Outcome::skip("there are none"));
+        }
+        cargo::run(test(&["--bench", "*"]))
+    });
     steps.run("doc tests", || cargo::run_tests(test(&["--doc"])));
     steps.run("tests", || {
-        // Output of tests that pass is shown, because a test that lacks a program says so there.
         cargo::run_tests(test(&["--lib", "--bins", "--tests", "--", "--show-output"]))
     });
 
