@@ -15,16 +15,19 @@ use crate::{AlignedBuf, DeviceError, DeviceInfo};
 ///   pointer after every earlier call to [`append`](Device::append) for that zone, finished or
 ///   not. The order of *calls* decides (not of polling), so an implementation claims the address
 ///   before it returns the future. Any other address is [`Invalid`](crate::ErrorKind::Invalid).
-///   The completion says where the data landed.
+///   The completion says where the data landed. A request that is refused as invalid changes
+///   nothing; an append that fails in any other way keeps its claim, and what its blocks then hold
+///   is unspecified. An append has at least one block.
 /// * **Volatility.** A completed append can be read at once, but may be lost, wholly or in part,
 ///   in any order, by a power cut until it is durable: after a [`flush`](Device::flush) that was
 ///   called after the append completed, or, on a device whose sealing is
 ///   [`Durable`](crate::Sealing::Durable), after the seal. Blocks are never torn: each of the
 ///   append's blocks is either old or new after a power cut.
 /// * **Sealing** ends a zone at any length; a sealed zone takes no appends until it is reset.
-/// * **Reset** makes a zone empty. Its old blocks must not be read any more; what a read of a
-///   block at or past the write pointer returns is unspecified, but it is not a panic. After a
-///   crash an unflushed reset may have happened or not.
+/// * **Reset** makes a zone empty; it takes appends once the reset has completed. Its old blocks
+///   must not be read any more; what a read of a block at or past the write pointer returns is
+///   unspecified, but it is not a panic. After a crash an unflushed reset may have happened or
+///   not.
 /// * **Re-opening.** The write pointer of a zone that was open when the device went away is
 ///   unknown to some devices (a file): such a zone is treated as sealed, its readable blocks
 ///   stay readable, and it takes appends again only after a reset. This holds for every zone

@@ -58,7 +58,7 @@ impl ZoneTable {
         let name = &self.info.name;
         let mut blocks = 0;
         for piece in data {
-            if piece.len() % BLOCK_BYTES != 0 {
+            if !piece.len().is_multiple_of(BLOCK_BYTES) {
                 return Err(invalid(format!(
                     "append at {at} to {name}: a piece of {} bytes is not whole blocks of \
                      {BLOCK_SIZE} bytes",
@@ -123,7 +123,7 @@ impl ZoneTable {
     /// Checks a read of `bytes` bytes from `from`. Returns how many blocks it has.
     pub fn check_read(&self, from: Pba, bytes: usize) -> Result<u64, DeviceError> {
         let name = &self.info.name;
-        if bytes == 0 || bytes % BLOCK_BYTES != 0 {
+        if bytes == 0 || !bytes.is_multiple_of(BLOCK_BYTES) {
             return Err(invalid(format!(
                 "read at {from} of {name}: {bytes} bytes are not whole blocks of {BLOCK_SIZE} \
                  bytes, at least one"
@@ -178,9 +178,14 @@ impl ZoneTable {
         Ok(ResetTicket { zone, number: self.resets })
     }
 
+    /// Whether no other reset of the zone was begun since this one, and it has not ended.
+    pub fn is_current(&self, ticket: ResetTicket) -> bool {
+        self.zones[ticket.zone.0 as usize] == State::Resetting(ticket.number)
+    }
+
     /// The zone is empty and takes appends from its start, unless another reset was begun since.
     pub fn end_reset(&mut self, ticket: ResetTicket) {
-        if self.zones[ticket.zone.0 as usize] == State::Resetting(ticket.number) {
+        if self.is_current(ticket) {
             self.set(ticket.zone, State::Open(0));
         }
     }
