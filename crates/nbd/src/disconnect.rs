@@ -36,7 +36,7 @@ pub enum DisconnectKind {
     Protocol,
     /// The client cannot have what it asked for, and the protocol has no reply that says so.
     Refused,
-    /// The client closed the stream without a goodbye.
+    /// The client closed or reset the stream without a goodbye.
     Vanished,
     /// The transport failed.
     Transport,
@@ -56,8 +56,13 @@ impl Disconnect {
     }
 
     pub(crate) fn transport(doing: &str, source: io::Error) -> Self {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+        let kind = match source.kind() {
+            BrokenPipe | ConnectionAborted | ConnectionReset => DisconnectKind::Vanished,
+            _ => DisconnectKind::Transport,
+        };
         Disconnect {
-            kind: DisconnectKind::Transport,
+            kind,
             message: format!("{doing} the client failed: {source}"),
             source: Some(source),
         }

@@ -151,12 +151,6 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
                     }));
                 }
                 Next::StartTls => {
-                    // Bytes sent in the clear must not be taken for bytes that came secured.
-                    if !input.bytes().is_empty() {
-                        return Err(Disconnect::protocol(
-                            "the client sent more before the TLS handshake that it asked for",
-                        ));
-                    }
                     return Ok(Negotiated::StartTls {
                         transport,
                         handshake: Handshake(self.flags),
@@ -199,6 +193,21 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
         input.fill(transport, length, "negotiation").await?;
         let data = input.bytes()[..length].to_vec();
         input.consume(length);
+        if self.options.tls == Tls::Required && !self.secured {
+            match header.option {
+                option::STARTTLS | option::ABORT => {}
+                option::EXPORT_NAME => {
+                    return Err(Disconnect::new(
+                        DisconnectKind::Refused,
+                        "the client chose an export without TLS, which this server requires",
+                    ));
+                }
+                other => {
+                    self.fail(other, reply::ERR_TLS_REQD, "this server requires TLS");
+                    return Ok(Next::Option);
+                }
+            }
+        }
         match ClientOption::decode(header.option, &data) {
             Ok(decoded) => self.answer(header.option, decoded).await,
             Err(why) if header.option == option::EXPORT_NAME => {
@@ -216,21 +225,6 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
 
     /// Queues the reply to option number `number`.
     async fn answer(&mut self, number: u32, asked: ClientOption<'_>) -> Result<Next, Disconnect> {
-        if self.options.tls == Tls::Required && !self.secured {
-            match asked {
-                ClientOption::StartTls | ClientOption::Abort => {}
-                ClientOption::ExportName(_) => {
-                    return Err(Disconnect::new(
-                        DisconnectKind::Refused,
-                        "the client chose an export without TLS, which this server requires",
-                    ));
-                }
-                _ => {
-                    self.fail(number, reply::ERR_TLS_REQD, "this server requires TLS");
-                    return Ok(Next::Option);
-                }
-            }
-        }
         match asked {
             ClientOption::ExportName(name) => return self.export_name(name),
             ClientOption::Abort => {
@@ -244,6 +238,12 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
             ClientOption::StartTls => match self.options.tls {
                 Tls::Off => self.fail(number, reply::ERR_UNSUP, "this server has no TLS"),
                 _ if self.secured => self.fail(number, reply::ERR_INVALID, "TLS is on already"),
+                // Bytes sent in the clear must not be taken for bytes that came secured.
+                _ if !self.wire.input.bytes().is_empty() => {
+                    return Err(Disconnect::protocol(
+                        "the client sent more before the TLS handshake that it asked for",
+                    ));
+                }
                 _ => {
                     self.reply(number, reply::ACK, &[]);
                     return Ok(Next::StartTls);

@@ -15,7 +15,7 @@ use crate::output::Output;
 use crate::receive::{End, Receiver, Taken};
 use crate::reply::{push_refusal, push_reply};
 use crate::stats::add;
-use crate::{Disconnect, DisconnectKind, Export, Options, Served, Stats};
+use crate::{Disconnect, Export, Options, Served, Stats};
 
 /// Times around the loop before other tasks of the thread get their turn.
 const ROUNDS: usize = 4;
@@ -52,7 +52,7 @@ impl<T> Session<T> {
 ///
 /// # Errors
 ///
-/// Every end but these two: see [`DisconnectKind`].
+/// Every end but these two: see [`DisconnectKind`](crate::DisconnectKind).
 pub async fn transmit<S, T>(
     store: &S,
     session: Session<T>,
@@ -201,13 +201,7 @@ where
         match self.output.poll_drain(cx, &mut self.transport) {
             Poll::Ready(Ok(())) => Ok(true),
             Poll::Pending => Ok(self.output.bytes() < before),
-            Poll::Ready(Err(why)) => Err(match self.receiver.ended() {
-                Some(End::Closed | End::Severed) => Disconnect::new(
-                    DisconnectKind::Vanished,
-                    "the client closed the stream with replies outstanding",
-                ),
-                _ => Disconnect::transport("writing to", why),
-            }),
+            Poll::Ready(Err(why)) => Err(Disconnect::transport("writing to", why)),
         }
     }
 }
