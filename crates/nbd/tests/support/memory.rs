@@ -173,7 +173,8 @@ impl Volume {
     fn run(&self, offset: usize, end: usize) -> (bool, usize) {
         let first = offset / BLOCK_BYTES;
         let mapped = self.mapped[first];
-        let blocks = self.mapped[first..].iter().take_while(|other| **other == mapped).count();
+        let until = end.div_ceil(BLOCK_BYTES);
+        let blocks = self.mapped[first..until].iter().take_while(|other| **other == mapped).count();
         (mapped, ((first + blocks) * BLOCK_BYTES).min(end) - offset)
     }
 }

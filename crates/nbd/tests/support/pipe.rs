@@ -20,6 +20,12 @@ struct Pipe {
     writer: Option<Waker>,
 }
 
+fn wake(waiting: &mut Option<Waker>) {
+    if let Some(waker) = waiting.take() {
+        waker.wake();
+    }
+}
+
 /// One end of a two-way stream.
 pub struct Duplex {
     incoming: Rc<RefCell<Pipe>>,
@@ -51,7 +57,7 @@ impl Duplex {
     pub fn close_sending(&self) {
         let mut pipe = self.outgoing.borrow_mut();
         pipe.writer_gone = true;
-        pipe.reader.take().map(Waker::wake);
+        wake(&mut pipe.reader);
     }
 
     /// Bytes sent to this end and not yet received.
@@ -67,7 +73,7 @@ impl Duplex {
     /// Takes all that was sent to this end so far.
     pub fn take_waiting(&self) -> Vec<u8> {
         let mut pipe = self.incoming.borrow_mut();
-        pipe.writer.take().map(Waker::wake);
+        wake(&mut pipe.writer);
         pipe.bytes.drain(..).collect()
     }
 
@@ -75,7 +81,7 @@ impl Duplex {
     pub fn push(&self, bytes: &[u8]) {
         let mut pipe = self.outgoing.borrow_mut();
         pipe.bytes.extend(bytes);
-        pipe.reader.take().map(Waker::wake);
+        wake(&mut pipe.reader);
     }
 }
 
@@ -84,7 +90,7 @@ impl Drop for Duplex {
         self.close_sending();
         let mut pipe = self.incoming.borrow_mut();
         pipe.reader_gone = true;
-        pipe.writer.take().map(Waker::wake);
+        wake(&mut pipe.writer);
     }
 }
 
@@ -115,7 +121,7 @@ impl AsyncRead for Duplex {
             }
             count += some;
         }
-        pipe.writer.take().map(Waker::wake);
+        wake(&mut pipe.writer);
         Poll::Ready(Ok(count))
     }
 }
@@ -149,7 +155,7 @@ impl AsyncWrite for Duplex {
             pipe.bytes.extend(&buffer[..some]);
             room -= some;
         }
-        pipe.reader.take().map(Waker::wake);
+        wake(&mut pipe.reader);
         Poll::Ready(Ok(before - room))
     }
 
