@@ -99,8 +99,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let blocks = volume_blocks(bytes)?;
         let tree = self.volume_named(name)?;
         let record = Record::Resize { tree, blocks };
-        let sequence =
-            self.log_record(record, |state| state.find_volume(name).map(|_| ())).await?;
+        let sequence = self.log_record(record, |state| state.find_volume(name).map(|_| ())).await?;
         self.flush_to(sequence).await?;
         self.state().target(tree)
     }

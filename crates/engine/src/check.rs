@@ -127,10 +127,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let state = self.state();
         let mut counted: BTreeMap<ZoneId, u64> = BTreeMap::new();
         let mut places: Vec<Place> = Vec::new();
-        state.map.nodes_at(|address| {
-            places.push(Place::unpack(address.0));
-            false
-        });
+        places.extend(state.durable_table().map(Place::unpack));
         places.extend(state.table.pages.iter().filter(|p| **p != 0).map(|p| Place::unpack(*p)));
         for (pba, blocks) in &state.table.manifest {
             let bytes = u64::from(*blocks) * BLOCK_SIZE;

@@ -92,7 +92,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                         tree: *tree,
                         kind: entry.kind.clone(),
                         created: entry.created,
-                        root: mjolnir_map::root_encode(root),
+                        root: mjolnir_map::root_encode(root).to_vec(),
                     })
                 })
                 .collect();
@@ -128,9 +128,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         }
         drop(frozen.nodes);
-        let pages = self.state().map.dirty_pages();
-        for page in pages {
-            let words = self.state().map.table_page(page);
+        let pages: Vec<_> = {
+            let mut state = self.state();
+            let dirty = state.map.dirty_pages();
+            dirty.into_iter().map(|page| (page, state.map.table_page(page))).collect()
+        };
+        for (page, words) in pages {
             let mut images = Images::default();
             images.add(NodeId(page), |out| {
                 words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
@@ -251,8 +254,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                         .prepare(&mut state.space, MAP_STREAM, 0, wanted as u32)
                         .map_err(|_| Hurdle::NoRoom(Claim::Map))?;
                     let end = (first_block + u64::from(fit)) * BLOCK_SIZE;
-                    let taken =
-                        rest.iter().take_while(|(_, from, len)| from + len <= end).count();
+                    let taken = rest.iter().take_while(|(_, from, len)| from + len <= end).count();
                     if taken == 0 {
                         state.log.close_group(&mut state.space, MAP_STREAM);
                         return Ok((at, 0));
@@ -367,8 +369,9 @@ impl State {
         let usage = self.map.usage();
         let manifest = 64 * 1024 + 32 * self.space.segments.len() as u64;
         let sparse = self.space.sparse_map_bytes();
-        let tables = (usage.dirty_bytes / 8).min(usage.table_bytes as _);
-        self.space.reserve_for_checkpoint(usage.dirty_bytes + tables + manifest / 4 + sparse);
+        let dirty = usage.dirty_bytes as u64;
+        let tables = (dirty / 8).min(usage.table_bytes as u64);
+        self.space.reserve_for_checkpoint(dirty + tables + manifest / 4 + sparse);
     }
 
     fn manifest(
@@ -382,9 +385,7 @@ impl State {
         let segments = self
             .space
             .zones()
-            .filter(|(zone, segment)| {
-                segment.state != SegmentState::Free && !freed.contains(zone)
-            })
+            .filter(|(zone, segment)| segment.state != SegmentState::Free && !freed.contains(zone))
             .map(|(zone, segment)| SegmentEntry {
                 zone,
                 stream: segment.stream,

@@ -77,6 +77,9 @@ pub(crate) struct State {
     pub info: DeviceInfo,
 }
 
+/// Dropped map nodes that each step works off: more than a step can drop, so none pile up.
+const FREES_A_STEP: usize = 32;
+
 impl State {
     /// What a client sees of a tree; an error if it is gone or internal.
     pub fn target(&self, tree: TreeId) -> Result<TargetInfo, Error> {
@@ -213,6 +216,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub(crate) fn submit(&self) {
         let (submissions, begun) = {
             let mut state = self.state();
+            state.map.free_some(FREES_A_STEP);
             for (zone, checksums) in std::mem::take(&mut state.log.sealed) {
                 state.checksums.insert(zone, checksums);
             }
@@ -224,7 +228,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         for submission in submissions {
             match submission {
                 Submission::Append { id, at, data } => {
-                    let blocks = data.iter().map(|piece| piece.len() as u64).sum::<u64>() / BLOCK_SIZE;
+                    let blocks =
+                        data.iter().map(|piece| piece.len() as u64).sum::<u64>() / BLOCK_SIZE;
                     let append = self.device().append(at, data);
                     let engine = self.clone();
                     self.spawn(async move {

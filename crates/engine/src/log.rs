@@ -149,9 +149,10 @@ impl Log {
                     .min(most.saturating_sub(taken))
                     .min(free_bytes as u32);
                 if header + record_bytes <= BLOCK_BYTES && free_blocks >= least {
-                    let at = open.zone.start(self.zone_blocks).plus(
-                        u64::from(builder.offset) + 1 + u64::from(taken),
-                    );
+                    let at = open
+                        .zone
+                        .start(self.zone_blocks)
+                        .plus(u64::from(builder.offset) + 1 + u64::from(taken));
                     return Ok((at, blocks.min(free_blocks)));
                 }
                 self.close_group(space, stream);
@@ -418,13 +419,6 @@ impl Log {
     /// Zones of open segments.
     pub fn open_zones(&self) -> Vec<ZoneId> {
         self.streams.iter().flatten().map(|open| open.zone).collect()
-    }
-
-    /// Streams that have an open segment.
-    pub fn open_streams(&self) -> Vec<u8> {
-        (0..self.streams.len() as u8)
-            .filter(|stream| self.streams[usize::from(*stream)].is_some())
-            .collect()
     }
 }
 

@@ -76,6 +76,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 }
 
+impl crate::engine::State {
+    /// The packed address of every node in the durable node table.
+    pub fn durable_table(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..self.map.pages())
+            .flat_map(|page| self.map.table_page(page))
+            .filter(|packed| *packed != 0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

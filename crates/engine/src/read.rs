@@ -139,8 +139,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let offset = pba.offset(info.zone_blocks);
         let buffer = AlignedBuf::zeroed((blocks * BLOCK_SIZE) as usize);
         let read = self.device().read(pba, buffer);
-        let buffer =
-            read.await.map_err(|error| fault::device(&format!("reading {pba}"), error))?;
+        let buffer = read.await.map_err(|error| fault::device(&format!("reading {pba}"), error))?;
         self.state().counters.device_read_blocks += blocks;
         let (incarnation, mut expected) = self.checksums_of(zone, offset, blocks);
         if expected.is_none() {
@@ -246,7 +245,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 .read(start.plus(offset), AlignedBuf::zeroed(BLOCK_BYTES))
                 .await
                 .map_err(|error| {
-                    fault::device(&format!("reading a group header at block {offset} of {zone}"), error)
+                    fault::device(
+                        &format!("reading a group header at block {offset} of {zone}"),
+                        error,
+                    )
                 })?;
             let Ok(header) = GroupHeader::decode(block.as_ref()) else { break };
             if header.zone != zone

@@ -142,9 +142,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         }
         let mut places: Vec<Place> = Vec::new();
-        state.map.nodes_at(|address| {
-            places_push(&mut places, address.0)
-        });
+        places.extend(state.durable_table().map(Place::unpack));
         places.extend(state.table.pages.iter().filter(|p| **p != 0).map(|p| Place::unpack(*p)));
         places.extend(root.manifest.iter().map(|(pba, blocks)| Place {
             pba: *pba,
@@ -256,7 +254,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         let mut roots = Vec::new();
         for entry in &manifest.trees {
-            let root = mjolnir_map::root_decode(&entry.root)
+            let root = <&[u8; mjolnir_map::ROOT_BYTES]>::try_from(entry.root.as_slice())
+                .map_err(|_| "its root has another length".to_owned())
+                .and_then(|bytes| mjolnir_map::root_decode(bytes).map_err(|why| why.to_string()))
                 .map_err(|why| fault::damaged(format!("tree {}: {why}", entry.tree.0)))?;
             roots.push((entry.tree, root));
         }
@@ -312,11 +312,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 }
 
-fn places_push(places: &mut Vec<Place>, packed: u64) -> bool {
-    places.push(Place::unpack(packed));
-    false
-}
-
 async fn read_root<D: Device>(device: &D) -> Result<Root, Error> {
     let info = device.info();
     let bytes = device
@@ -330,7 +325,10 @@ async fn read_root<D: Device>(device: &D) -> Result<Root, Error> {
             )
         })?;
     let root = Root::decode(&bytes).map_err(|why| {
-        Error::new(ErrorKind::Format, format!("{}: the store's root cannot be used: {why}", info.name))
+        Error::new(
+            ErrorKind::Format,
+            format!("{}: the store's root cannot be used: {why}", info.name),
+        )
     })?;
     if root.uuid != info.uuid || root.zone_blocks != info.zone_blocks {
         return Err(Error::new(
@@ -349,7 +347,9 @@ async fn read_manifest<D: Device>(device: &D, root: &Root) -> Result<Manifest, E
             || pba.0 + u64::from(*blocks) > info.blocks()
             || u64::from(*blocks) > info.zone_blocks
         {
-            return Err(fault::damaged(format!("the root names a manifest at {pba}, out of range")));
+            return Err(fault::damaged(format!(
+                "the root names a manifest at {pba}, out of range"
+            )));
         }
         let buffer = AlignedBuf::zeroed(*blocks as usize * BLOCK_BYTES);
         let piece = device

@@ -211,13 +211,8 @@ impl Space {
         let zone = self.ready.pop_front()?;
         self.incarnation += 1;
         let incarnation = self.incarnation;
-        *self.get_mut(zone) = Segment {
-            state: SegmentState::Open,
-            stream,
-            incarnation,
-            used: 1,
-            ..Segment::free()
-        };
+        *self.get_mut(zone) =
+            Segment { state: SegmentState::Open, stream, incarnation, used: 1, ..Segment::free() };
         self.opened.push(zone);
         self.allocated_total += 1;
         Some((zone, incarnation))

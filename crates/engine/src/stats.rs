@@ -51,7 +51,11 @@ impl Histogram {
     fn summary(&self) -> LatencySummary {
         LatencySummary {
             count: self.count,
-            mean_ns: if self.count == 0 { 0 } else { (self.total_ns / u128::from(self.count)) as u64 },
+            mean_ns: if self.count == 0 {
+                0
+            } else {
+                (self.total_ns / u128::from(self.count)) as u64
+            },
             p50_ns: self.quantile(0.5),
             p99_ns: self.quantile(0.99),
             p999_ns: self.quantile(0.999),

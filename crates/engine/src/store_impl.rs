@@ -181,9 +181,10 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
                 block += run.blocks;
                 let stop = (block * BLOCK_SIZE).min(end);
                 let mapping = if run.pba.is_some() { Mapping::Data } else { Mapping::Hole };
+                let full = extents.len() == limit.max(1);
                 match extents.last_mut() {
                     Some(last) if last.mapping == mapping => last.length += stop - at,
-                    _ if extents.len() == limit.max(1) => return Ok(extents),
+                    _ if full => return Ok(extents),
                     _ => extents.push(Extent { length: stop - at, mapping }),
                 }
                 at = stop;
@@ -298,7 +299,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if ops.len() > REMAPS_MAX {
             return Err(Error::new(
                 ErrorKind::Invalid,
-                format!("{} operations do not fit one atomic vector; at most {REMAPS_MAX} do", ops.len()),
+                format!(
+                    "{} operations do not fit one atomic vector; at most {REMAPS_MAX} do",
+                    ops.len()
+                ),
             ));
         }
         let blocks_of = |what: &str, value: u64| {
@@ -316,8 +320,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 Op::Write { to, offset, data } => {
                     let blocks = blocks_of("the length", data.len() as u64)?;
                     let to_lba = blocks_of("the offset", offset)?;
-                    let remap =
-                        Remap::Move { from: STAGED, from_lba: staged, to, to_lba, blocks };
+                    let remap = Remap::Move { from: STAGED, from_lba: staged, to, to_lba, blocks };
                     staged += blocks;
                     writes.push(data);
                     remap

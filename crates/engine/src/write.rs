@@ -109,7 +109,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 }
 
 fn shrunk() -> Error {
-    Error::new(mjolnir_store::ErrorKind::Invalid, "the volume was shrunk during a write past its new end")
+    Error::new(
+        mjolnir_store::ErrorKind::Invalid,
+        "the volume was shrunk during a write past its new end",
+    )
 }
 
 impl State {

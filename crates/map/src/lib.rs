@@ -62,6 +62,7 @@ mod checkpoint;
 mod dense;
 mod diff;
 mod extract;
+mod find;
 mod id;
 mod image;
 mod leaf;

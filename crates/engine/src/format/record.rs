@@ -214,11 +214,7 @@ impl Record {
             7 => Record::Abort { transaction: tree },
             8 => Record::Stage { tree, blocks: input.u64()? },
             9 => Record::CreateVolume { tree, blocks: input.u64()?, name: input.text()? },
-            10 => Record::CreateSnapshot {
-                tree,
-                of: TreeId(input.u32()?),
-                name: input.text()?,
-            },
+            10 => Record::CreateSnapshot { tree, of: TreeId(input.u32()?), name: input.text()? },
             11 => Record::CloneVolume { tree, of: TreeId(input.u32()?), name: input.text()? },
             12 => Record::Restore { tree, from: TreeId(input.u32()?) },
             13 => Record::Delete { tree },
@@ -286,13 +282,8 @@ mod tests {
 
     #[test]
     fn the_longest_vector_fits_a_group_header() {
-        let remap = Remap::Clone {
-            from: TreeId(1),
-            from_lba: 0,
-            to: TreeId(1),
-            to_lba: 0,
-            blocks: 1,
-        };
+        let remap =
+            Remap::Clone { from: TreeId(1), from_lba: 0, to: TreeId(1), to_lba: 0, blocks: 1 };
         let record = Record::Vector { staging: None, remaps: vec![remap; REMAPS_MAX] };
         assert!(FIXED_BYTES + record.encoded_bytes() <= BLOCK_BYTES);
     }

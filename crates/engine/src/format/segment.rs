@@ -110,13 +110,8 @@ mod tests {
 
     #[test]
     fn a_header_survives_the_round_trip_and_noise_is_none() {
-        let header = SegmentHeader {
-            uuid: [3; 16],
-            zone: ZoneId(9),
-            incarnation: 77,
-            epoch: 4,
-            stream: 2,
-        };
+        let header =
+            SegmentHeader { uuid: [3; 16], zone: ZoneId(9), incarnation: 77, epoch: 4, stream: 2 };
         let mut block = header.encode();
         assert_eq!(block.len(), BLOCK_BYTES);
         assert_eq!(SegmentHeader::decode(&block), Some(header));
@@ -128,11 +123,8 @@ mod tests {
 
     #[test]
     fn a_footer_survives_the_round_trip_in_the_blocks_it_promised() {
-        let footer = Footer {
-            incarnation: 5,
-            checksums: (0..3000).collect(),
-            groups: vec![1, 100, 2000],
-        };
+        let footer =
+            Footer { incarnation: 5, checksums: (0..3000).collect(), groups: vec![1, 100, 2000] };
         let mut bytes = footer.encode();
         assert_eq!(bytes.len() as u64, Footer::blocks(3000, 3) * BLOCK_BYTES as u64);
         assert_eq!(Footer::decode(&bytes), Ok(footer));

@@ -27,8 +27,7 @@ pub(crate) struct LiveMap {
 impl LiveMap {
     /// A map with no bit set, for the given zones of a device of `count` zones.
     pub fn new(count: usize, zone_blocks: u64, zones: impl Iterator<Item = ZoneId>) -> Self {
-        let mut live =
-            LiveMap { zone_blocks, zones: (0..count).map(|_| None).collect() };
+        let mut live = LiveMap { zone_blocks, zones: (0..count).map(|_| None).collect() };
         let words = zone_blocks.div_ceil(64) as usize;
         for zone in zones {
             live.zones[zone.0 as usize] = Some((0..words).map(|_| AtomicU64::new(0)).collect());
@@ -74,11 +73,7 @@ struct Found {
 }
 
 /// The pure part: runs on any thread, over frozen leaves.
-fn scan(
-    leaves: &[(NodeId, Arc<Node>)],
-    live: &LiveMap,
-    candidates: &BTreeSet<ZoneId>,
-) -> Found {
+fn scan(leaves: &[(NodeId, Arc<Node>)], live: &LiveMap, candidates: &BTreeSet<ZoneId>) -> Found {
     let mut found = Found { referrers: Vec::new(), mappings: 0, leaves: leaves.len() as u64 };
     for (id, leaf) in leaves {
         let mut last = None;

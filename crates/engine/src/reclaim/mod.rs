@@ -294,10 +294,7 @@ impl State {
         }
         let view = PacingView {
             free_segments: self.space.free_count() as u32,
-            open_room_blocks: self
-                .log
-                .room_blocks(CLIENT_STREAM)
-                .min(zone_blocks),
+            open_room_blocks: self.log.room_blocks(CLIENT_STREAM).min(zone_blocks),
             reserve_segments: self.space.reserve() as u32,
             total_segments: self.space.segments.len() as u32,
             segment_blocks: zone_blocks,

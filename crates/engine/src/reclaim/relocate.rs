@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use mjolnir_device::{Device, Runtime};
-use mjolnir_map::{NodeId, Relocations};
+use mjolnir_map::{NodeId, Relocations, RelocationsBuilder};
 use mjolnir_store::Error;
 use mjolnir_units::{BLOCK_SIZE, Pba, TreeId, ZoneId};
 
@@ -38,7 +38,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// stays in force and nothing is lost but the effort.
     pub(super) async fn relocate(&self, zone: ZoneId) -> Result<bool, Error> {
         let runs = self.live_runs(zone).await?;
-        let mut moves = Relocations::new();
+        let mut moves = Relocations::builder();
         let mut groups = Vec::new();
         for slice in slices(&runs) {
             self.wait_for_share(slice.iter().map(|run| run.blocks).sum()).await;
@@ -59,7 +59,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.submit();
         if let Some(last) = groups.last().copied() {
             self.wait_while(|state| {
-                state.failed.is_none() && (state.log.is_in_flight(last) || state.log.waits_for_group(last))
+                state.failed.is_none()
+                    && (state.log.is_in_flight(last) || state.log.waits_for_group(last))
             })
             .await;
         }
@@ -67,7 +68,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if let Some(error) = failed {
             return Err(error);
         }
-        self.repoint(zone, &moves).await?;
+        self.repoint(zone, &moves.build()).await?;
         if self.inner.options.paranoid {
             self.prove_unreferenced(zone).await?;
         }
@@ -159,7 +160,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         &self,
         run: &LiveRun,
         bytes: Bytes,
-        moves: &mut Relocations,
+        moves: &mut RelocationsBuilder,
         groups: &mut Vec<u64>,
     ) -> Result<(), Error> {
         let mut done = 0;
@@ -180,14 +181,19 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                         .prepare(&mut state.space, RECLAIM_STREAM, record_bytes, wanted)
                         .map_err(|_| Hurdle::NoRoom(Claim::Reclaim))?;
                     let payload = rest.slice(..(u64::from(fit) * BLOCK_SIZE) as usize);
-                    let group =
-                        state.log.push(RECLAIM_STREAM, record(fit), &[payload], record_bytes, false);
+                    let group = state.log.push(
+                        RECLAIM_STREAM,
+                        record(fit),
+                        &[payload],
+                        record_bytes,
+                        false,
+                    );
                     state.reclaim.counters.blocks_moved += u64::from(fit);
                     state.reclaim.gate.reclaim_moved(u64::from(fit));
                     Ok((at, fit, group))
                 })
                 .await?;
-            moves.push(run.at.plus(done), u64::from(fit), at);
+            moves.add(run.at.plus(done), u64::from(fit), at);
             if groups.last() != Some(&group) {
                 groups.push(group);
             }

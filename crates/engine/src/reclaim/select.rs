@@ -24,9 +24,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 Some(SegmentView {
                     zone,
                     live_blocks: u64::from(segment.live?),
-                    used_blocks: u64::from(
-                        if segment.footer > 0 { segment.footer } else { segment.used },
-                    )
+                    used_blocks: u64::from(if segment.footer > 0 {
+                        segment.footer
+                    } else {
+                        segment.used
+                    })
                     .saturating_sub(1),
                     capacity_blocks: capacity,
                     sealed_sequence: segment.sealed,
@@ -51,8 +53,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut policy = victim::by_name(&state.reclaim.options.policy)
             .expect("the policy's name was checked when the store was opened");
         let chosen = policy.choose(&view);
-        state.reclaim.candidates =
-            chosen.into_iter().map(|zone| (zone, BTreeSet::new())).collect();
+        state.reclaim.candidates = chosen.into_iter().map(|zone| (zone, BTreeSet::new())).collect();
         state.reclaim.candidates.len()
     }
 }
