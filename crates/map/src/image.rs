@@ -139,10 +139,11 @@ impl Node {
             0 => (usize::from(blocks > 0), LEAF_WORDS_HARD, WORD),
             _ => (1, INNER_MAX, EDGE),
         };
-        if count < least || count > most || image.len() != HEADER + count * each {
+        // What follows the entries is the writer's padding.
+        if count < least || count > most || image.len() < HEADER + count * each {
             return Err(wrong(format!("has {count} entries in {} bytes", image.len())));
         }
-        let entries = image[HEADER..].chunks_exact(each);
+        let entries = image[HEADER..HEADER + count * each].chunks_exact(each);
         let mut sum = 0u128;
         let node = if level == 0 {
             let words: Vec<u64> = entries.map(|entry| u64_at(entry, 0)).collect();
