@@ -198,7 +198,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.counters.checkpoints += 1;
             state.table.manifest = chunks;
             for zone in freed {
-                state.checksums.remove(zone);
                 state.space.push_free(zone);
                 state.space.freed_total += 1;
             }

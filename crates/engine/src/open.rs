@@ -179,7 +179,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     return;
                 }
                 let log = &state.log;
-                state.space.next_to_reset(|zone| log.zone_in_flight(zone))
+                let zone = state.space.next_to_reset(|zone| log.zone_in_flight(zone));
+                zone.inspect(|zone| state.checksums.remove(*zone))
             };
             let Some(zone) = zone else {
                 listener.await;

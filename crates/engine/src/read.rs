@@ -182,6 +182,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let pin = Pin::new(self, &mut state, zone);
             (state.space.get(zone).clone(), state.info.clone(), pin)
         };
+        self.settle_groups().await;
         let start = zone.start(info.zone_blocks);
         if segment.footer != 0 && segment.footer < segment.used {
             let blocks = u64::from(segment.used - segment.footer);
@@ -220,6 +221,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(())
     }
 
+    /// Waits until the groups sent so far are on the device: headers and footers are read from
+    /// there alone.
+    async fn settle_groups(&self) {
+        let last = self.state().log.last_group();
+        self.wait_while(|state| state.failed.is_none() && state.log.waits_for_group(last)).await;
+    }
+
     fn keep_checksums(&self, zone: ZoneId, values: Vec<u32>) {
         let mut state = self.state();
         let budget = self.inner.options.memory_bytes / 2;
@@ -235,6 +243,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         incarnation: u64,
         end: u64,
     ) -> Result<Vec<GroupHeader>, Error> {
+        self.settle_groups().await;
         let zone_blocks = self.state().info.zone_blocks;
         let start = zone.start(zone_blocks);
         let mut groups = Vec::new();

@@ -52,8 +52,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 .collect()
         };
         self.submit();
-        let last = self.state().log.last_group();
-        self.wait_while(|state| state.failed.is_none() && state.log.waits_for_group(last)).await;
         let mut report = ScrubReport::default();
         let mut bad: Vec<Pba> = Vec::new();
         for (index, zone) in zones.iter().enumerate() {

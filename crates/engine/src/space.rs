@@ -171,10 +171,12 @@ impl Space {
         self.free_count() > kept
     }
 
-    /// Adds a segment that a durable checkpoint lists as free, at the end of the order.
+    /// Adds a segment that a durable checkpoint lists as free, at the end of the order. What is
+    /// known of it stays until it is reset: reads that pin it still need that.
     pub fn push_free(&mut self, zone: ZoneId) {
-        let pins = self.get(zone).pins;
-        *self.get_mut(zone) = Segment { pins, ..Segment::free() };
+        let segment = self.get_mut(zone);
+        segment.state = SegmentState::Free;
+        segment.live = None;
         self.free.push_back(zone);
     }
 
@@ -191,7 +193,9 @@ impl Space {
         // In order but for the rare one that a read still uses: recovery tolerates short gaps.
         let idle = |zone: &ZoneId| self.get(*zone).pins == 0 && !busy(*zone);
         let at = self.free.iter().take(ORDER_SLACK).position(idle)?;
-        self.free.remove(at)
+        let zone = self.free.remove(at)?;
+        *self.get_mut(zone) = Segment::free();
+        Some(zone)
     }
 
     /// Whether a segment could be opened for `claim` at once.

@@ -102,10 +102,8 @@ fn overwrites_reclaim_and_reopening_keep_the_newest_bytes() {
                 versions[lba as usize] = tag;
             }
             for (lba, tag) in versions.iter().enumerate() {
-                let bytes =
-                    flat(engine.read(volume.id, lba as u64 * 4096, 4096).await.unwrap());
-                let expected =
-                    if *tag == 0 { vec![0; 4096] } else { payload(*tag, 1).to_vec() };
+                let bytes = flat(engine.read(volume.id, lba as u64 * 4096, 4096).await.unwrap());
+                let expected = if *tag == 0 { vec![0; 4096] } else { payload(*tag, 1).to_vec() };
                 assert_eq!(bytes[..8], expected[..8], "lba {lba} in round {round}");
             }
             let report = engine.check().await.unwrap();
