@@ -143,12 +143,14 @@ impl Device for FileDevice {
             table.claim(at, &data)?;
             let hold = shared.in_flight(table.info().zone_of(at)).hold();
             let pieces = if shared.direct { align(data) } else { data };
-            let request = Request::Write { offset: shared.byte(at), pieces };
-            Ok(shared.io.start(request, Some(hold)))
+            let offset = shared.byte(at);
+            let request = Request::Write { offset, pieces };
+            let failure = shared.failure("writing", Some(offset));
+            Ok((shared.io.start(request, Some(hold)), failure))
         });
-        let failure = shared.failure("writing", Some(shared.byte(at)));
         async move {
-            started?.await.map_err(|error| failure.of_write(&error))?;
+            let (write, failure) = started?;
+            write.await.map_err(|error| failure.of_write(&error))?;
             Ok(at)
         }
     }
@@ -160,11 +162,14 @@ impl Device for FileDevice {
     ) -> impl Future<Output = Result<AlignedBuf, DeviceError>> + 'static {
         let shared = &self.shared;
         let checked = shared.table.borrow().check_read(from, buffer.len());
-        let started = checked
-            .map(|_| shared.io.start(Request::Read { offset: shared.byte(from), buffer }, None));
-        let failure = shared.failure("reading", Some(shared.byte(from)));
+        let started = checked.map(|_| {
+            let offset = shared.byte(from);
+            let failure = shared.failure("reading", Some(offset));
+            (shared.io.start(Request::Read { offset, buffer }, None), failure)
+        });
         async move {
-            let buffer = started?.await.map_err(|error| failure.of_read(&error))?;
+            let (read, failure) = started?;
+            let buffer = read.await.map_err(|error| failure.of_read(&error))?;
             Ok(buffer.expect("a read returns its buffer"))
         }
     }

@@ -19,7 +19,7 @@ use mjolnir_device::{AlignedBuf, Runtime};
 pub(crate) use bounce::align;
 pub(crate) use in_flight::{Hold, InFlight};
 
-/// An open file, and what its requests have learned about it.
+/// An open and locked file, and what its requests have learned about it.
 pub(crate) struct Target {
     pub file: File,
     /// A flush has failed: the kernel forgets what it could not write, so that a later flush
@@ -47,6 +47,13 @@ impl Target {
             self.lost.store(true, Ordering::Relaxed);
         }
         result
+    }
+}
+
+impl Drop for Target {
+    /// Unlocks the file now: the kernel may keep it open for a moment on behalf of a ring.
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.file, rustix::fs::FlockOperation::Unlock);
     }
 }
 

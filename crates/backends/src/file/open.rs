@@ -9,6 +9,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use mjolnir_device::{AlignedBuf, DeviceError, DeviceInfo, ErrorKind, Runtime, Sealing, ZoneTable};
 use mjolnir_units::BLOCK_BYTES;
@@ -212,11 +213,19 @@ pub(super) fn acquire(
     // On a block device this excludes mounts and other holders, too.
     let exclude = exclusive && before == Some(Kind::BlockDevice);
     let flags = if exclude { libc::O_EXCL } else { 0 };
-    let file = options.read(true).custom_flags(flags).open(path).map_err(|error| {
-        if error.raw_os_error() == Some(libc::EBUSY) {
-            return busy();
+    options.read(true).custom_flags(flags);
+    let mut opened = options.open(path);
+    for _ in 0..10 {
+        if !(exclude && opened.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::EBUSY))) {
+            break;
         }
-        DeviceError::new(ErrorKind::Io, format!("opening {name}: {error}"))
+        // A ring that was just closed may keep the device for a moment.
+        std::thread::sleep(Duration::from_millis(10));
+        opened = options.open(path);
+    }
+    let file = opened.map_err(|error| match error.raw_os_error() {
+        Some(libc::EBUSY) => busy(),
+        _ => DeviceError::new(ErrorKind::Io, format!("opening {name}: {error}")),
     })?;
     let lock = if exclusive {
         FlockOperation::NonBlockingLockExclusive

@@ -86,7 +86,6 @@ impl Ring {
         }
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         ring.submitter().register_eventfd(event.as_raw_fd())?;
-        ring.submitter().register_files(&[target.file.as_raw_fd()])?;
         let tables = Tables {
             ring,
             slots: Slab::new(),
@@ -147,7 +146,8 @@ impl Tables {
 
     /// The ring's entry for what is left of a request.
     fn entry(&mut self, index: usize) -> squeue::Entry {
-        const FILE: types::Fixed = types::Fixed(0);
+        // Not registered with the ring: a closed ring keeps what is registered open for a while.
+        let file = types::Fd(self.target.file.as_raw_fd());
         // The kernel transfers at most this much at a time; the rest follows.
         const TRANSFER_MAX: usize = 1 << 30;
         let slot = &mut self.slots[index];
@@ -164,9 +164,9 @@ impl Tables {
                 match slot.iovecs.as_slice() {
                     [only] => {
                         let length = only.iov_len.min(TRANSFER_MAX) as u32;
-                        opcode::Write::new(FILE, only.iov_base.cast(), length).offset(at).build()
+                        opcode::Write::new(file, only.iov_base.cast(), length).offset(at).build()
                     }
-                    many => opcode::Writev::new(FILE, many.as_ptr(), many.len() as u32)
+                    many => opcode::Writev::new(file, many.as_ptr(), many.len() as u32)
                         .offset(at)
                         .build(),
                 }
@@ -174,12 +174,12 @@ impl Tables {
             Request::Read { offset, buffer } => {
                 let rest = &mut buffer.as_mut()[done..];
                 let length = rest.len().min(TRANSFER_MAX) as u32;
-                opcode::Read::new(FILE, rest.as_mut_ptr(), length)
+                opcode::Read::new(file, rest.as_mut_ptr(), length)
                     .offset(*offset + done as u64)
                     .build()
             }
-            Request::Sync => opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build(),
-            Request::Punch { offset, length } => opcode::Fallocate::new(FILE, *length)
+            Request::Sync => opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build(),
+            Request::Punch { offset, length } => opcode::Fallocate::new(file, *length)
                 .offset(*offset)
                 .mode(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE)
                 .build(),
