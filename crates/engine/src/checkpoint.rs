@@ -16,6 +16,7 @@ use crate::fault;
 use crate::format::manifest::{Manifest, SegmentEntry, TreeEntry};
 use crate::format::root::{MANIFEST_CHUNKS_MAX, Root};
 use crate::node_io::{GRAIN, Place};
+use crate::options::OpenOptions;
 use crate::space::{Claim, MAP_STREAM, SegmentState};
 
 /// What the checkpoint task keeps between runs.
@@ -55,7 +56,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let listener = self.inner.checkpoint_wanted.listen();
             let (ends, due) = {
                 let mut state = self.state();
-                let due = state.checkpoint_due(self.inner.options.checkpoint_bytes);
+                let due = state.checkpoint_due(&self.inner.options);
                 (state.failed.is_some() || (state.stopping && !due), due)
             };
             if ends {
@@ -203,6 +204,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
             state.log.durable = state.log.durable.max(sequence);
             state.update_reserve();
+            state.keep_within(self.inner.options.memory_bytes);
         }
         self.inner.reset_wanted.notify(1);
         self.notify();
@@ -350,15 +352,17 @@ impl Images {
 impl State {
     /// Whether a checkpoint should be taken: asked for, much log, much dirty map, or retiring
     /// segments while free ones are few.
-    fn checkpoint_due(&mut self, log_bytes_max: u64) -> bool {
+    fn checkpoint_due(&mut self, options: &OpenOptions) -> bool {
         self.update_reserve();
         let retiring = self.space.count(SegmentState::Retiring);
         let few = self.space.free_count() < 2 * self.space.reserve() + retiring;
         // Reserving more than an eighth of the store for a checkpoint is a sign to take one.
-        let dirty = self.space.checkpoint_reserve() > 2 + self.space.segments.len() / 8;
+        // Nor can dirty nodes leave memory before they are written.
+        let dirty = self.space.checkpoint_reserve() > 2 + self.space.segments.len() / 8
+            || self.map.usage().dirty_bytes as u64 > options.memory_bytes / 4;
         let idle = self.log.sequence == self.log.durable && self.log.since_checkpoint == 0;
         self.checkpoint.wanted
-            || self.log.since_checkpoint >= log_bytes_max
+            || self.log.since_checkpoint >= options.checkpoint_bytes
             || (dirty && !idle)
             || (few && retiring > 0)
     }

@@ -60,6 +60,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             return Ok(());
         };
         let bytes = self.read_verified(place.pba, place.blocks()).await?;
+        self.state().keep_within(self.inner.options.memory_bytes);
         let image = &bytes[place.offset as usize..(place.offset + place.bytes) as usize];
         let mut state = self.state();
         state.counters.nodes_loaded += 1;
@@ -77,6 +78,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 }
 
 impl crate::engine::State {
+    /// Drops clean map nodes and checksums beyond the memory budget, which they share evenly.
+    pub fn keep_within(&mut self, budget: u64) {
+        let resident = self.map.usage().resident_bytes as u64;
+        if resident > budget / 2 {
+            // A little more than needed, so that this does not run for every node.
+            self.map.evict((resident - budget / 2 + budget / 32) as usize);
+        }
+        self.checksums.shrink_to(budget / 2);
+    }
+
     /// The packed address of every node in the durable node table.
     pub fn durable_table(&self) -> impl Iterator<Item = u64> + '_ {
         (0..self.map.pages())

@@ -134,9 +134,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     /// Reads blocks of a pinned segment from the device and verifies each.
     pub(crate) async fn read_pinned(&self, pba: Pba, blocks: u64) -> Result<Bytes, Error> {
-        let info = self.state().info.clone();
-        let zone = info.zone_of(pba);
-        let offset = pba.offset(info.zone_blocks);
+        let zone_blocks = self.state().space.zone_blocks;
+        let zone = pba.zone(zone_blocks);
+        let offset = pba.offset(zone_blocks);
         let buffer = AlignedBuf::zeroed((blocks * BLOCK_SIZE) as usize);
         let read = self.device().read(pba, buffer);
         let buffer = read.await.map_err(|error| fault::device(&format!("reading {pba}"), error))?;
@@ -230,9 +230,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     fn keep_checksums(&self, zone: ZoneId, values: Vec<u32>) {
         let mut state = self.state();
-        let budget = self.inner.options.memory_bytes / 2;
         state.checksums.insert(zone, values);
-        state.checksums.shrink_to(budget);
+        state.checksums.shrink_to(self.inner.options.memory_bytes / 2);
     }
 
     /// Reads the chain of group headers of a segment, up to the first that is not one, or block
