@@ -1,1 +1,20 @@
-//! placeholder
+//! Files and block devices as [`Device`](mjolnir_device::Device)s: the only room that talks to the
+//! operating system below.
+//!
+//! **Imports** `units` and `device`. **Leaves out** what the zones hold, and every decision about
+//! it.
+//!
+//! Invariants: `docs/internals/container.md` has every byte that [`container`] reads and writes.
+//! Memory that the kernel may touch is owned by the request until the kernel is done with it, also
+//! if the future is dropped (`io/uring.rs`).
+
+// The outside world is this crate's subject; see clippy.toml.
+#![allow(clippy::disallowed_methods)]
+
+mod container;
+mod discard;
+mod file;
+mod io;
+
+pub use container::VERSION as CONTAINER_VERSION;
+pub use file::{CreateOptions, Direct, FileDevice, IoChoice, OpenOptions, Warning};

@@ -1,1 +1,66 @@
-//! placeholder
+//! The engine: a log-structured store of volumes that collects its own garbage.
+//!
+//! **Imports** `units`, `device` (what it gets from its world), `store` (what it offers), `map`
+//! and `policy`. **Leaves out** the operating system, clocks, threads and randomness: they come
+//! in through `Device` and `Runtime`, so the same code runs on real devices and in virtual time.
+//!
+//! # Invariants
+//!
+//! 1. *State is whole at every `.await`*, and what was read before one is checked again after it.
+//!    State lives in one `RefCell`; no borrow crosses an `.await`.
+//! 2. *The log is the order.* Each record gets the next sequence number when it is applied to the
+//!    map, in one step without an `.await` in between. Recovery replays records in that order and
+//!    ends at the first gap. A flush completes only when every record up to the last one given
+//!    out before it is durable.
+//! 3. *A segment is opened only if the durable checkpoint lists it as free*, and in the order of
+//!    that list. So recovery finds what was opened since without scanning the device, and nothing
+//!    that a durable checkpoint refers to is ever reset.
+//! 4. *A relocated block's old copy stays* until a durable checkpoint holds its new address (the
+//!    segment is *retiring*), and until every read that may use it has ended (*pins*).
+//! 5. *A stale block never becomes live again*: new references arise only from existing ones.
+//! 6. *Every block read from the device is verified* against a checksum bound to its address and
+//!    its segment's incarnation before anyone sees it.
+//! 7. *Reserve.* Clients cannot take the last segments: what is kept covers relocation and a
+//!    checkpoint, so trim, deletion and reclaim work on a full store.
+
+mod admin;
+mod catalog;
+mod check;
+mod checkpoint;
+mod checksums;
+mod engine;
+mod fault;
+mod format;
+mod log;
+mod node_io;
+mod open;
+mod options;
+mod read;
+mod reclaim;
+mod recovery;
+mod remap;
+mod scrub;
+mod space;
+mod stats;
+mod store_impl;
+mod write;
+
+pub use admin::{DiffExtent, DiffPage};
+pub use check::CheckReport;
+pub use engine::Engine;
+pub use options::{FormatOptions, OpenOptions, ReclaimOptions};
+pub use scrub::{Loss, ScrubReport};
+pub use stats::{LatencySummary, SpaceStats, Stats};
+
+/// Decoders of on-media bytes, for fuzzing: none may panic on any input.
+#[doc(hidden)]
+pub mod fuzz {
+    /// Feeds `bytes` to every decoder.
+    pub fn decode_everything(bytes: &[u8]) {
+        let _ = crate::format::root::Root::decode(bytes);
+        let _ = crate::format::segment::SegmentHeader::decode(bytes);
+        let _ = crate::format::segment::Footer::decode(bytes);
+        let _ = crate::format::group::GroupHeader::decode(bytes);
+        let _ = crate::format::manifest::Manifest::decode(bytes);
+    }
+}

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use futures_lite::future::or;
-use mjolnir_engine::Engine;
 use mjolnir_device::{Device, MemoryDevice, MemoryOptions, Runtime};
+use mjolnir_engine::Engine;
 use mjolnir_units::Instant;
 
 use crate::disk::AfterCut;

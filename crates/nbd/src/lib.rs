@@ -1,1 +1,74 @@
-//! placeholder
+//! The server side of the NBD protocol, over the Store contract and any byte stream.
+//!
+//! Every volume is an export and every snapshot a read-only one, called `volume@snapshot`; the
+//! empty name is the store's default volume. One connection is one future: [`serve`] runs it from
+//! greeting to end, or [`negotiate`] and [`transmit`] do so in two parts, so that a caller can
+//! limit the time that the first may take. Nothing is spawned: the requests of a connection are
+//! handled concurrently inside its future, and answered in the order in which they finish.
+//!
+//! Spoken: fixed newstyle negotiation (`LIST`, `INFO`, `GO`, `EXPORT_NAME`, `ABORT`,
+//! `STRUCTURED_REPLY`, `LIST`/`SET_META_CONTEXT`, `STARTTLS` where the caller offers TLS);
+//! structured replies with sparse reads and `base:allocation` block status; `READ`, `WRITE`,
+//! `FLUSH`, `TRIM`, `CACHE`, `WRITE_ZEROES`, FUA; several connections to one export.
+//!
+//! **Imports** `units`, `store`, and of `device` only [`AlignedBuf`](mjolnir_device::AlignedBuf):
+//! payloads are received into block-aligned memory, so that a store need not copy them.
+//!
+//! **Leaves out** sockets, clocks, threads and TLS itself: the caller brings a transport that is
+//! connected (and secured), and time limits. Extended headers and resize are not spoken.
+//!
+//! Invariants:
+//! * What a connection holds in memory is bounded, whatever the client sends or does not read:
+//!   its input buffer, plus [`Options::bytes_in_flight_max`] (or one request, if that is larger)
+//!   of payloads and replies. Beyond it the transport is not read on.
+//! * Bytes from the client are decoded only in [`protocol`], which neither panics nor allocates
+//!   more than in proportion to what it was given.
+//! * A reply is encoded only once its whole content is at hand, so an error never cuts one short.
+
+mod disconnect;
+mod errno;
+mod execute;
+mod export;
+mod input;
+mod negotiation;
+mod options;
+mod output;
+pub mod protocol;
+mod receive;
+mod reply;
+mod stats;
+mod transmission;
+
+use futures_io::{AsyncRead, AsyncWrite};
+use mjolnir_store::Store;
+
+pub use disconnect::{Disconnect, DisconnectKind, Served};
+pub use export::Export;
+pub use negotiation::{Handshake, Negotiated, negotiate, negotiate_secured};
+pub use options::{Options, Tls};
+pub use stats::Stats;
+pub use transmission::{Session, transmit};
+
+/// Runs one connection to its end: negotiation, then transmission until the client disconnects.
+///
+/// For transports that need no upgrade to TLS: a client that asks for one (which happens only if
+/// `options` offers TLS) is disconnected. Callers that upgrade, limit the time of the
+/// negotiation, or stop connections in good order call [`negotiate`] and [`transmit`].
+///
+/// # Errors
+///
+/// Every end but an orderly one: see [`DisconnectKind`].
+pub async fn serve<S, T>(store: &S, transport: T, options: &Options) -> Result<Served, Disconnect>
+where
+    S: Store,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    match negotiate(store, transport, options).await? {
+        Negotiated::Ready(session) => transmit(store, session, std::future::pending()).await,
+        Negotiated::Ended => Ok(Served::default()),
+        Negotiated::StartTls { .. } => Err(Disconnect::new(
+            DisconnectKind::Refused,
+            "the client asked to start TLS, and this listener cannot upgrade a connection",
+        )),
+    }
+}

@@ -1,1 +1,23 @@
-//! placeholder
+//! Policies: what to reclaim, where blocks land, and how fast reclaim may run.
+//!
+//! Each policy is a pure decision: it is handed a read-only view and returns a plain value, which
+//! the engine carries out. So one policy serves the simulator and a real device alike, and cannot
+//! tell which of them it is in.
+//!
+//! A new policy is one file beside its siblings and one line in their registry:
+//!
+//! * [`victim`]: which sealed segments are worth moving,
+//! * [`placement`]: which stream a block is appended to,
+//! * [`pacing`]: how device bandwidth is divided between clients and reclaim, when clients must
+//!   wait, and how much of a processor scanning may take.
+//!
+//! **Imports** `units`. **Leaves out** all I/O, locks, clocks and randomness: ages are counted in
+//! log sequence numbers, and durations are handed in. A policy may keep state between decisions
+//! (hysteresis, say), but only what its views told it.
+
+pub mod pacing;
+pub mod placement;
+mod registry;
+pub mod victim;
+
+pub use registry::UnknownPolicy;

@@ -54,7 +54,10 @@ fn main() -> ExitCode {
         } else if arguments.twice {
             let again = run_seed(seed, size, false);
             if (again.trace, again.events) != (report.trace, report.events) {
-                println!("seed {seed} does not repeat: trace {:016x}, then {:016x}", report.trace, again.trace);
+                println!(
+                    "seed {seed} does not repeat: trace {:016x}, then {:016x}",
+                    report.trace, again.trace
+                );
                 failed.push(seed);
             }
         }
@@ -62,6 +65,10 @@ fn main() -> ExitCode {
             break;
         }
     }
-    println!("{ran} seeds, {} failed{}", failed.len(), if failed.is_empty() { String::new() } else { format!(": {failed:?}") });
+    println!(
+        "{ran} seeds, {} failed{}",
+        failed.len(),
+        if failed.is_empty() { String::new() } else { format!(": {failed:?}") }
+    );
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -100,7 +100,8 @@ impl<S: Subject> Ground<S> {
         if result.is_ok() {
             // First of all: what is invoked from now on is not part of it.
             let capture = self.model.borrow_mut().end_copy(copy);
-            let info = self.settle(&op, guard, S::ADMIN_IS_DURABLE, result).await?.expect("it succeeded");
+            let info =
+                self.settle(&op, guard, S::ADMIN_IS_DURABLE, result).await?.expect("it succeeded");
             let size = self.model.borrow().size(copy);
             self.model.borrow_mut().learn_id(copy, info.id);
             let mut outcome = Vec::new();

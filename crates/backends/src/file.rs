@@ -1,0 +1,348 @@
+//! A file or block device as a [`Device`].
+
+mod create;
+mod failure;
+mod open;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, ZoneTable};
+use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
+
+use crate::container::{LABELS_AT, Label, ROOTS_AT, ZONES_AT, encode_root};
+use crate::discard::discard;
+use crate::io::{Hold, InFlight, Io, Request, Target, align};
+
+pub use create::CreateOptions;
+use failure::Failure;
+pub use open::{Direct, IoChoice, OpenOptions, Warning};
+
+/// A container on a file or block device: zones, and a root in two slots.
+///
+/// Appends and reads go straight to the file, through io_uring or a pool of threads; see
+/// `docs/internals/container.md` for where. A reset gives the space back. After a flush that
+/// failed every later flush fails too, since the system forgets what it could not write: open the
+/// device again and recover.
+///
+/// Holds the file locked until it and every future of its requests are dropped.
+pub struct FileDevice {
+    shared: Rc<Shared>,
+}
+
+struct Shared {
+    table: RefCell<ZoneTable>,
+    io: Io,
+    target: Arc<Target>,
+    kind: Kind,
+    direct: bool,
+    read_only: bool,
+    preallocated: bool,
+    /// By zone, as far as it was reset since opening.
+    in_flight: RefCell<BTreeMap<ZoneId, Arc<InFlight>>>,
+    frame: Arc<Mutex<Frame>>,
+    root_calls: Cell<u64>,
+    warnings: Vec<Warning>,
+    name: Arc<str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    File,
+    BlockDevice,
+}
+
+/// Label and root, as they are on media.
+struct Frame {
+    label: Label,
+    root: Option<Bytes>,
+    /// The slot to write next: the one that does not hold the root.
+    next_slot: usize,
+    next_sequence: u64,
+    /// The number of the last call of `write_root` that was carried out.
+    call: u64,
+}
+
+impl FileDevice {
+    /// What was odd when the container was opened.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.shared.warnings
+    }
+
+    /// Whether requests go through io_uring (or else through a pool of threads).
+    pub fn is_uring(&self) -> bool {
+        matches!(self.shared.io, Io::Uring(_))
+    }
+
+    /// Whether requests bypass the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.shared.direct
+    }
+}
+
+impl Shared {
+    /// Where a block is in the file, in bytes.
+    fn byte(&self, pba: Pba) -> u64 {
+        ZONES_AT + pba.0 * BLOCK_SIZE
+    }
+
+    fn check_writable(&self, what: &str) -> Result<(), DeviceError> {
+        if self.read_only {
+            return Err(DeviceError::new(
+                ErrorKind::Invalid,
+                format!("{what} {}: it was opened for reading only", self.name),
+            ));
+        }
+        Ok(())
+    }
+
+    fn in_flight(&self, zone: ZoneId) -> Arc<InFlight> {
+        self.in_flight.borrow_mut().entry(zone).or_default().clone()
+    }
+
+    fn failure(&self, what: &'static str, offset: Option<u64>) -> Failure {
+        Failure { what, name: self.name.clone(), offset }
+    }
+
+    /// Runs `job` on the frame, on another thread; jobs run one at a time. A job that was begun
+    /// goes on if the future is dropped.
+    fn with_frame<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Frame, &Target) -> Result<T, DeviceError> + Send + 'static,
+    ) -> impl Future<Output = Result<T, DeviceError>> + 'static {
+        let (frame, target) = (self.frame.clone(), self.target.clone());
+        blocking::unblock(move || {
+            job(&mut frame.lock().unwrap_or_else(PoisonError::into_inner), &target)
+        })
+    }
+}
+
+/// Writes one block, on the calling thread.
+fn write_block(target: &Target, block: &AlignedBuf, offset: u64) -> std::io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    target.file.write_all_at(block.as_ref(), offset)
+}
+
+impl Device for FileDevice {
+    fn info(&self) -> DeviceInfo {
+        self.shared.table.borrow().info().clone()
+    }
+
+    fn append(
+        &self,
+        at: Pba,
+        data: Vec<Bytes>,
+    ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
+        let shared = &self.shared;
+        let started = shared.check_writable("append to").and_then(|()| {
+            let mut table = shared.table.borrow_mut();
+            table.claim(at, &data)?;
+            let hold = shared.in_flight(table.info().zone_of(at)).hold();
+            let pieces = if shared.direct { align(data) } else { data };
+            let offset = shared.byte(at);
+            let request = Request::Write { offset, pieces };
+            let failure = shared.failure("writing", Some(offset));
+            Ok((shared.io.start(request, Some(hold)), failure))
+        });
+        async move {
+            let (write, failure) = started?;
+            write.await.map_err(|error| failure.of_write(&error))?;
+            Ok(at)
+        }
+    }
+
+    fn read(
+        &self,
+        from: Pba,
+        buffer: AlignedBuf,
+    ) -> impl Future<Output = Result<AlignedBuf, DeviceError>> + 'static {
+        let shared = &self.shared;
+        let checked = shared.table.borrow().check_read(from, buffer.len());
+        let started = checked.map(|_| {
+            let offset = shared.byte(from);
+            let failure = shared.failure("reading", Some(offset));
+            (shared.io.start(Request::Read { offset, buffer }, None), failure)
+        });
+        async move {
+            let (read, failure) = started?;
+            let buffer = read.await.map_err(|error| failure.of_read(&error))?;
+            Ok(buffer.expect("a read returns its buffer"))
+        }
+    }
+
+    fn flush(&self) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        let shared = self.shared.clone();
+        let started = self.shared.io.start(Request::Sync, None);
+        async move {
+            let result = started.await;
+            result.map_err(|error| shared.failure("flushing", None).of_write(&error))?;
+            if shared.target.has_lost_writes() {
+                return Err(DeviceError::new(
+                    ErrorKind::Io,
+                    format!(
+                        "flushing {}: an earlier flush failed, and what it was to write may be \
+                         lost; close the store and open it again",
+                        shared.name
+                    ),
+                ));
+            }
+            Ok(())
+        }
+    }
+
+    fn seal(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        let sealed = self.shared.table.borrow_mut().seal(zone);
+        async move { sealed }
+    }
+
+    fn reset(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        let shared = self.shared.clone();
+        let begun = shared.check_writable("reset on").and_then(|()| {
+            let mut table = shared.table.borrow_mut();
+            Ok((table.begin_reset(zone)?, table.info().zone_blocks))
+        });
+        async move {
+            let (ticket, zone_blocks) = begun?;
+            // Writes and resets whose futures were dropped may still be on their way.
+            let in_flight = shared.in_flight(zone);
+            in_flight.idle().await;
+            if !shared.table.borrow().is_current(ticket) {
+                return Err(DeviceError::new(
+                    ErrorKind::Invalid,
+                    format!("reset of {zone} of {}: another one was begun", shared.name),
+                ));
+            }
+            let offset = shared.byte(zone.start(zone_blocks));
+            let length = zone_blocks * BLOCK_SIZE;
+            shared.give_back(offset, length, in_flight.hold()).await?;
+            shared.table.borrow_mut().end_reset(ticket);
+            Ok(())
+        }
+    }
+
+    fn read_root(&self) -> impl Future<Output = Result<Option<Bytes>, DeviceError>> + 'static {
+        self.shared.with_frame(|frame, _| Ok(frame.root.clone()))
+    }
+
+    fn write_root(&self, root: Bytes) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        let shared = &self.shared;
+        let checked = shared
+            .check_writable("writing the root of")
+            .and_then(|()| shared.table.borrow().check_root(root.len(), Self::ROOT_BYTES_MAX));
+        let started = checked.map(|()| {
+            let call = shared.root_calls.get() + 1;
+            shared.root_calls.set(call);
+            let failure = shared.failure("writing the root of", None);
+            shared.with_frame(move |frame, target| {
+                // Threads may swap jobs; the last call is the one that counts.
+                if call < frame.call {
+                    return Ok(());
+                }
+                frame.call = call;
+                let block = encode_root(&frame.label.uuid, frame.next_sequence, &root);
+                // Never used again, whatever becomes of the slot.
+                frame.next_sequence += 1;
+                write_block(target, &block, ROOTS_AT[frame.next_slot])
+                    .and_then(|()| target.sync())
+                    .map_err(|error| failure.of_write(&error))?;
+                frame.next_slot = 1 - frame.next_slot;
+                frame.root = Some(Bytes::copy_from_slice(&root));
+                Ok(())
+            })
+        });
+        async move { started?.await }
+    }
+
+    fn grow(&self, bytes: u64) -> impl Future<Output = Result<u32, DeviceError>> + 'static {
+        let shared = self.shared.clone();
+        let begun = shared.check_writable("growing").and_then(|()| {
+            let table = shared.table.borrow();
+            table.check_grow(Label::zones_in(bytes, table.info().zone_blocks))
+        });
+        async move {
+            let wanted = begun?;
+            let (kind, failure) = (shared.kind, shared.failure("growing", None));
+            let grown = shared.with_frame(move |frame, target| {
+                let label = Label { zones: wanted.max(frame.label.zones), ..frame.label.clone() };
+                if label != frame.label {
+                    make_room(target, kind, &frame.label, &label, &failure)?;
+                    // The copy first: at any moment one of them is sound.
+                    for offset in [LABELS_AT[1], LABELS_AT[0]] {
+                        write_block(target, &label.encode(), offset)
+                            .and_then(|()| target.sync())
+                            .map_err(|error| failure.of_write(&error))?;
+                    }
+                    frame.label = label;
+                }
+                Ok(frame.label.zones)
+            });
+            let zones = grown.await?;
+            shared.table.borrow_mut().grow(zones);
+            Ok(zones)
+        }
+    }
+}
+
+impl Shared {
+    /// Tells the medium that a region is not needed any more, as far as it wants to know.
+    async fn give_back(&self, offset: u64, length: u64, hold: Hold) -> Result<(), DeviceError> {
+        if self.preallocated {
+            return Ok(());
+        }
+        let result = match self.kind {
+            Kind::File => {
+                self.io.start(Request::Punch { offset, length }, Some(hold)).await.map(drop)
+            }
+            Kind::BlockDevice => {
+                let target = self.target.clone();
+                let job = move || {
+                    let result = discard(&target.file, offset, length);
+                    drop(hold);
+                    result
+                };
+                blocking::unblock(job).await.map_err(Into::into)
+            }
+        };
+        match result {
+            Err(error) if failure::is_unsupported(&error) => Ok(()),
+            result => {
+                result.map_err(|error| self.failure("resetting", Some(offset)).of_write(&error))
+            }
+        }
+    }
+}
+
+/// Makes the file as long as `to` says, durably.
+fn make_room(
+    target: &Target,
+    kind: Kind,
+    from: &Label,
+    to: &Label,
+    failure: &Failure,
+) -> Result<(), DeviceError> {
+    let (start, end) = (from.file_bytes(), to.file_bytes());
+    let there = open::length(&target.file, kind).map_err(|error| failure.of_write(&error))?;
+    if kind == Kind::BlockDevice && there < end {
+        return Err(DeviceError::new(
+            ErrorKind::Invalid,
+            format!(
+                "growing {} to {end} bytes: the block device has {there} bytes; enlarge it first",
+                failure.name
+            ),
+        ));
+    }
+    let make = || {
+        if there < end {
+            target.file.set_len(end)?;
+        }
+        if to.preallocated && kind == Kind::File {
+            open::reserve(&target.file, start, end - start)?;
+        }
+        target.file.sync_all()
+    };
+    make().map_err(|error| failure.of_write(&error))
+}

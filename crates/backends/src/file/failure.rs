@@ -1,0 +1,85 @@
+//! The system's errors in the words of the contract.
+
+use std::io;
+use std::sync::Arc;
+
+use mjolnir_device::{DeviceError, ErrorKind};
+use mjolnir_units::ByteSize;
+use rustix::io::Errno;
+
+/// What an error message needs to say about what was tried.
+#[derive(Clone)]
+pub(super) struct Failure {
+    pub what: &'static str,
+    pub name: Arc<str>,
+    /// In bytes from the start of the file.
+    pub offset: Option<u64>,
+}
+
+impl Failure {
+    /// The error of something that writes.
+    pub fn of_write(&self, error: &io::Error) -> DeviceError {
+        let kind = match errno(error) {
+            Some(Errno::NOSPC | Errno::DQUOT) => ErrorKind::NoSpace,
+            Some(Errno::FBIG) => ErrorKind::Invalid,
+            _ => ErrorKind::Io,
+        };
+        let advice = match kind {
+            ErrorKind::NoSpace => "; free some space on the file system that holds it",
+            ErrorKind::Invalid => "; the file system or a resource limit allows no larger file",
+            _ => "",
+        };
+        DeviceError::new(kind, format!("{}: {error}{advice}", self.head()))
+    }
+
+    /// The error of something that reads.
+    pub fn of_read(&self, error: &io::Error) -> DeviceError {
+        // What drives and file systems say of single blocks that they have lost.
+        let lost = matches!(errno(error), Some(Errno::NODATA | Errno::ILSEQ | Errno::UCLEAN));
+        let kind = if lost { ErrorKind::Unreadable } else { ErrorKind::Io };
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            return DeviceError::new(kind, format!("{}: the file ends there", self.head()));
+        }
+        DeviceError::new(kind, format!("{}: {error}", self.head()))
+    }
+
+    fn head(&self) -> String {
+        match self.offset {
+            Some(offset) => format!("{} {} at byte {offset}", self.what, self.name),
+            None => format!("{} {}", self.what, self.name),
+        }
+    }
+}
+
+fn errno(error: &io::Error) -> Option<Errno> {
+    error.raw_os_error().map(Errno::from_raw_os_error)
+}
+
+/// Whether the file or device cannot do this at all.
+pub(super) fn is_unsupported(error: &io::Error) -> bool {
+    matches!(errno(error), Some(Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS))
+}
+
+/// A size as messages give it: exact, and readable.
+pub(super) fn size(bytes: u64) -> String {
+    format!("{bytes} bytes ({})", ByteSize(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_system_get_a_kind_and_the_place() {
+        let failure = Failure { what: "writing", name: "x.mj".into(), offset: Some(4096) };
+        let of = |errno: Errno| failure.of_write(&errno.into());
+        assert_eq!(of(Errno::NOSPC).kind, ErrorKind::NoSpace);
+        assert_eq!(of(Errno::DQUOT).kind, ErrorKind::NoSpace);
+        assert_eq!(of(Errno::IO).kind, ErrorKind::Io);
+        assert!(of(Errno::IO).context.starts_with("writing x.mj at byte 4096: "));
+        assert_eq!(failure.of_read(&Errno::NODATA.into()).kind, ErrorKind::Unreadable);
+        assert_eq!(failure.of_read(&Errno::IO.into()).kind, ErrorKind::Io);
+        let end = failure.of_read(&io::ErrorKind::UnexpectedEof.into());
+        assert!(end.context.contains("ends there"), "{end}");
+    }
+}

@@ -1,0 +1,291 @@
+//! Opening a container.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mjolnir_device::{AlignedBuf, DeviceError, DeviceInfo, ErrorKind, Runtime, Sealing, ZoneTable};
+use mjolnir_units::BLOCK_BYTES;
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use rustix::io::Errno;
+
+use super::failure::size;
+use super::{FileDevice, Frame, Kind, Shared};
+use crate::container::{LABELS_AT, Label, ROOTS_AT, choose_label, decode_root};
+use crate::io::{Io, Target};
+
+/// The longest append, in blocks: 8 MiB.
+const APPEND_BLOCKS_MAX: u64 = 2048;
+/// Requests in flight that keep today's drives busy.
+const QUEUE_DEPTH: usize = 32;
+
+/// How to open a container.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    /// Refuse everything that would change it; other readers may have it open too.
+    pub read_only: bool,
+    /// How requests are carried out.
+    pub io: IoChoice,
+    /// Whether requests bypass the page cache.
+    pub direct: Direct,
+}
+
+/// How requests are carried out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IoChoice {
+    /// By io_uring where it is permitted, else by threads.
+    #[default]
+    Auto,
+    /// By io_uring, or not at all.
+    Uring,
+    /// By a pool of threads.
+    Pool,
+}
+
+/// Whether requests bypass the page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direct {
+    /// Where the file system can.
+    #[default]
+    Auto,
+    /// No.
+    Never,
+}
+
+/// Something odd that does not keep a container from working.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// One of the two labels is damaged; the other one served. Growing the store rewrites both.
+    LabelDamaged {
+        /// The container.
+        name: String,
+        /// Where the damaged label is, in bytes.
+        offset: u64,
+    },
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Warning::LabelDamaged { name, offset } => write!(
+                f,
+                "{name}: the label at byte {offset} is damaged, its copy served; something wrote \
+                 there, so check the medium, and grow the store to have both labels rewritten"
+            ),
+        }
+    }
+}
+
+impl FileDevice {
+    /// Opens the container at `path`; its requests complete on `runtime`'s thread.
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`](ErrorKind::Busy) if another process has it open, [`Format`](ErrorKind::Format) if
+    /// it is no container that this program can read or is truncated, else
+    /// [`Io`](ErrorKind::Io).
+    pub fn open(
+        path: &Path,
+        options: OpenOptions,
+        runtime: &impl Runtime,
+    ) -> Result<Self, DeviceError> {
+        let name = path.display().to_string();
+        let failed = |what: &str| {
+            let context = format!("{what} {name}");
+            move |error: io::Error| DeviceError::new(ErrorKind::Io, format!("{context}: {error}"))
+        };
+        let (file, kind) = acquire(
+            path,
+            std::fs::OpenOptions::new().write(!options.read_only),
+            !options.read_only,
+        )?;
+        let actual = length(&file, kind).map_err(failed("measuring"))?;
+        let label_end = LABELS_AT[1] + BLOCK_BYTES as u64;
+        if actual < label_end {
+            let mut head = [0; 8];
+            let magic = file.read_at(&mut head, 0).map_err(failed("reading"))? == 8
+                && Label::encode(&Label {
+                    uuid: [0; 16],
+                    zone_blocks: 1,
+                    zones: 1,
+                    preallocated: false,
+                })
+                .as_ref()
+                .starts_with(&head);
+            let why = if magic { "it is truncated" } else { "it is not a Mjolnir store" };
+            return Err(DeviceError::new(
+                ErrorKind::Format,
+                format!("{name}: {why} (it has only {})", size(actual)),
+            ));
+        }
+        let direct = options.direct == Direct::Auto && try_direct(&file);
+        let block = |offset| read_block(&file, offset).map_err(failed("reading the frame of"));
+        let labels =
+            LABELS_AT.map(|offset| block(offset).map(|block| Label::decode(block.as_ref())));
+        let [first, second] = labels;
+        let (label, damaged) = choose_label(&name, [first?, second?])?;
+        if actual < label.file_bytes() {
+            return Err(DeviceError::new(
+                ErrorKind::Format,
+                format!(
+                    "{name}: it is truncated: it has {}, and its label says {}; restore it from a \
+                     backup",
+                    size(actual),
+                    size(label.file_bytes())
+                ),
+            ));
+        }
+        let mut frame = Frame { label, root: None, next_slot: 0, next_sequence: 1, call: 0 };
+        for (slot, offset) in ROOTS_AT.into_iter().enumerate() {
+            if let Some((sequence, root)) = decode_root(&frame.label.uuid, block(offset)?.as_ref())
+                && sequence >= frame.next_sequence
+            {
+                frame.root = Some(root.into());
+                frame.next_slot = 1 - slot;
+                frame.next_sequence = sequence + 1;
+            }
+        }
+        let preallocated = frame.label.preallocated;
+        let target = Arc::new(Target::new(file));
+        let io = match options.io {
+            IoChoice::Pool => Io::pool(target.clone()),
+            IoChoice::Uring => Io::uring(target.clone(), runtime)
+                .map_err(failed("setting up io_uring (use the thread pool instead) for"))?,
+            IoChoice::Auto => {
+                Io::uring(target.clone(), runtime).unwrap_or_else(|_| Io::pool(target.clone()))
+            }
+        };
+        let warn = |(offset, damaged)| {
+            bool::then(damaged, || Warning::LabelDamaged { name: name.clone(), offset })
+        };
+        let warnings = LABELS_AT.into_iter().zip(damaged).filter_map(warn).collect();
+        let info = DeviceInfo {
+            name: name.clone(),
+            uuid: frame.label.uuid,
+            zone_blocks: frame.label.zone_blocks,
+            zones: frame.label.zones,
+            append_blocks_max: APPEND_BLOCKS_MAX.min(frame.label.zone_blocks),
+            queue_depth: QUEUE_DEPTH,
+            open_zones_max: None,
+            sealing: Sealing::Free,
+        };
+        let shared = Shared {
+            table: RefCell::new(ZoneTable::new(info)),
+            io,
+            target,
+            kind,
+            direct,
+            read_only: options.read_only,
+            preallocated,
+            in_flight: RefCell::new(BTreeMap::new()),
+            frame: Arc::new(Mutex::new(frame)),
+            root_calls: Cell::new(0),
+            warnings,
+            name: name.into(),
+        };
+        Ok(FileDevice { shared: Rc::new(shared) })
+    }
+}
+
+/// Opens the file for reading (and what `options` say), for this process alone unless it is only
+/// to be read.
+pub(super) fn acquire(
+    path: &Path,
+    options: &mut std::fs::OpenOptions,
+    exclusive: bool,
+) -> Result<(File, Kind), DeviceError> {
+    let name = path.display();
+    let busy = || {
+        DeviceError::new(
+            ErrorKind::Busy,
+            format!("{name} is in use by another process; stop that one, or ask it instead"),
+        )
+    };
+    // Before opening: opening a pipe waits, and opening other things may do something.
+    let before = path.metadata().ok().map(|meta| kind(&meta, &name)).transpose()?;
+    // On a block device this excludes mounts and other holders, too.
+    let exclude = exclusive && before == Some(Kind::BlockDevice);
+    let flags = if exclude { libc::O_EXCL } else { 0 };
+    options.read(true).custom_flags(flags);
+    let mut opened = options.open(path);
+    for _ in 0..10 {
+        if !(exclude && opened.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::EBUSY))) {
+            break;
+        }
+        // A ring that was just closed may keep the device for a moment.
+        std::thread::sleep(Duration::from_millis(10));
+        opened = options.open(path);
+    }
+    let file = opened.map_err(|error| match error.raw_os_error() {
+        Some(libc::EBUSY) => busy(),
+        _ => DeviceError::new(ErrorKind::Io, format!("opening {name}: {error}")),
+    })?;
+    let lock = if exclusive {
+        FlockOperation::NonBlockingLockExclusive
+    } else {
+        FlockOperation::NonBlockingLockShared
+    };
+    match rustix::fs::flock(&file, lock) {
+        Ok(()) => {
+            let meta = file.metadata().map_err(|error| {
+                DeviceError::new(ErrorKind::Io, format!("looking at {name}: {error}"))
+            })?;
+            let kind = kind(&meta, &name)?;
+            Ok((file, kind))
+        }
+        Err(Errno::WOULDBLOCK) => Err(busy()),
+        Err(error) => Err(DeviceError::new(ErrorKind::Io, format!("locking {name}: {error}"))),
+    }
+}
+
+/// What sort of file it is, if one that can hold a container.
+fn kind(meta: &Metadata, name: &impl fmt::Display) -> Result<Kind, DeviceError> {
+    match meta.file_type() {
+        kind if kind.is_file() => Ok(Kind::File),
+        kind if kind.is_block_device() => Ok(Kind::BlockDevice),
+        _ => Err(DeviceError::new(
+            ErrorKind::Invalid,
+            format!("{name} is neither a regular file nor a block device"),
+        )),
+    }
+}
+
+/// Bytes in the file or device.
+pub(super) fn length(mut file: &File, kind: Kind) -> io::Result<u64> {
+    match kind {
+        Kind::File => Ok(file.metadata()?.len()),
+        Kind::BlockDevice => io::Seek::seek(&mut file, io::SeekFrom::End(0)),
+    }
+}
+
+/// Reserves space on the file system.
+pub(super) fn reserve(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    Ok(rustix::fs::fallocate(file, FallocateFlags::empty(), offset, length)?)
+}
+
+/// Switches the file to direct I/O; false, and no change, if that does not work on it.
+fn try_direct(file: &File) -> bool {
+    let Ok(flags) = rustix::fs::fcntl_getfl(file) else { return false };
+    if rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT).is_err() {
+        return false;
+    }
+    // Some file systems say yes and then refuse each request.
+    let works = read_block(file, LABELS_AT[0]).is_ok();
+    if !works {
+        let _ = rustix::fs::fcntl_setfl(file, flags);
+    }
+    works
+}
+
+pub(super) fn read_block(file: &File, offset: u64) -> io::Result<AlignedBuf> {
+    let mut buffer = AlignedBuf::zeroed(BLOCK_BYTES);
+    file.read_exact_at(buffer.as_mut(), offset)?;
+    Ok(buffer)
+}

@@ -1,0 +1,155 @@
+//! Reading and writing a file without blocking the thread: through io_uring, or through a pool of
+//! threads where io_uring is not to be had. Neither knows anything of zones.
+
+mod bounce;
+mod in_flight;
+mod pool;
+mod uring;
+
+use std::fs::File;
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use mjolnir_device::{AlignedBuf, Runtime};
+
+pub(crate) use bounce::align;
+pub(crate) use in_flight::{Hold, InFlight};
+
+/// An open and locked file, and what its requests have learned about it.
+pub(crate) struct Target {
+    pub file: File,
+    /// A flush has failed: the kernel forgets what it could not write, so that a later flush
+    /// would lie.
+    lost: AtomicBool,
+}
+
+impl Target {
+    pub fn new(file: File) -> Self {
+        Target { file, lost: AtomicBool::new(false) }
+    }
+
+    pub fn has_lost_writes(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Makes what was written durable, on the caller's thread.
+    pub fn sync(&self) -> io::Result<()> {
+        let result = rustix::io::retry_on_intr(|| rustix::fs::fdatasync(&self.file));
+        self.note_sync(result.map_err(io::Error::from))
+    }
+
+    fn note_sync(&self, result: io::Result<()>) -> io::Result<()> {
+        if result.is_err() {
+            self.lost.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+}
+
+impl Drop for Target {
+    /// Unlocks the file now: the kernel may keep it open for a moment on behalf of a ring.
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.file, rustix::fs::FlockOperation::Unlock);
+    }
+}
+
+/// Something to do with the file. Offsets and lengths are bytes.
+pub(crate) enum Request {
+    /// Writes the pieces one after another.
+    Write { offset: u64, pieces: Vec<Bytes> },
+    /// Fills the buffer.
+    Read { offset: u64, buffer: AlignedBuf },
+    /// Makes what was written durable.
+    Sync,
+    /// Gives the space of a region of a regular file back.
+    Punch { offset: u64, length: u64 },
+}
+
+/// How requests are carried out.
+#[derive(Clone)]
+pub(crate) enum Io {
+    Uring(Rc<uring::Ring>),
+    Pool(Arc<Target>),
+}
+
+impl Io {
+    /// Requests go through a ring of their own, which a task on `runtime` tends. Fails where
+    /// io_uring is not permitted or too old.
+    pub fn uring(target: Arc<Target>, runtime: &impl Runtime) -> io::Result<Self> {
+        Ok(Io::Uring(uring::Ring::new(target, runtime)?))
+    }
+
+    /// Requests go to a pool of threads.
+    pub fn pool(target: Arc<Target>) -> Self {
+        Io::Pool(target)
+    }
+
+    /// Starts a request. It goes on if the future is dropped, or does not begin; `hold` is
+    /// released when it has ended. The buffer of a read is returned, of others nothing is.
+    pub fn start(
+        &self,
+        request: Request,
+        hold: Option<Hold>,
+    ) -> impl Future<Output = io::Result<Option<AlignedBuf>>> + 'static {
+        enum Started {
+            Uring(uring::Pending),
+            Pool(blocking::Task<io::Result<Option<AlignedBuf>>>),
+        }
+        let started = match self {
+            Io::Uring(ring) => Started::Uring(uring::Ring::start(ring, request, hold)),
+            Io::Pool(target) => {
+                let target = target.clone();
+                Started::Pool(blocking::unblock(move || {
+                    let result = pool::run(&target, request);
+                    drop(hold);
+                    result
+                }))
+            }
+        };
+        async move {
+            match started {
+                Started::Uring(pending) => pending.await,
+                Started::Pool(task) => task.await,
+            }
+        }
+    }
+}
+
+/// The most pieces that one system call takes (`IOV_MAX`).
+const PIECES_MAX: usize = 1024;
+
+fn total(pieces: &[Bytes]) -> usize {
+    pieces.iter().map(Bytes::len).sum()
+}
+
+/// The pieces after the first `done` bytes, at most [`PIECES_MAX`] of them, none of them empty.
+fn remaining(pieces: &[Bytes], mut done: usize) -> impl Iterator<Item = &[u8]> {
+    let rest = pieces.iter().filter_map(move |piece| {
+        let skip = done.min(piece.len());
+        done -= skip;
+        (skip < piece.len()).then(|| &piece[skip..])
+    });
+    rest.take(PIECES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_remains_of_pieces_starts_after_what_was_written() {
+        let pieces = [b"abc".as_slice(), b"", b"de", b"f"].map(Bytes::from_static);
+        for done in 0..=6 {
+            let rest: Vec<&[u8]> = remaining(&pieces, done).collect();
+            assert_eq!(rest.concat(), b"abcdef"[done..], "{done}");
+            assert!(rest.iter().all(|piece| !piece.is_empty()));
+        }
+        let many = vec![Bytes::from_static(b"x"); PIECES_MAX + 10];
+        assert_eq!(remaining(&many, 0).count(), PIECES_MAX);
+        assert_eq!(remaining(&many, 100).count(), PIECES_MAX - 90);
+    }
+}

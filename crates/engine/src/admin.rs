@@ -1,0 +1,276 @@
+//! What an operator does: volumes, snapshots, clones, restore, diff, growing the device.
+
+use mjolnir_device::{Device, Runtime};
+use mjolnir_store::{Error, ErrorKind, Mapping, TargetInfo, check_name};
+use mjolnir_units::{BLOCK_SIZE, ByteSize, Lba, TreeId};
+
+use crate::engine::{Engine, State};
+use crate::fault;
+use crate::format::manifest::TreeKind;
+use crate::format::record::Record;
+
+/// The largest volume, in bytes: 256 TiB of sparse address space.
+pub const VOLUME_BYTES_MAX: u64 = 256 << 40;
+
+/// A range that differs between two targets, and what the newer one has there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct DiffExtent {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+    /// Whether the newer one has data there (else a hole).
+    pub data: bool,
+}
+
+/// A part of a difference.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct DiffPage {
+    /// What differs, in address order.
+    pub extents: Vec<DiffExtent>,
+    /// Where to go on, if there may be more.
+    pub next: Option<u64>,
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Makes an empty, thin volume.
+    pub async fn create_volume(&self, name: &str, bytes: u64) -> Result<TargetInfo, Error> {
+        check_name(name)?;
+        let blocks = volume_blocks(bytes)?;
+        let tree = self.state().catalog.next_id();
+        let record = Record::CreateVolume { tree, blocks, name: name.to_owned() };
+        let sequence = self.log_record(record, |state| state.catalog.check_free(name)).await?;
+        self.flush_to(sequence).await?;
+        self.state().target(tree)
+    }
+
+    /// Removes a volume, with its snapshots if told so. Its space comes back by and by.
+    pub async fn delete_volume(&self, name: &str, with_snapshots: bool) -> Result<(), Error> {
+        let tree = self.volume_named(name)?;
+        loop {
+            let snapshots = self.state().catalog.snapshots_of(tree);
+            let Some(snapshot) = snapshots.first().copied() else { break };
+            if !with_snapshots {
+                return Err(Error::new(
+                    ErrorKind::Busy,
+                    format!(
+                        "{name} has {} snapshots; delete them first, or ask for them to be \
+                         deleted with it",
+                        snapshots.len()
+                    ),
+                ));
+            }
+            self.log_record(Record::Delete { tree: snapshot }, |_| Ok(())).await?;
+        }
+        let sequence = self
+            .log_record(Record::Delete { tree }, |state| {
+                state.find_volume(name)?;
+                match state.catalog.snapshots_of(tree).is_empty() {
+                    true => Ok(()),
+                    false => Err(Error::new(
+                        ErrorKind::Busy,
+                        format!("{name} got a snapshot while it was being deleted"),
+                    )),
+                }
+            })
+            .await?;
+        self.flush_to(sequence).await?;
+        self.inner.reclaim_wanted.notify(1);
+        Ok(())
+    }
+
+    /// Gives a volume another name.
+    pub async fn rename_volume(&self, name: &str, new: &str) -> Result<TargetInfo, Error> {
+        check_name(new)?;
+        let tree = self.volume_named(name)?;
+        let record = Record::Rename { tree, name: new.to_owned() };
+        let sequence = self
+            .log_record(record, |state| {
+                state.find_volume(name)?;
+                state.catalog.check_free(new)
+            })
+            .await?;
+        self.flush_to(sequence).await?;
+        self.state().target(tree)
+    }
+
+    /// Grows or shrinks a volume. What lies past a smaller size is lost.
+    pub async fn resize_volume(&self, name: &str, bytes: u64) -> Result<TargetInfo, Error> {
+        let blocks = volume_blocks(bytes)?;
+        let tree = self.volume_named(name)?;
+        let record = Record::Resize { tree, blocks };
+        let sequence = self.log_record(record, |state| state.find_volume(name).map(|_| ())).await?;
+        self.flush_to(sequence).await?;
+        self.state().target(tree)
+    }
+
+    /// Makes a writable copy of a volume or snapshot. Takes no space and no time.
+    pub async fn clone_volume(&self, source: &str, new: &str) -> Result<TargetInfo, Error> {
+        check_name(new)?;
+        let of = self.state().catalog.find(source)?;
+        let tree = self.state().catalog.next_id();
+        let record = Record::CloneVolume { tree, of, name: new.to_owned() };
+        let sequence = self
+            .log_record(record, |state| {
+                state.target(of)?;
+                state.catalog.check_free(new)
+            })
+            .await?;
+        self.flush_to(sequence).await?;
+        self.state().target(tree)
+    }
+
+    /// Takes a snapshot, which holds every write acknowledged before. Durable when it returns.
+    pub async fn create_snapshot(&self, volume: &str, name: &str) -> Result<TargetInfo, Error> {
+        check_name(name)?;
+        let of = self.volume_named(volume)?;
+        let tree = self.state().catalog.next_id();
+        let record = Record::CreateSnapshot { tree, of, name: name.to_owned() };
+        let full = format!("{volume}@{name}");
+        let sequence = self
+            .log_record(record, |state| {
+                state.find_volume(volume)?;
+                state.catalog.check_free(&full)
+            })
+            .await?;
+        self.flush_to(sequence).await?;
+        self.state().target(tree)
+    }
+
+    /// Removes a snapshot. Its space comes back by and by.
+    pub async fn delete_snapshot(&self, volume: &str, name: &str) -> Result<(), Error> {
+        let full = format!("{volume}@{name}");
+        let tree = self.state().catalog.find(&full)?;
+        let sequence = self
+            .log_record(Record::Delete { tree }, |state| state.catalog.find(&full).map(|_| ()))
+            .await?;
+        self.flush_to(sequence).await?;
+        self.inner.reclaim_wanted.notify(1);
+        Ok(())
+    }
+
+    /// Gives the volume the content and size that the snapshot has. The snapshot stays.
+    pub async fn restore_snapshot(&self, volume: &str, name: &str) -> Result<TargetInfo, Error> {
+        let tree = self.volume_named(volume)?;
+        let full = format!("{volume}@{name}");
+        let from = self.state().catalog.find(&full)?;
+        let sequence = self
+            .log_record(Record::Restore { tree, from }, |state| {
+                state.find_volume(volume)?;
+                state.catalog.find(&full).map(|_| ())
+            })
+            .await?;
+        self.flush_to(sequence).await?;
+        self.state().target(tree)
+    }
+
+    /// What `new` has that differs from `old`, from byte `from` on, up to `limit` extents. Parts
+    /// that both share are skipped without a look.
+    pub async fn diff(
+        &self,
+        old: &str,
+        new: &str,
+        from: u64,
+        limit: usize,
+    ) -> Result<DiffPage, Error> {
+        let (old, new) = {
+            let state = self.state();
+            (state.catalog.find(old)?, state.catalog.find(new)?)
+        };
+        self.step(|state| {
+            state.target(old)?;
+            state.target(new)?;
+            let diff = state.map.diff(old, new, Lba(from / BLOCK_SIZE), limit.max(1))?;
+            let extents = diff.ranges.iter().map(|range| DiffExtent {
+                offset: range.lba.0 * BLOCK_SIZE,
+                length: range.blocks * BLOCK_SIZE,
+                data: range.pba.is_some(),
+            });
+            Ok(DiffPage {
+                extents: extents.collect(),
+                next: diff.next.map(|lba| lba.0 * BLOCK_SIZE),
+            })
+        })
+        .await
+    }
+
+    /// What is mapped of a target, for listings: data bytes and the number of extents.
+    pub async fn mapped(&self, name: &str) -> Result<u64, Error> {
+        let tree = self.state().catalog.find(name)?;
+        let mut at = 0;
+        let mut bytes = 0;
+        loop {
+            let size = self.state().target(tree)?.size;
+            if at >= size {
+                return Ok(bytes);
+            }
+            for extent in mjolnir_store::Store::extents(self, tree, at, size - at, 4096).await? {
+                at += extent.length;
+                bytes += if extent.mapping == Mapping::Data { extent.length } else { 0 };
+            }
+        }
+    }
+
+    /// Uses a device (or file) that has grown, or makes the file larger: `bytes` in all.
+    pub async fn grow(&self, bytes: u64) -> Result<u64, Error> {
+        self.state().check_health()?;
+        let before = self.state().info.bytes();
+        let zones = self
+            .device()
+            .grow(bytes)
+            .await
+            .map_err(|error| fault::device("growing the device", error))?;
+        {
+            let mut state = self.state();
+            state.info = self.device().info();
+            state.space.grow(zones);
+        }
+        self.inner.reset_wanted.notify(1);
+        self.notify();
+        self.checkpoint().await?;
+        let after = self.state().info.bytes();
+        if after == before {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "{} does not hold more segments than the store has; it has {} now",
+                    ByteSize(bytes),
+                    ByteSize(before)
+                ),
+            ));
+        }
+        Ok(after)
+    }
+
+    fn volume_named(&self, name: &str) -> Result<TreeId, Error> {
+        self.state().find_volume(name)
+    }
+}
+
+impl State {
+    /// A volume by name; a snapshot's name is refused with advice.
+    pub fn find_volume(&self, name: &str) -> Result<TreeId, Error> {
+        let tree = self.catalog.find(name)?;
+        match self.catalog.get(tree).map(|entry| &entry.kind) {
+            Some(TreeKind::Volume(_)) => Ok(tree),
+            _ => Err(Error::new(
+                ErrorKind::Invalid,
+                format!("{name} is a snapshot; this works on volumes (clone it to get one)"),
+            )),
+        }
+    }
+}
+
+fn volume_blocks(bytes: u64) -> Result<u64, Error> {
+    if bytes == 0 || bytes > VOLUME_BYTES_MAX || !bytes.is_multiple_of(BLOCK_SIZE) {
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            format!(
+                "a volume cannot have {bytes} bytes; choose a multiple of {BLOCK_SIZE} from \
+                 {BLOCK_SIZE} bytes to {}",
+                ByteSize(VOLUME_BYTES_MAX)
+            ),
+        ));
+    }
+    Ok(bytes / BLOCK_SIZE)
+}

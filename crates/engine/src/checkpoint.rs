@@ -1,0 +1,414 @@
+//! Checkpoints: the map's dirty nodes, the node table, and a manifest, written to the log; then
+//! the root.
+//!
+//! A checkpoint holds the map as it was when frozen, at sequence number S. Clients go on
+//! meanwhile. What it writes lies in the map's stream; what it supersedes stays until its root is
+//! durable. Segments that were retiring when the map was frozen become free with it.
+
+use bytes::Bytes;
+use mjolnir_device::{AlignedBuf, Device, Runtime};
+use mjolnir_map::{NodeAddress, NodeId};
+use mjolnir_store::Error;
+use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
+
+use crate::engine::{Engine, Hurdle, State};
+use crate::fault;
+use crate::format::manifest::{Manifest, SegmentEntry, TreeEntry};
+use crate::format::root::{MANIFEST_CHUNKS_MAX, Root};
+use crate::node_io::{GRAIN, Place};
+use crate::options::OpenOptions;
+use crate::space::{Claim, MAP_STREAM, SegmentState};
+
+/// What the checkpoint task keeps between runs.
+#[derive(Default)]
+pub(crate) struct CheckpointState {
+    /// Counts durable checkpoints of the store's life.
+    pub number: u64,
+    /// Checkpoints begun and ended since opening; waiters compare them.
+    pub begun: u64,
+    pub ended: u64,
+    pub running: bool,
+    /// Someone wants one as soon as may be.
+    pub wanted: bool,
+}
+
+/// Nodes per trip to the log, so that clients get their turn in between.
+const NODES_A_STEP: usize = 64;
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Takes a checkpoint now and waits until it is durable. Recovery begins from the newest.
+    pub async fn checkpoint(&self) -> Result<(), Error> {
+        let begun = self.state().checkpoint.begun;
+        self.state().checkpoint.wanted = true;
+        self.inner.checkpoint_wanted.notify(1);
+        self.wait_while(|state| {
+            state.failed.is_none()
+                && !(state.checkpoint.begun > begun
+                    && state.checkpoint.ended == state.checkpoint.begun)
+        })
+        .await;
+        self.state().failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// The task that takes checkpoints when they are due.
+    pub(crate) async fn checkpoint_task(self) {
+        loop {
+            let listener = self.inner.checkpoint_wanted.listen();
+            let (ends, due) = {
+                let mut state = self.state();
+                let due = state.checkpoint_due(&self.inner.options);
+                (state.failed.is_some() || (state.stopping && !due), due)
+            };
+            if ends {
+                return;
+            }
+            if !due {
+                listener.await;
+                continue;
+            }
+            if let Err(error) = self.write_checkpoint().await {
+                self.fail(error);
+            }
+        }
+    }
+
+    /// The whole of one checkpoint. On an error the store must fail: the map was frozen.
+    pub(crate) async fn write_checkpoint(&self) -> Result<(), Error> {
+        self.redirty_sparse_segments().await?;
+        let (frozen, sequence, mut scan, retiring, trees, prepared, next_tree) = {
+            let mut guard = self.state();
+            let state = &mut *guard;
+            state.checkpoint.begun += 1;
+            state.checkpoint.wanted = false;
+            state.checkpoint.running = true;
+            let frozen = state.map.freeze();
+            state.log.since_checkpoint = 0;
+            state.space.opened.clear();
+            let trees: Vec<TreeEntry> = frozen
+                .roots
+                .iter()
+                .filter_map(|(tree, root)| {
+                    let entry = state.catalog.get(*tree)?;
+                    Some(TreeEntry {
+                        tree: *tree,
+                        kind: entry.kind.clone(),
+                        created: entry.created,
+                        root: mjolnir_map::root_encode(root).to_vec(),
+                    })
+                })
+                .collect();
+            assert_eq!(trees.len(), frozen.roots.len(), "a tree of the map is in no catalog");
+            let retiring: Vec<ZoneId> = state
+                .space
+                .zones()
+                .filter(|(_, segment)| segment.state == SegmentState::Retiring)
+                .map(|(zone, _)| zone)
+                .collect();
+            (
+                frozen,
+                state.log.sequence,
+                state.log.open_zones(),
+                retiring,
+                trees,
+                state.prepared.clone(),
+                state.catalog.peek_next(),
+            )
+        };
+        // Addresses that this checkpoint supersedes; their bytes are live until it is durable.
+        let mut superseded: Vec<u64> = frozen.released.iter().map(|address| address.0).collect();
+        for nodes in frozen.nodes.chunks(NODES_A_STEP) {
+            let mut images = Images::default();
+            for (id, node) in nodes {
+                images.add(*id, |out| node.encode(*id, out));
+            }
+            let placed = self.write_images(images).await?;
+            let mut state = self.state();
+            for (id, place) in placed {
+                state.space.add_map_bytes(place, 1);
+                superseded.extend(state.map.placed(id, NodeAddress(place.pack())).map(|a| a.0));
+            }
+        }
+        drop(frozen.nodes);
+        let pages: Vec<_> = {
+            let mut state = self.state();
+            let dirty = state.map.dirty_pages();
+            dirty.into_iter().map(|page| (page, state.map.table_page(page))).collect()
+        };
+        for (page, words) in pages {
+            let mut images = Images::default();
+            images.add(NodeId(page), |out| {
+                words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+            });
+            let placed = self.write_images(images).await?;
+            let mut state = self.state();
+            for (_, place) in placed {
+                state.space.add_map_bytes(place, 1);
+                let slots = &mut state.table.pages;
+                slots.resize(slots.len().max(page as usize + 1), 0);
+                let old = std::mem::replace(&mut slots[page as usize], place.pack());
+                superseded.extend((old != 0).then_some(old));
+            }
+        }
+        // The manifest describes the segments as they are now, in one step: nothing is opened
+        // out of order between this and the root, because only what it lists may be opened.
+        let (manifest, freed, incarnation) = {
+            let mut guard = self.state();
+            let state = &mut *guard;
+            scan.extend_from_slice(&state.space.opened);
+            scan.sort();
+            scan.dedup();
+            for place in &superseded {
+                state.space.add_map_bytes(Place::unpack(*place), -1);
+            }
+            let old_manifest = std::mem::take(&mut state.table.manifest);
+            for (pba, blocks) in &old_manifest {
+                let bytes = u64::from(*blocks) * BLOCK_SIZE;
+                state.space.add_map_bytes(Place { pba: *pba, offset: 0, bytes }, -1);
+            }
+            let mut freed = retiring;
+            freed.extend(state.space.empty_map_segments());
+            let manifest = state.manifest(&scan, &freed, trees, prepared, next_tree);
+            (manifest, freed, state.space.incarnation)
+        };
+        let bytes = manifest.encode();
+        let chunks = self.write_manifest(&bytes).await?;
+        self.flush_for_root(sequence).await?;
+        let root = {
+            let state = self.state();
+            Root {
+                uuid: state.info.uuid,
+                zone_blocks: state.info.zone_blocks,
+                checkpoint: state.checkpoint.number + 1,
+                epoch: state.log.epoch,
+                sequence,
+                incarnation,
+                manifest_bytes: bytes.len() as u64,
+                manifest: chunks.clone(),
+            }
+        };
+        self.device()
+            .write_root(Bytes::from(root.encode()))
+            .await
+            .map_err(|error| fault::device("writing the store's root", error))?;
+        {
+            let mut guard = self.state();
+            let state = &mut *guard;
+            state.checkpoint.number += 1;
+            state.checkpoint.ended = state.checkpoint.begun;
+            state.checkpoint.running = false;
+            state.counters.checkpoints += 1;
+            state.table.manifest = chunks;
+            for zone in freed {
+                state.space.push_free(zone);
+                state.space.freed_total += 1;
+            }
+            state.log.durable = state.log.durable.max(sequence);
+            state.update_reserve();
+            state.keep_within(self.inner.options.memory_bytes);
+        }
+        self.inner.reset_wanted.notify(1);
+        self.notify();
+        Ok(())
+    }
+
+    /// Marks nodes and pages dirty that lie in map segments which are mostly dead, so that this
+    /// checkpoint moves them and the segments empty: reclaim of the map's own space.
+    async fn redirty_sparse_segments(&self) -> Result<(), Error> {
+        let sparse = self.state().space.sparse_map_segments();
+        if sparse.is_empty() {
+            return Ok(());
+        }
+        let zone_blocks = self.state().info.zone_blocks;
+        let inside = |packed: u64| {
+            packed != 0 && sparse.contains(&Place::unpack(packed).pba.zone(zone_blocks))
+        };
+        let nodes = self.state().map.nodes_at(|address| inside(address.0));
+        for id in nodes {
+            self.step(|state| state.map.redirty(id).map_err(Hurdle::from)).await?;
+        }
+        let mut state = self.state();
+        let pages: Vec<u32> =
+            (0u32..).zip(&state.table.pages).filter(|(_, p)| inside(**p)).map(|(i, _)| i).collect();
+        for page in pages {
+            state.map.redirty_page(page);
+        }
+        Ok(())
+    }
+
+    /// Writes images to the map's stream; returns where each went. They can be read at once, and
+    /// are durable with the next flush.
+    async fn write_images(&self, images: Images) -> Result<Vec<(NodeId, Place)>, Error> {
+        let mut bytes = images.bytes;
+        bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);
+        let whole = AlignedBuf::copy_of(&bytes).freeze();
+        let mut placed = Vec::with_capacity(images.spans.len());
+        // An image never straddles two appends: each append takes as many whole images as fit.
+        let mut rest = images.spans.as_slice();
+        while let Some(&(_, begin, _)) = rest.first() {
+            let first_block = begin / BLOCK_SIZE;
+            let last = rest.last().expect("not empty");
+            let wanted = (last.1 + last.2).div_ceil(BLOCK_SIZE) - first_block;
+            let (at, taken) = self
+                .step(|state| {
+                    let (at, fit) = state
+                        .log
+                        .prepare(&mut state.space, MAP_STREAM, 0, wanted as u32)
+                        .map_err(|_| Hurdle::NoRoom(Claim::Map))?;
+                    let end = (first_block + u64::from(fit)) * BLOCK_SIZE;
+                    let taken = rest.iter().take_while(|(_, from, len)| from + len <= end).count();
+                    if taken == 0 {
+                        state.log.close_group(&mut state.space, MAP_STREAM);
+                        return Ok((at, 0));
+                    }
+                    let (_, from, len) = rest[taken - 1];
+                    let blocks = (from + len).div_ceil(BLOCK_SIZE) - first_block;
+                    let from = (first_block * BLOCK_SIZE) as usize;
+                    let to = from + (blocks * BLOCK_SIZE) as usize;
+                    state.log.push_bare(MAP_STREAM, whole.slice(from..to));
+                    Ok((at, taken))
+                })
+                .await?;
+            for &(id, from, bytes) in &rest[..taken] {
+                let within = from - first_block * BLOCK_SIZE;
+                let pba = at.plus(within / BLOCK_SIZE);
+                placed.push((id, Place { pba, offset: within % BLOCK_SIZE, bytes }));
+            }
+            rest = &rest[taken..];
+        }
+        Ok(placed)
+    }
+
+    async fn write_manifest(&self, bytes: &[u8]) -> Result<Vec<(Pba, u32)>, Error> {
+        let mut padded = AlignedBuf::zeroed(bytes.len().next_multiple_of(BLOCK_BYTES));
+        padded.as_mut()[..bytes.len()].copy_from_slice(bytes);
+        let mut rest = padded.freeze();
+        let mut chunks: Vec<(Pba, u32)> = Vec::new();
+        while !rest.is_empty() {
+            let (at, fit) = self
+                .step(|state| {
+                    let wanted = (rest.len() / BLOCK_BYTES) as u32;
+                    let (at, fit) = state
+                        .log
+                        .prepare(&mut state.space, MAP_STREAM, 0, wanted)
+                        .map_err(|_| Hurdle::NoRoom(Claim::Map))?;
+                    let bytes = u64::from(fit) * BLOCK_SIZE;
+                    state.log.push_bare(MAP_STREAM, rest.slice(..bytes as usize));
+                    state.space.add_map_bytes(Place { pba: at, offset: 0, bytes }, 1);
+                    Ok((at, fit))
+                })
+                .await?;
+            rest = rest.slice(fit as usize * BLOCK_BYTES..);
+            chunks.push((at, fit));
+        }
+        if chunks.len() > MANIFEST_CHUNKS_MAX {
+            return Err(Error::new(
+                mjolnir_store::ErrorKind::Unsupported,
+                "the store's manifest is too long for its root; use larger segments",
+            ));
+        }
+        Ok(chunks)
+    }
+
+    /// Makes everything durable that the checkpoint stands on: its own blocks, and the groups
+    /// whose records it contains.
+    async fn flush_for_root(&self, sequence: u64) -> Result<(), Error> {
+        let last = {
+            let mut guard = self.state();
+            let state = &mut *guard;
+            state.log.close_groups(&mut state.space);
+            state.log.last_group()
+        };
+        self.submit();
+        self.wait_while(|state| state.failed.is_none() && state.log.waits_for_group(last)).await;
+        let failed = self.state().failed.clone();
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        self.device().flush().await.map_err(|error| fault::device("flushing the device", error))?;
+        let mut state = self.state();
+        state.counters.device_flushes += 1;
+        state.log.durable = state.log.durable.max(sequence);
+        Ok(())
+    }
+}
+
+/// Node images packed one after another.
+#[derive(Default)]
+struct Images {
+    bytes: Vec<u8>,
+    /// Id, first byte, bytes.
+    spans: Vec<(NodeId, u64, u64)>,
+}
+
+impl Images {
+    fn add(&mut self, id: NodeId, encode: impl FnOnce(&mut Vec<u8>)) {
+        let from = self.bytes.len() as u64;
+        encode(&mut self.bytes);
+        self.bytes.resize(self.bytes.len().next_multiple_of(GRAIN as usize), 0);
+        self.spans.push((id, from, self.bytes.len() as u64 - from));
+    }
+}
+
+impl State {
+    /// Whether a checkpoint should be taken: asked for, much log, much dirty map, or retiring
+    /// segments while free ones are few.
+    fn checkpoint_due(&mut self, options: &OpenOptions) -> bool {
+        self.update_reserve();
+        let retiring = self.space.count(SegmentState::Retiring);
+        let few = self.space.free_count() < 2 * self.space.reserve() + retiring;
+        // Reserving more than an eighth of the store for a checkpoint is a sign to take one.
+        // Nor can dirty nodes leave memory before they are written.
+        let dirty = self.space.checkpoint_reserve() > 2 + self.space.segments.len() / 8
+            || self.map.usage().dirty_bytes as u64 > options.memory_bytes / 4;
+        let idle = self.log.sequence == self.log.durable && self.log.since_checkpoint == 0;
+        self.checkpoint.wanted
+            || self.log.since_checkpoint >= options.checkpoint_bytes
+            || (dirty && !idle)
+            || (few && retiring > 0)
+    }
+
+    /// Follows the dirty part of the map with the segments kept for its checkpoint.
+    pub fn update_reserve(&mut self) {
+        let usage = self.map.usage();
+        let manifest = 64 * 1024 + 32 * self.space.segments.len() as u64;
+        let sparse = self.space.sparse_map_bytes();
+        let dirty = usage.dirty_bytes as u64;
+        let tables = (dirty / 8).min(usage.table_bytes as u64);
+        self.space.reserve_for_checkpoint(dirty + tables + manifest / 4 + sparse);
+    }
+
+    fn manifest(
+        &self,
+        scan: &[ZoneId],
+        freed: &[ZoneId],
+        trees: Vec<TreeEntry>,
+        prepared: Vec<(mjolnir_units::TreeId, Vec<crate::format::record::Remap>)>,
+        next_tree: u32,
+    ) -> Manifest {
+        let segments = self
+            .space
+            .zones()
+            .filter(|(zone, segment)| segment.state != SegmentState::Free && !freed.contains(zone))
+            .map(|(zone, segment)| SegmentEntry {
+                zone,
+                stream: segment.stream,
+                incarnation: segment.incarnation,
+                used: segment.used,
+                footer: segment.footer,
+                sealed: segment.sealed,
+            })
+            .collect();
+        let mut free = self.space.free_order();
+        free.extend_from_slice(freed);
+        Manifest {
+            zones: self.space.segments.len() as u32,
+            next_tree,
+            segments,
+            free,
+            scan: scan.to_vec(),
+            trees,
+            prepared,
+            pages: self.table.pages.clone(),
+        }
+    }
+}

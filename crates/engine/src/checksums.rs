@@ -1,0 +1,57 @@
+//! Checksums of sealed segments, kept in memory within a budget.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use mjolnir_units::ZoneId;
+
+/// See the module. An entry costs 4 bytes a block of its segment.
+#[derive(Default)]
+pub(crate) struct Checksums {
+    segments: BTreeMap<ZoneId, Cached>,
+    bytes: u64,
+    clock: u64,
+}
+
+struct Cached {
+    values: Rc<Vec<u32>>,
+    used_at: u64,
+}
+
+impl Checksums {
+    pub fn insert(&mut self, zone: ZoneId, values: Vec<u32>) {
+        self.remove(zone);
+        self.bytes += 4 * values.len() as u64;
+        self.clock += 1;
+        self.segments.insert(zone, Cached { values: Rc::new(values), used_at: self.clock });
+    }
+
+    pub fn get(&mut self, zone: ZoneId) -> Option<Rc<Vec<u32>>> {
+        self.clock += 1;
+        let cached = self.segments.get_mut(&zone)?;
+        cached.used_at = self.clock;
+        Some(cached.values.clone())
+    }
+
+    pub fn remove(&mut self, zone: ZoneId) {
+        if let Some(cached) = self.segments.remove(&zone) {
+            self.bytes -= 4 * cached.values.len() as u64;
+        }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Drops what was used longest ago until at most `budget` bytes are held.
+    pub fn shrink_to(&mut self, budget: u64) {
+        while self.bytes > budget {
+            let Some(oldest) =
+                self.segments.iter().min_by_key(|(_, cached)| cached.used_at).map(|(z, _)| *z)
+            else {
+                return;
+            };
+            self.remove(oldest);
+        }
+    }
+}

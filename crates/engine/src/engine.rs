@@ -1,0 +1,449 @@
+//! The engine's handle and state, and the small steps that everything else is made of.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use event_listener::Event;
+use mjolnir_device::{Device, DeviceInfo, Runtime};
+use mjolnir_map::{Absent, Map};
+use mjolnir_store::{Error, ErrorKind, TargetInfo};
+use mjolnir_units::{BLOCK_SIZE, Instant, TreeId, ZoneId};
+
+use crate::catalog::Catalog;
+use crate::checkpoint::CheckpointState;
+use crate::checksums::Checksums;
+use crate::fault;
+use crate::format::manifest::TreeKind;
+use crate::format::record::Remap;
+use crate::log::{Log, Submission};
+use crate::node_io::NodeTableMedia;
+use crate::options::OpenOptions;
+use crate::reclaim::ReclaimState;
+use crate::space::{CLIENT_STREAM, Claim, Space};
+use crate::stats::Counters;
+
+/// An open store. Cloning it gives another handle to the same store.
+pub struct Engine<D: Device, R: Runtime> {
+    pub(crate) inner: Rc<Inner<D, R>>,
+}
+
+impl<D: Device, R: Runtime> Clone for Engine<D, R> {
+    fn clone(&self) -> Self {
+        Engine { inner: self.inner.clone() }
+    }
+}
+
+pub(crate) struct Inner<D, R> {
+    pub device: D,
+    pub runtime: R,
+    pub options: OpenOptions,
+    /// No borrow of it crosses an `.await`.
+    pub state: RefCell<State>,
+    /// Something about space, the log or the store's health changed: whoever waits looks again.
+    pub changed: Event,
+    /// There is work for the reclaim task.
+    pub reclaim_wanted: Event,
+    /// There is work for the checkpoint task.
+    pub checkpoint_wanted: Event,
+    /// Few segments are ready to be opened: the reset task prepares some.
+    pub reset_wanted: Event,
+    /// A group was begun: the linger task looks at it.
+    pub group_begun: Event,
+    pub opened_at: Instant,
+}
+
+pub(crate) struct State {
+    pub map: Map,
+    pub catalog: Catalog,
+    pub prepared: Vec<(TreeId, Vec<Remap>)>,
+    pub space: Space,
+    pub log: Log,
+    pub checksums: Checksums,
+    pub table: NodeTableMedia,
+    pub checkpoint: CheckpointState,
+    pub reclaim: ReclaimState,
+    pub counters: Counters,
+    /// Why the store takes no more changes; reads go on.
+    pub failed: Option<Error>,
+    /// Clients are refused.
+    pub closing: bool,
+    /// Tasks end once they have nothing to do.
+    pub stopping: bool,
+    pub flush_running: bool,
+    /// Tasks of the engine that have not ended.
+    pub tasks: usize,
+    /// Client requests that wait for space or pacing.
+    pub clients_waiting: usize,
+    pub info: DeviceInfo,
+}
+
+/// Dropped map nodes that each step works off: more than a step can drop, so none pile up.
+const FREES_A_STEP: usize = 32;
+
+impl State {
+    /// What a client sees of a tree; an error if it is gone or internal.
+    pub fn target(&self, tree: TreeId) -> Result<TargetInfo, Error> {
+        let gone = || Error::new(ErrorKind::NotFound, "the volume or snapshot was deleted");
+        let name = self.catalog.full_name(tree).ok_or_else(gone)?;
+        let blocks = self.map.blocks(tree).ok_or_else(gone)?;
+        let read_only =
+            matches!(self.catalog.get(tree).map(|entry| &entry.kind), Some(TreeKind::Snapshot(..)));
+        Ok(TargetInfo { name, id: tree, size: blocks * BLOCK_SIZE, read_only })
+    }
+
+    /// As [`target`](Self::target), for a change.
+    pub fn writable(&self, tree: TreeId) -> Result<TargetInfo, Error> {
+        self.check_health()?;
+        if self.catalog.get(tree).is_some_and(|entry| entry.kind == TreeKind::Staging) {
+            let size = self.map.blocks(tree).unwrap_or(0) * BLOCK_SIZE;
+            return Ok(TargetInfo { name: "(staged)".into(), id: tree, size, read_only: false });
+        }
+        let target = self.target(tree)?;
+        if target.read_only {
+            return Err(Error::new(
+                ErrorKind::ReadOnly,
+                format!("{} is a snapshot and cannot be changed; clone it first", target.name),
+            ));
+        }
+        Ok(target)
+    }
+
+    pub fn check_health(&self) -> Result<(), Error> {
+        match &self.failed {
+            Some(error) => Err(error.clone()),
+            None if self.closing => {
+                Err(Error::new(ErrorKind::Closed, "the store is shutting down"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Checks a byte range of a target.
+    pub fn check_range(target: &TargetInfo, offset: u64, length: u64) -> Result<(), Error> {
+        if offset.checked_add(length).is_none_or(|end| end > target.size) {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "the range {offset}+{length} passes the end of {}, which has {} bytes",
+                    target.name, target.size
+                ),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Why a step could not be taken at once.
+pub(crate) enum Hurdle {
+    /// The map needs this node from media.
+    Absent(Absent),
+    /// No segment can be opened for this claim.
+    NoRoom(Claim),
+    Failed(Error),
+}
+
+impl From<Absent> for Hurdle {
+    fn from(absent: Absent) -> Self {
+        Hurdle::Absent(absent)
+    }
+}
+
+impl From<Error> for Hurdle {
+    fn from(error: Error) -> Self {
+        Hurdle::Failed(error)
+    }
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    pub(crate) fn state(&self) -> std::cell::RefMut<'_, State> {
+        self.inner.state.borrow_mut()
+    }
+
+    pub(crate) fn runtime(&self) -> &R {
+        &self.inner.runtime
+    }
+
+    pub(crate) fn device(&self) -> &D {
+        &self.inner.device
+    }
+
+    /// Waits until something changed. Listen first, look then, so that nothing is missed: pass
+    /// what was looked at as `still`.
+    pub(crate) async fn wait_while(&self, mut still: impl FnMut(&mut State) -> bool) {
+        loop {
+            let listener = self.inner.changed.listen();
+            if !still(&mut self.state()) {
+                return;
+            }
+            listener.await;
+        }
+    }
+
+    pub(crate) fn notify(&self) {
+        self.inner.changed.notify(usize::MAX);
+    }
+
+    /// The store takes no more changes. The first reason counts.
+    pub(crate) fn fail(&self, error: Error) {
+        let mut state = self.state();
+        if state.failed.is_none() {
+            state.failed = Some(Error::new(
+                error.kind,
+                format!("the store takes no more changes, to lose none: {}", error.message),
+            ));
+        }
+        drop(state);
+        self.notify();
+        self.inner.reclaim_wanted.notify(usize::MAX);
+        self.inner.checkpoint_wanted.notify(usize::MAX);
+        self.inner.reset_wanted.notify(usize::MAX);
+        self.inner.group_begun.notify(usize::MAX);
+    }
+
+    /// Starts a task that [`close`](Self::close) waits for.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.state().tasks += 1;
+        let engine = self.clone();
+        self.runtime().spawn(async move {
+            task.await;
+            engine.state().tasks -= 1;
+            engine.notify();
+        });
+    }
+
+    /// Hands what the log has to write to the device, in order. Called after every step that may
+    /// have added some, before any `.await`: the device fixes addresses in the order of calls.
+    pub(crate) fn submit(&self) {
+        let (submissions, begun) = {
+            let mut state = self.state();
+            state.map.free_some(FREES_A_STEP);
+            for (zone, checksums) in std::mem::take(&mut state.log.sealed) {
+                state.checksums.insert(zone, checksums);
+            }
+            (std::mem::take(&mut state.log.outbox), state.log.oldest_open_group().is_some())
+        };
+        if begun {
+            self.inner.group_begun.notify(1);
+        }
+        for submission in submissions {
+            match submission {
+                Submission::Append { id, at, data } => {
+                    let blocks =
+                        data.iter().map(|piece| piece.len() as u64).sum::<u64>() / BLOCK_SIZE;
+                    let append = self.device().append(at, data);
+                    let engine = self.clone();
+                    self.spawn(async move {
+                        match append.await {
+                            Ok(landed) => {
+                                assert_eq!(landed, at, "the device landed an append elsewhere");
+                                let mut state = engine.state();
+                                state.counters.device_write_blocks += blocks;
+                                state.log.written(id);
+                                if state.space.next_reset_wanted() {
+                                    engine.inner.reset_wanted.notify(1);
+                                }
+                            }
+                            Err(error) => engine.fail(fault::device("writing the log", error)),
+                        }
+                        engine.notify();
+                    });
+                }
+                Submission::Seal { zone } => self.spawn_seal(zone),
+            }
+        }
+        let state = self.state();
+        if state.space.next_reset_wanted() {
+            self.inner.reset_wanted.notify(1);
+        }
+        if state.log.since_checkpoint >= self.inner.options.checkpoint_bytes {
+            self.inner.checkpoint_wanted.notify(1);
+        }
+    }
+
+    fn spawn_seal(&self, zone: ZoneId) {
+        let engine = self.clone();
+        self.spawn(async move {
+            engine
+                .wait_while(|state| state.log.zone_in_flight(zone) && state.failed.is_none())
+                .await;
+            if engine.state().failed.is_some() {
+                return;
+            }
+            if let Err(error) = engine.device().seal(zone).await {
+                engine.fail(fault::device("sealing a segment", error));
+            }
+        });
+    }
+
+    /// Gets past what stopped a step, so that it can be tried again.
+    pub(crate) async fn overcome(&self, hurdle: Hurdle) -> Result<(), Error> {
+        match hurdle {
+            Hurdle::Absent(absent) => self.load_node(absent.0).await,
+            Hurdle::NoRoom(claim) => self.wait_for_room(claim).await,
+            Hurdle::Failed(error) => Err(error),
+        }
+    }
+
+    /// Takes a step again and again, overcoming what stops it, until it is taken.
+    pub(crate) async fn step<T>(
+        &self,
+        mut step: impl FnMut(&mut State) -> Result<T, Hurdle>,
+    ) -> Result<T, Error> {
+        loop {
+            let outcome = step(&mut self.state());
+            self.submit();
+            match outcome {
+                Ok(value) => return Ok(value),
+                Err(hurdle) => self.overcome(hurdle).await?,
+            }
+        }
+    }
+
+    /// Waits until `claim` may take a segment, or there is proof that reclaim cannot help.
+    async fn wait_for_room(&self, claim: Claim) -> Result<(), Error> {
+        if claim == Claim::Client {
+            self.state().clients_waiting += 1;
+        }
+        let outcome = self.wait_for_room_counted(claim).await;
+        if claim == Claim::Client {
+            self.state().clients_waiting -= 1;
+        }
+        outcome
+    }
+
+    async fn wait_for_room_counted(&self, claim: Claim) -> Result<(), Error> {
+        let asked = self.state().reclaim.cycles_begun;
+        let verdict = Cell::new(None);
+        self.inner.checkpoint_wanted.notify(1);
+        if claim == Claim::Client {
+            let mut state = self.state();
+            state.reclaim.urgent = true;
+            state.counters.room_waits += 1;
+        }
+        self.inner.reclaim_wanted.notify(1);
+        self.wait_while(|state| {
+            if let Err(error) = state.check_health_for(claim) {
+                verdict.set(Some(error));
+            } else if state.space.can_open(claim) {
+                // Room: the caller tries again.
+            } else if state.space.allows(claim) {
+                return true; // Segments are being reset.
+            } else if state.no_room_is_proven(asked, claim) {
+                verdict.set(Some(Error::new(
+                    ErrorKind::NoSpace,
+                    "no space is left, and reclaim finds nothing to win; trim or delete \
+                     something, or grow the store",
+                )));
+            } else {
+                return true;
+            }
+            false
+        })
+        .await;
+        verdict.take().map_or(Ok(()), Err)
+    }
+
+    /// Waits until a client's write may be accepted: within the bound on unwritten data, and as
+    /// pacing allows.
+    pub(crate) async fn admit(&self, blocks: u64) -> Result<(), Error> {
+        let most = self.inner.options.dirty_bytes_max;
+        let busy = |state: &mut State| {
+            state.check_health().is_ok()
+                && (state.log.dirty_bytes > most || !state.reclaim.client_may_write())
+        };
+        if busy(&mut self.state()) {
+            self.state().clients_waiting += 1;
+            if self.state().reclaim.gate_closed() {
+                self.inner.reclaim_wanted.notify(1);
+            }
+            self.wait_while(busy).await;
+            self.state().clients_waiting -= 1;
+        }
+        let mut state = self.state();
+        state.check_health()?;
+        state.reclaim.client_wrote(blocks);
+        Ok(())
+    }
+
+    /// Makes every record up to `sequence` durable.
+    pub(crate) async fn flush_to(&self, sequence: u64) -> Result<(), Error> {
+        loop {
+            let listener = self.inner.changed.listen();
+            let target = {
+                let mut guard = self.state();
+                let state = &mut *guard;
+                if state.log.durable >= sequence {
+                    return Ok(());
+                }
+                if let Some(error) = &state.failed {
+                    return Err(error.clone());
+                }
+                if state.flush_running {
+                    None
+                } else {
+                    state.flush_running = true;
+                    state.log.close_groups(&mut state.space);
+                    Some(state.log.sequence)
+                }
+            };
+            self.submit();
+            let Some(target) = target else {
+                listener.await;
+                continue;
+            };
+            let leader = FlushLeader(self.clone());
+            self.wait_while(|state| state.log.waits_for(target) && state.failed.is_none()).await;
+            if self.state().failed.is_none() {
+                match self.device().flush().await {
+                    Ok(()) => {
+                        let mut state = self.state();
+                        if state.failed.is_none() {
+                            state.log.durable = state.log.durable.max(target);
+                        }
+                        state.counters.device_flushes += 1;
+                    }
+                    Err(error) => self.fail(fault::device("flushing the device", error)),
+                }
+            }
+            drop(leader);
+        }
+    }
+
+    /// The client stream for a write at `lba`: neighbours share one.
+    pub(crate) fn client_stream(&self, tree: TreeId, lba: u64) -> u8 {
+        let streams = u64::from(self.inner.options.client_streams.max(1));
+        let region = (lba >> 10).wrapping_add(u64::from(tree.0) * 7);
+        CLIENT_STREAM + (region % streams) as u8
+    }
+}
+
+/// Lets another flush lead when this one ends, even if its future is dropped.
+struct FlushLeader<D: Device, R: Runtime>(Engine<D, R>);
+
+impl<D: Device, R: Runtime> Drop for FlushLeader<D, R> {
+    fn drop(&mut self) {
+        self.0.state().flush_running = false;
+        self.0.notify();
+    }
+}
+
+impl State {
+    /// Reclaim and checkpoints go on while the store closes; clients do not.
+    fn check_health_for(&self, claim: Claim) -> Result<(), Error> {
+        match (&self.failed, claim) {
+            (Some(error), _) => Err(error.clone()),
+            (None, Claim::Client) => self.check_health(),
+            (None, _) => Ok(()),
+        }
+    }
+
+    /// Whether a reclaim cycle that began after `asked` cycles had, and the checkpoint after it,
+    /// ended without winning a segment.
+    fn no_room_is_proven(&self, asked: u64, claim: Claim) -> bool {
+        match claim {
+            Claim::Client => self.reclaim.fruitless_since(asked),
+            // Reclaim and checkpoints do not wait for reclaim: they would wait for themselves.
+            Claim::Reclaim | Claim::Map => true,
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! From the errors of rooms below to the errors of the Store contract.
+
+use mjolnir_device::{DeviceError, ErrorKind as DeviceKind};
+use mjolnir_store::{Error, ErrorKind};
+
+/// A device error, with what the engine was doing.
+pub(crate) fn device(doing: &str, error: DeviceError) -> Error {
+    let (kind, advice) = match error.kind {
+        DeviceKind::NoSpace => {
+            (ErrorKind::NoSpace, "; make room where the store's file lies, then open it again")
+        }
+        DeviceKind::Unreadable => (ErrorKind::Damaged, "; run a scrub to see what is affected"),
+        DeviceKind::Format => (ErrorKind::Format, ""),
+        DeviceKind::Busy => (ErrorKind::Busy, ""),
+        DeviceKind::Io | DeviceKind::Gone | DeviceKind::Invalid => (ErrorKind::Io, ""),
+    };
+    Error::new(kind, format!("{doing}: {error}{advice}"))
+}
+
+/// The store cannot be read for what it holds.
+pub(crate) fn damaged(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Damaged, message)
+}

@@ -1,0 +1,104 @@
+//! Little-endian fields, written and read one after another.
+
+/// Why bytes are not what they should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Malformed(pub String);
+
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Appends fields to a byte vector.
+#[derive(Default)]
+pub struct Encoder(pub Vec<u8>);
+
+impl Encoder {
+    pub fn u8(&mut self, value: u8) {
+        self.0.push(value);
+    }
+    pub fn u16(&mut self, value: u16) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+    pub fn u32(&mut self, value: u32) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+    pub fn u64(&mut self, value: u64) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+    pub fn bytes(&mut self, value: &[u8]) {
+        self.0.extend_from_slice(value);
+    }
+    /// A short text: its length in one byte, then its bytes.
+    pub fn text(&mut self, value: &str) {
+        debug_assert!(value.len() <= 255);
+        self.u8(value.len() as u8);
+        self.bytes(value.as_bytes());
+    }
+    /// Appends the CRC-32C of everything before it.
+    pub fn seal(mut self) -> Vec<u8> {
+        let crc = crc32c::crc32c(&self.0);
+        self.u32(crc);
+        self.0
+    }
+}
+
+/// Takes fields from the front of a byte slice.
+pub struct Decoder<'a>(pub &'a [u8]);
+
+impl<'a> Decoder<'a> {
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
+        if self.0.len() < count {
+            return Err(Malformed(format!(
+                "ends {} bytes early (wanted {count}, {} left)",
+                count - self.0.len(),
+                self.0.len()
+            )));
+        }
+        let (head, tail) = self.0.split_at(count);
+        self.0 = tail;
+        Ok(head)
+    }
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        Ok(self.take(N)?.try_into().expect("take returned N bytes"))
+    }
+    pub fn u8(&mut self) -> Result<u8, Malformed> {
+        Ok(self.array::<1>()?[0])
+    }
+    pub fn u16(&mut self) -> Result<u16, Malformed> {
+        Ok(u16::from_le_bytes(self.array()?))
+    }
+    pub fn u32(&mut self) -> Result<u32, Malformed> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+    pub fn u64(&mut self) -> Result<u64, Malformed> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+    pub fn uuid(&mut self) -> Result<[u8; 16], Malformed> {
+        self.array()
+    }
+    pub fn text(&mut self) -> Result<String, Malformed> {
+        let length = usize::from(self.u8()?);
+        let bytes = self.take(length)?;
+        String::from_utf8(bytes.to_vec()).map_err(|_| Malformed("a name is not UTF-8".into()))
+    }
+    /// A count of items that take at least `least` bytes each, checked against what is left.
+    pub fn count(&mut self, least: usize) -> Result<usize, Malformed> {
+        let count = self.u32()? as usize;
+        if count.saturating_mul(least) > self.0.len() {
+            return Err(Malformed(format!("says {count} items, but ends before")));
+        }
+        Ok(count)
+    }
+    /// Checks and removes the CRC-32C that [`Encoder::seal`] put at the end.
+    pub fn unseal(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let split = bytes.len().checked_sub(4).ok_or(Malformed("too short".into()))?;
+        let (body, tail) = bytes.split_at(split);
+        let stored = u32::from_le_bytes(tail.try_into().expect("four bytes"));
+        if crc32c::crc32c(body) != stored {
+            return Err(Malformed("its checksum does not match".into()));
+        }
+        Ok(Decoder(body))
+    }
+}

@@ -1,0 +1,97 @@
+//! The header of a group: the records and checksums of blocks that were appended together.
+
+use mjolnir_units::{BLOCK_BYTES, ZoneId};
+
+use super::record::Record;
+use super::{Decoder, Encoder, Malformed, VERSION};
+
+const MAGIC: u32 = 0x5052_474d; // "MGRP"
+
+/// Bytes of a group header before its checksums and records, its own checksum included.
+pub const FIXED_BYTES: usize = 60;
+
+/// One block that precedes `checksums.len()` payload blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupHeader {
+    /// The zone it lies in.
+    pub zone: ZoneId,
+    /// Its own offset in the zone, in blocks.
+    pub offset: u32,
+    /// The segment's incarnation.
+    pub incarnation: u64,
+    /// The recovery epoch.
+    pub epoch: u64,
+    /// Every record up to this sequence number was durable when the group was written.
+    pub durable: u64,
+    /// One checksum for each payload block, bound to its place (see [`super::bind`]).
+    pub checksums: Vec<u32>,
+    /// Sequence numbers and records. Write and Moved records take payload blocks in order.
+    pub records: Vec<(u64, Record)>,
+}
+
+impl GroupHeader {
+    /// One block. The caller kept the records and checksums within it.
+    pub fn encode(&self) -> Vec<u8> {
+        let base = self.records.iter().map(|(sequence, _)| *sequence).min().unwrap_or(0);
+        let mut out = Encoder(Vec::with_capacity(BLOCK_BYTES));
+        out.u32(MAGIC);
+        out.u32(VERSION);
+        out.u32(self.zone.0);
+        out.u32(self.offset);
+        out.u64(self.incarnation);
+        out.u64(self.epoch);
+        out.u64(self.durable);
+        out.u64(base);
+        out.u16(self.checksums.len() as u16);
+        out.u16(self.records.len() as u16);
+        for checksum in &self.checksums {
+            out.u32(*checksum);
+        }
+        for (sequence, record) in &self.records {
+            out.u32(u32::try_from(sequence - base).expect("a group spans few sequence numbers"));
+            record.encode(&mut out);
+        }
+        assert!(out.0.len() + 4 <= BLOCK_BYTES, "group header overflows its block");
+        out.0.resize(BLOCK_BYTES - 4, 0);
+        out.seal()
+    }
+
+    /// Reads a header back.
+    pub fn decode(block: &[u8]) -> Result<Self, Malformed> {
+        if block.len() != BLOCK_BYTES || block[..4] != MAGIC.to_le_bytes() {
+            return Err(Malformed("no group header".into()));
+        }
+        let mut input = Decoder::unseal(block)?;
+        input.take(4)?;
+        if input.u32()? != VERSION {
+            return Err(Malformed("group header of another version".into()));
+        }
+        let mut header = GroupHeader {
+            zone: ZoneId(input.u32()?),
+            offset: input.u32()?,
+            incarnation: input.u64()?,
+            epoch: input.u64()?,
+            durable: input.u64()?,
+            checksums: Vec::new(),
+            records: Vec::new(),
+        };
+        let base = input.u64()?;
+        let (blocks, records) = (input.u16()?, input.u16()?);
+        for _ in 0..blocks {
+            header.checksums.push(input.u32()?);
+        }
+        let mut payload = 0;
+        for _ in 0..records {
+            let sequence = base
+                .checked_add(u64::from(input.u32()?))
+                .ok_or(Malformed("a sequence number overflows".into()))?;
+            let record = Record::decode(&mut input)?;
+            payload += record.payload_blocks();
+            header.records.push((sequence, record));
+        }
+        if payload > u64::from(blocks) {
+            return Err(Malformed("its records name more payload than it has".into()));
+        }
+        Ok(header)
+    }
+}

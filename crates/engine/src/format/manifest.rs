@@ -1,0 +1,214 @@
+//! The manifest: all that a checkpoint holds besides the map's nodes and node table.
+
+use mjolnir_units::{TreeId, ZoneId};
+
+use super::record::{Remap, decode_remaps, encode_remaps};
+use super::{Decoder, Encoder, Malformed, VERSION};
+
+const MAGIC: &[u8; 8] = b"MJMANIF\0";
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Manifest {
+    /// Zones that the store uses.
+    pub zones: u32,
+    /// The next tree id to give out.
+    pub next_tree: u32,
+    /// Segments that hold something, each with what is known of it.
+    pub segments: Vec<SegmentEntry>,
+    /// Free segments in the order in which they will be opened. Nothing else is opened until the
+    /// next checkpoint is durable, so recovery finds every segment opened since by trying these
+    /// in order.
+    pub free: Vec<ZoneId>,
+    /// Segments whose groups may hold records newer than the checkpoint: open when the map was
+    /// frozen, or opened between then and now.
+    pub scan: Vec<ZoneId>,
+    /// Volumes, snapshots and staged trees.
+    pub trees: Vec<TreeEntry>,
+    /// Vectors that were prepared and neither committed nor aborted.
+    pub prepared: Vec<(TreeId, Vec<Remap>)>,
+    /// Where each page of the node table lies, as packed node addresses; 0 for none.
+    pub pages: Vec<u64>,
+}
+
+/// One segment in a manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentEntry {
+    /// Its zone.
+    pub zone: ZoneId,
+    /// The stream that filled it.
+    pub stream: u8,
+    /// Its incarnation.
+    pub incarnation: u64,
+    /// Blocks in use, footer included; for an open segment, so far.
+    pub used: u32,
+    /// Offset of its footer; 0 if it has none.
+    pub footer: u32,
+    /// Log sequence number when it was sealed.
+    pub sealed: u64,
+}
+
+/// What a tree is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TreeKind {
+    /// A volume, with its name.
+    Volume(String),
+    /// A snapshot of a volume, with its name there.
+    Snapshot(TreeId, String),
+    /// Blocks staged for a vector.
+    Staging,
+}
+
+/// One tree in a manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeEntry {
+    /// Its id.
+    pub tree: TreeId,
+    /// What it is for.
+    pub kind: TreeKind,
+    /// The log sequence number of its creation.
+    pub created: u64,
+    /// The map's root, in the map's own encoding.
+    pub root: Vec<u8>,
+}
+
+impl Manifest {
+    /// The bytes on media.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Encoder::default();
+        out.bytes(MAGIC);
+        out.u32(VERSION);
+        out.u32(self.zones);
+        out.u32(self.next_tree);
+        out.u32(self.segments.len() as u32);
+        for segment in &self.segments {
+            out.u32(segment.zone.0);
+            out.u8(segment.stream);
+            out.u64(segment.incarnation);
+            out.u32(segment.used);
+            out.u32(segment.footer);
+            out.u64(segment.sealed);
+        }
+        for list in [&self.free, &self.scan] {
+            out.u32(list.len() as u32);
+            list.iter().for_each(|zone| out.u32(zone.0));
+        }
+        out.u32(self.trees.len() as u32);
+        for entry in &self.trees {
+            out.u32(entry.tree.0);
+            out.u64(entry.created);
+            match &entry.kind {
+                TreeKind::Volume(name) => {
+                    out.u8(1);
+                    out.text(name);
+                }
+                TreeKind::Snapshot(of, name) => {
+                    out.u8(2);
+                    out.u32(of.0);
+                    out.text(name);
+                }
+                TreeKind::Staging => out.u8(3),
+            }
+            out.u8(entry.root.len() as u8);
+            out.bytes(&entry.root);
+        }
+        out.u32(self.prepared.len() as u32);
+        for (transaction, remaps) in &self.prepared {
+            out.u32(transaction.0);
+            encode_remaps(remaps, &mut out);
+        }
+        out.u32(self.pages.len() as u32);
+        self.pages.iter().for_each(|page| out.u64(*page));
+        out.seal()
+    }
+
+    /// Reads a manifest back.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut input = Decoder::unseal(bytes)?;
+        if input.take(8)? != MAGIC || input.u32()? != VERSION {
+            return Err(Malformed("no manifest of this version".into()));
+        }
+        let mut manifest =
+            Manifest { zones: input.u32()?, next_tree: input.u32()?, ..Manifest::default() };
+        for _ in 0..input.count(29)? {
+            manifest.segments.push(SegmentEntry {
+                zone: ZoneId(input.u32()?),
+                stream: input.u8()?,
+                incarnation: input.u64()?,
+                used: input.u32()?,
+                footer: input.u32()?,
+                sealed: input.u64()?,
+            });
+        }
+        for list in [&mut manifest.free, &mut manifest.scan] {
+            for _ in 0..input.count(4)? {
+                list.push(ZoneId(input.u32()?));
+            }
+        }
+        for _ in 0..input.count(14)? {
+            let (tree, created) = (TreeId(input.u32()?), input.u64()?);
+            let kind = match input.u8()? {
+                1 => TreeKind::Volume(input.text()?),
+                2 => TreeKind::Snapshot(TreeId(input.u32()?), input.text()?),
+                3 => TreeKind::Staging,
+                other => return Err(Malformed(format!("unknown kind of tree {other}"))),
+            };
+            let length = usize::from(input.u8()?);
+            let root = input.take(length)?.to_vec();
+            manifest.trees.push(TreeEntry { tree, kind, created, root });
+        }
+        for _ in 0..input.count(5)? {
+            let transaction = TreeId(input.u32()?);
+            manifest.prepared.push((transaction, decode_remaps(&mut input)?));
+        }
+        for _ in 0..input.count(8)? {
+            manifest.pages.push(input.u64()?);
+        }
+        Ok(manifest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_survives_the_round_trip() {
+        let manifest = Manifest {
+            zones: 40,
+            next_tree: 9,
+            segments: vec![SegmentEntry {
+                zone: ZoneId(3),
+                stream: 1,
+                incarnation: 12,
+                used: 60,
+                footer: 59,
+                sealed: 1000,
+            }],
+            free: vec![ZoneId(5), ZoneId(1)],
+            scan: vec![ZoneId(3)],
+            trees: vec![
+                TreeEntry {
+                    tree: TreeId(1),
+                    kind: TreeKind::Volume("v".into()),
+                    created: 1,
+                    root: vec![1, 2, 3],
+                },
+                TreeEntry {
+                    tree: TreeId(2),
+                    kind: TreeKind::Snapshot(TreeId(1), "s".into()),
+                    created: 2,
+                    root: vec![],
+                },
+                TreeEntry { tree: TreeId(4), kind: TreeKind::Staging, created: 3, root: vec![9] },
+            ],
+            prepared: vec![(TreeId(4), vec![Remap::Trim { tree: TreeId(1), lba: 0, blocks: 1 }])],
+            pages: vec![0, 77],
+        };
+        let bytes = manifest.encode();
+        assert_eq!(Manifest::decode(&bytes), Ok(manifest));
+        for cut in 0..bytes.len() {
+            assert!(Manifest::decode(&bytes[..cut]).is_err());
+        }
+    }
+}

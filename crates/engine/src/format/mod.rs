@@ -1,0 +1,25 @@
+//! Every byte the engine puts on media. `docs/internals/format.md` is the reference; this module
+//! follows it. Decoders take foreign bytes: they never panic and never allocate more than their
+//! input justifies.
+
+mod codec;
+pub mod group;
+pub mod manifest;
+pub mod record;
+pub mod root;
+pub mod segment;
+
+pub use codec::{Decoder, Encoder, Malformed};
+
+/// The version of the format that this engine writes, and the only one it reads.
+pub const VERSION: u32 = 1;
+
+/// Binds a block's checksum to the place and the incarnation it was written for, so that a block
+/// read from elsewhere, or from an earlier life of its segment, does not verify.
+pub fn bind(pba: mjolnir_units::Pba, incarnation: u64) -> u32 {
+    // SplitMix64's finalizer: every input bit reaches every output bit.
+    let mut x = pba.0 ^ incarnation.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15;
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (x ^ (x >> 31)) as u32
+}

@@ -1,0 +1,303 @@
+//! Records: what happened to the map, in the words of the Store contract.
+
+use mjolnir_units::TreeId;
+
+use super::{Decoder, Encoder, Malformed};
+
+/// One change, applied wholly or not at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// The next `blocks` payload blocks of the group are the content of `lba..`.
+    Write { tree: TreeId, lba: u64, blocks: u32 },
+    /// As `Write`, for blocks that reclaim moved: what they were first written as, and when.
+    /// Carries no sequence number of its own and is not replayed: the next checkpoint holds the
+    /// new address, and until then the old copy stays.
+    Moved { tree: TreeId, lba: u64, blocks: u32, birth: u64 },
+    /// A range change.
+    Remap(Remap),
+    /// Several range changes, then the staging tree is dropped.
+    Vector { staging: Option<TreeId>, remaps: Vec<Remap> },
+    /// A vector to be kept until it is committed or aborted.
+    Prepare { transaction: TreeId, remaps: Vec<Remap> },
+    /// Applies what was prepared.
+    Commit { transaction: TreeId },
+    /// Forgets what was prepared.
+    Abort { transaction: TreeId },
+    /// A tree of blocks staged for a vector, not visible to clients.
+    Stage { tree: TreeId, blocks: u64 },
+    /// A new empty volume.
+    CreateVolume { tree: TreeId, blocks: u64, name: String },
+    /// `tree` is a read-only copy of `of`, called `name` there.
+    CreateSnapshot { tree: TreeId, of: TreeId, name: String },
+    /// `tree` is a writable copy of `of`.
+    CloneVolume { tree: TreeId, of: TreeId, name: String },
+    /// The volume takes the content and size of the snapshot.
+    Restore { tree: TreeId, from: TreeId },
+    /// Removes a volume or snapshot.
+    Delete { tree: TreeId },
+    /// The volume has this many blocks now.
+    Resize { tree: TreeId, blocks: u64 },
+    /// The volume or snapshot has another name now.
+    Rename { tree: TreeId, name: String },
+}
+
+/// A change of ranges that writes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remap {
+    Trim { tree: TreeId, lba: u64, blocks: u64 },
+    Clone { from: TreeId, from_lba: u64, to: TreeId, to_lba: u64, blocks: u64 },
+    Move { from: TreeId, from_lba: u64, to: TreeId, to_lba: u64, blocks: u64 },
+}
+
+/// The most remaps that one record can hold and still fit a group header.
+pub const REMAPS_MAX: usize = 100;
+
+impl Remap {
+    fn encode(&self, out: &mut Encoder) {
+        match *self {
+            Remap::Trim { tree, lba, blocks } => {
+                out.u8(1);
+                out.u32(tree.0);
+                out.u64(lba);
+                out.u64(blocks);
+            }
+            Remap::Clone { from, from_lba, to, to_lba, blocks }
+            | Remap::Move { from, from_lba, to, to_lba, blocks } => {
+                out.u8(if matches!(self, Remap::Clone { .. }) { 2 } else { 3 });
+                out.u32(from.0);
+                out.u64(from_lba);
+                out.u32(to.0);
+                out.u64(to_lba);
+                out.u64(blocks);
+            }
+        }
+    }
+
+    fn decode(input: &mut Decoder<'_>) -> Result<Self, Malformed> {
+        let kind = input.u8()?;
+        if kind == 1 {
+            let tree = TreeId(input.u32()?);
+            return Ok(Remap::Trim { tree, lba: input.u64()?, blocks: input.u64()? });
+        }
+        let (from, from_lba) = (TreeId(input.u32()?), input.u64()?);
+        let (to, to_lba) = (TreeId(input.u32()?), input.u64()?);
+        let blocks = input.u64()?;
+        match kind {
+            2 => Ok(Remap::Clone { from, from_lba, to, to_lba, blocks }),
+            3 => Ok(Remap::Move { from, from_lba, to, to_lba, blocks }),
+            other => Err(Malformed(format!("unknown remap {other}"))),
+        }
+    }
+}
+
+pub(super) fn encode_remaps(remaps: &[Remap], out: &mut Encoder) {
+    out.u8(remaps.len() as u8);
+    for remap in remaps {
+        remap.encode(out);
+    }
+}
+
+pub(super) fn decode_remaps(input: &mut Decoder<'_>) -> Result<Vec<Remap>, Malformed> {
+    let count = input.u8()?;
+    (0..count).map(|_| Remap::decode(input)).collect()
+}
+
+impl Record {
+    /// Payload blocks that belong to the record.
+    pub fn payload_blocks(&self) -> u64 {
+        match self {
+            Record::Write { blocks, .. } | Record::Moved { blocks, .. } => u64::from(*blocks),
+            _ => 0,
+        }
+    }
+
+    pub(super) fn encode(&self, out: &mut Encoder) {
+        match self {
+            Record::Write { tree, lba, blocks } => {
+                out.u8(1);
+                out.u32(tree.0);
+                out.u64(*lba);
+                out.u32(*blocks);
+            }
+            Record::Moved { tree, lba, blocks, birth } => {
+                out.u8(2);
+                out.u32(tree.0);
+                out.u64(*lba);
+                out.u32(*blocks);
+                out.u64(*birth);
+            }
+            Record::Remap(remap) => {
+                out.u8(3);
+                remap.encode(out);
+            }
+            Record::Vector { staging, remaps } => {
+                out.u8(4);
+                out.u32(staging.map_or(0, |tree| tree.0));
+                encode_remaps(remaps, out);
+            }
+            Record::Prepare { transaction, remaps } => {
+                out.u8(5);
+                out.u32(transaction.0);
+                encode_remaps(remaps, out);
+            }
+            Record::Commit { transaction } => {
+                out.u8(6);
+                out.u32(transaction.0);
+            }
+            Record::Abort { transaction } => {
+                out.u8(7);
+                out.u32(transaction.0);
+            }
+            Record::Stage { tree, blocks } => {
+                out.u8(8);
+                out.u32(tree.0);
+                out.u64(*blocks);
+            }
+            Record::CreateVolume { tree, blocks, name } => {
+                out.u8(9);
+                out.u32(tree.0);
+                out.u64(*blocks);
+                out.text(name);
+            }
+            Record::CreateSnapshot { tree, of, name } => {
+                out.u8(10);
+                out.u32(tree.0);
+                out.u32(of.0);
+                out.text(name);
+            }
+            Record::CloneVolume { tree, of, name } => {
+                out.u8(11);
+                out.u32(tree.0);
+                out.u32(of.0);
+                out.text(name);
+            }
+            Record::Restore { tree, from } => {
+                out.u8(12);
+                out.u32(tree.0);
+                out.u32(from.0);
+            }
+            Record::Delete { tree } => {
+                out.u8(13);
+                out.u32(tree.0);
+            }
+            Record::Resize { tree, blocks } => {
+                out.u8(14);
+                out.u32(tree.0);
+                out.u64(*blocks);
+            }
+            Record::Rename { tree, name } => {
+                out.u8(15);
+                out.u32(tree.0);
+                out.text(name);
+            }
+        }
+    }
+
+    pub(super) fn decode(input: &mut Decoder<'_>) -> Result<Self, Malformed> {
+        let kind = input.u8()?;
+        if kind == 3 {
+            return Ok(Record::Remap(Remap::decode(input)?));
+        }
+        let tree = TreeId(input.u32()?);
+        Ok(match kind {
+            1 => Record::Write { tree, lba: input.u64()?, blocks: input.u32()? },
+            2 => {
+                let (lba, blocks) = (input.u64()?, input.u32()?);
+                Record::Moved { tree, lba, blocks, birth: input.u64()? }
+            }
+            4 => Record::Vector {
+                staging: (tree.0 != 0).then_some(tree),
+                remaps: decode_remaps(input)?,
+            },
+            5 => Record::Prepare { transaction: tree, remaps: decode_remaps(input)? },
+            6 => Record::Commit { transaction: tree },
+            7 => Record::Abort { transaction: tree },
+            8 => Record::Stage { tree, blocks: input.u64()? },
+            9 => Record::CreateVolume { tree, blocks: input.u64()?, name: input.text()? },
+            10 => Record::CreateSnapshot { tree, of: TreeId(input.u32()?), name: input.text()? },
+            11 => Record::CloneVolume { tree, of: TreeId(input.u32()?), name: input.text()? },
+            12 => Record::Restore { tree, from: TreeId(input.u32()?) },
+            13 => Record::Delete { tree },
+            14 => Record::Resize { tree, blocks: input.u64()? },
+            15 => Record::Rename { tree, name: input.text()? },
+            other => return Err(Malformed(format!("unknown record {other}"))),
+        })
+    }
+
+    /// Bytes that the record takes in a group header, its sequence number included.
+    pub fn encoded_bytes(&self) -> usize {
+        let mut out = Encoder::default();
+        self.encode(&mut out);
+        out.0.len() + 4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::group::{FIXED_BYTES, GroupHeader};
+    use super::*;
+    use mjolnir_units::{BLOCK_BYTES, ZoneId};
+
+    fn every_kind() -> Vec<Record> {
+        let (a, b) = (TreeId(1), TreeId(2));
+        let remaps = vec![
+            Remap::Trim { tree: a, lba: 1, blocks: 2 },
+            Remap::Clone { from: a, from_lba: 3, to: b, to_lba: 4, blocks: 5 },
+            Remap::Move { from: b, from_lba: 6, to: a, to_lba: 7, blocks: 8 },
+        ];
+        vec![
+            Record::Write { tree: a, lba: 1 << 40, blocks: 3 },
+            Record::Moved { tree: a, lba: 5, blocks: 1, birth: 1 << 50 },
+            Record::Remap(remaps[1]),
+            Record::Vector { staging: None, remaps: remaps.clone() },
+            Record::Vector { staging: Some(b), remaps: vec![] },
+            Record::Prepare { transaction: b, remaps },
+            Record::Commit { transaction: a },
+            Record::Abort { transaction: a },
+            Record::Stage { tree: a, blocks: 9 },
+            Record::CreateVolume { tree: a, blocks: 9, name: "v".into() },
+            Record::CreateSnapshot { tree: a, of: b, name: "monday".into() },
+            Record::CloneVolume { tree: a, of: b, name: "c".into() },
+            Record::Restore { tree: a, from: b },
+            Record::Delete { tree: a },
+            Record::Resize { tree: a, blocks: 10 },
+            Record::Rename { tree: a, name: "w".into() },
+        ]
+    }
+
+    #[test]
+    fn every_record_survives_the_round_trip_in_a_group() {
+        let header = GroupHeader {
+            zone: ZoneId(4),
+            offset: 17,
+            incarnation: 8,
+            epoch: 2,
+            durable: 40,
+            checksums: vec![1, 2, 3, 4],
+            records: every_kind().into_iter().zip(41u64..).map(|(r, s)| (s, r)).collect(),
+        };
+        let block = header.encode();
+        assert_eq!(GroupHeader::decode(&block), Ok(header));
+    }
+
+    #[test]
+    fn the_longest_vector_fits_a_group_header() {
+        let remap =
+            Remap::Clone { from: TreeId(1), from_lba: 0, to: TreeId(1), to_lba: 0, blocks: 1 };
+        let record = Record::Vector { staging: None, remaps: vec![remap; REMAPS_MAX] };
+        assert!(FIXED_BYTES + record.encoded_bytes() <= BLOCK_BYTES);
+    }
+
+    #[test]
+    fn no_bytes_make_the_decoder_panic() {
+        let mut state = 1u64;
+        let mut next = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            state >> 33
+        };
+        for _ in 0..20_000 {
+            let bytes: Vec<u8> = (0..next() % 80).map(|_| (next() % 18) as u8).collect();
+            let _ = Record::decode(&mut Decoder(&bytes));
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The root: where the newest checkpoint lies.
+
+use mjolnir_units::Pba;
+
+use super::{Decoder, Encoder, Malformed, VERSION};
+
+const MAGIC: &[u8; 8] = b"MJROOT\0\0";
+
+/// The most chunks a manifest is written in: what fits in a device's root.
+pub const MANIFEST_CHUNKS_MAX: usize = 240;
+
+/// What the device keeps as the store's root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    /// Identity of the container; a root of another container is refused.
+    pub uuid: [u8; 16],
+    /// Blocks in each segment.
+    pub zone_blocks: u64,
+    /// Counts checkpoints.
+    pub checkpoint: u64,
+    /// The recovery epoch: records of another epoch are not replayed.
+    pub epoch: u64,
+    /// The last log sequence number that the checkpoint contains.
+    pub sequence: u64,
+    /// The highest segment incarnation given out before the manifest was written.
+    pub incarnation: u64,
+    /// Bytes of the manifest.
+    pub manifest_bytes: u64,
+    /// Where the manifest lies: first block and blocks of each chunk.
+    pub manifest: Vec<(Pba, u32)>,
+}
+
+impl Root {
+    /// The bytes on media.
+    pub fn encode(&self) -> Vec<u8> {
+        assert!(self.manifest.len() <= MANIFEST_CHUNKS_MAX);
+        let mut out = Encoder::default();
+        out.bytes(MAGIC);
+        out.u32(VERSION);
+        out.bytes(&self.uuid);
+        out.u64(self.zone_blocks);
+        out.u64(self.checkpoint);
+        out.u64(self.epoch);
+        out.u64(self.sequence);
+        out.u64(self.incarnation);
+        out.u64(self.manifest_bytes);
+        out.u32(self.manifest.len() as u32);
+        for (pba, blocks) in &self.manifest {
+            out.u64(pba.0);
+            out.u32(*blocks);
+        }
+        out.seal()
+    }
+
+    /// Reads a root back.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        if bytes.len() < 12 || &bytes[..8] != MAGIC {
+            return Err(Malformed("it does not start as a root of a Mjolnir store".into()));
+        }
+        let version = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes"));
+        if version != VERSION {
+            return Err(Malformed(format!(
+                "its format is version {version}; this program reads version {VERSION}"
+            )));
+        }
+        let mut input = Decoder::unseal(bytes)?;
+        input.take(12)?;
+        let mut root = Root {
+            uuid: input.uuid()?,
+            zone_blocks: input.u64()?,
+            checkpoint: input.u64()?,
+            epoch: input.u64()?,
+            sequence: input.u64()?,
+            incarnation: input.u64()?,
+            manifest_bytes: input.u64()?,
+            manifest: Vec::new(),
+        };
+        for _ in 0..input.count(12)? {
+            root.manifest.push((Pba(input.u64()?), input.u32()?));
+        }
+        Ok(root)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Root {
+        Root {
+            uuid: [7; 16],
+            zone_blocks: 64,
+            checkpoint: 3,
+            epoch: 2,
+            sequence: 99,
+            incarnation: 12,
+            manifest_bytes: 5000,
+            manifest: vec![(Pba(70), 1), (Pba(90), 1)],
+        }
+    }
+
+    #[test]
+    fn a_root_survives_the_round_trip() {
+        assert_eq!(Root::decode(&sample().encode()), Ok(sample()));
+    }
+
+    #[test]
+    fn the_longest_root_fits_the_device() {
+        let longest = Root { manifest: vec![(Pba(1), 1); MANIFEST_CHUNKS_MAX], ..sample() };
+        assert!(longest.encode().len() <= 4000);
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let good = sample().encode();
+        for bit in 0..good.len() * 8 {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(Root::decode(&bad).is_err(), "bit {bit}");
+        }
+    }
+}

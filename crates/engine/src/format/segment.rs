@@ -1,0 +1,135 @@
+//! The first block of a segment, and the footer at its end.
+
+use mjolnir_units::{BLOCK_BYTES, ZoneId};
+
+use super::{Decoder, Encoder, Malformed, VERSION};
+
+const HEADER_MAGIC: u32 = 0x4745_534d; // "MSEG"
+const FOOTER_MAGIC: u32 = 0x544f_4f46; // "FOOT"
+
+/// What block 0 of a segment says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentHeader {
+    /// Identity of the container.
+    pub uuid: [u8; 16],
+    /// The zone it fills.
+    pub zone: ZoneId,
+    /// Never used twice: each opening of any segment gets the next number.
+    pub incarnation: u64,
+    /// The recovery epoch it was opened in.
+    pub epoch: u64,
+    /// The stream that fills it.
+    pub stream: u8,
+}
+
+impl SegmentHeader {
+    /// One block.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Encoder::default();
+        out.u32(HEADER_MAGIC);
+        out.u32(VERSION);
+        out.bytes(&self.uuid);
+        out.u32(self.zone.0);
+        out.u64(self.incarnation);
+        out.u64(self.epoch);
+        out.u8(self.stream);
+        let mut bytes = out.seal();
+        bytes.resize(BLOCK_BYTES, 0);
+        bytes
+    }
+
+    /// Reads a header back; `None` if the block does not hold one.
+    pub fn decode(block: &[u8]) -> Option<Self> {
+        let mut input = Decoder::unseal(block.get(..49)?).ok()?;
+        (input.u32().ok()? == HEADER_MAGIC && input.u32().ok()? == VERSION).then_some(())?;
+        Some(SegmentHeader {
+            uuid: input.uuid().ok()?,
+            zone: ZoneId(input.u32().ok()?),
+            incarnation: input.u64().ok()?,
+            epoch: input.u64().ok()?,
+            stream: input.u8().ok()?,
+        })
+    }
+}
+
+/// What a sealed segment ends with: its checksums in one place, and where its groups begin.
+/// A convenience: everything in it stands in the group headers too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Footer {
+    /// The segment's incarnation.
+    pub incarnation: u64,
+    /// Checksum of each block from 0 up to the footer; 0 for headers.
+    pub checksums: Vec<u32>,
+    /// Offsets of the group headers, in order.
+    pub groups: Vec<u32>,
+}
+
+impl Footer {
+    /// Blocks that a footer of a segment of `blocks` blocks with `groups` groups takes.
+    pub fn blocks(blocks: u64, groups: usize) -> u64 {
+        (28 + 4 * blocks + 4 * groups as u64).div_ceil(BLOCK_BYTES as u64)
+    }
+
+    /// Whole blocks.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Encoder::default();
+        out.u32(FOOTER_MAGIC);
+        out.u32(VERSION);
+        out.u64(self.incarnation);
+        out.u32(self.checksums.len() as u32);
+        out.u32(self.groups.len() as u32);
+        for value in self.checksums.iter().chain(&self.groups) {
+            out.u32(*value);
+        }
+        let mut bytes = out.seal();
+        bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);
+        bytes
+    }
+
+    /// Reads a footer back.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut head = Decoder(bytes);
+        if head.u32()? != FOOTER_MAGIC || head.u32()? != VERSION {
+            return Err(Malformed("no segment footer".into()));
+        }
+        head.u64()?;
+        let total = 24 + 4 * (head.u32()? as usize + head.u32()? as usize) + 4;
+        let mut input =
+            Decoder::unseal(bytes.get(..total).ok_or(Malformed("footer cut short".into()))?)?;
+        input.take(8)?;
+        let incarnation = input.u64()?;
+        let (blocks, groups) = (input.u32()?, input.u32()?);
+        let mut list = |count| (0..count).map(|_| input.u32()).collect::<Result<Vec<_>, _>>();
+        Ok(Footer { incarnation, checksums: list(blocks)?, groups: list(groups)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_survives_the_round_trip_and_noise_is_none() {
+        let header =
+            SegmentHeader { uuid: [3; 16], zone: ZoneId(9), incarnation: 77, epoch: 4, stream: 2 };
+        let mut block = header.encode();
+        assert_eq!(block.len(), BLOCK_BYTES);
+        assert_eq!(SegmentHeader::decode(&block), Some(header));
+        block[30] ^= 1;
+        assert_eq!(SegmentHeader::decode(&block), None);
+        assert_eq!(SegmentHeader::decode(&[0; 4096]), None);
+        assert_eq!(SegmentHeader::decode(&[]), None);
+    }
+
+    #[test]
+    fn a_footer_survives_the_round_trip_in_the_blocks_it_promised() {
+        let footer =
+            Footer { incarnation: 5, checksums: (0..3000).collect(), groups: vec![1, 100, 2000] };
+        let mut bytes = footer.encode();
+        assert_eq!(bytes.len() as u64, Footer::blocks(3000, 3) * BLOCK_BYTES as u64);
+        assert_eq!(Footer::decode(&bytes), Ok(footer));
+        bytes[5000] ^= 1;
+        assert!(Footer::decode(&bytes).is_err());
+        assert!(Footer::decode(&bytes[..100]).is_err());
+    }
+}

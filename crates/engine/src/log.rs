@@ -1,0 +1,427 @@
+//! The log: groups of records and payload, appended to open segments.
+//!
+//! A group is built in memory: one header block (records and checksums) before its payload, which
+//! is never copied. Its place is fixed when it is begun, so a block's address is known, and mapped,
+//! the moment it is accepted; until the append completes, reads are served from the group.
+//!
+//! Everything here is synchronous. What must be written collects in the outbox, in order; the
+//! engine hands it to the device at the end of each step.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
+
+use crate::format::bind;
+use crate::format::group::{FIXED_BYTES, GroupHeader};
+use crate::format::record::Record;
+use crate::format::segment::{Footer, SegmentHeader};
+use crate::space::{Claim, SegmentState, Space};
+
+/// The most payload blocks in a group: 512 KiB.
+pub(crate) const GROUP_BLOCKS_MAX: u32 = 128;
+
+/// No segment can be opened for this stream now.
+#[derive(Debug)]
+pub(crate) struct NoRoom;
+
+/// Something for the device to do.
+pub(crate) enum Submission {
+    /// Append `data` at `at`, then tell the log that group `id` is written.
+    Append { id: u64, at: Pba, data: Vec<Bytes> },
+    /// Seal the zone once its appends are done.
+    Seal { zone: ZoneId },
+}
+
+struct Builder {
+    offset: u32,
+    records: Vec<(u64, Record)>,
+    record_bytes: usize,
+    checksums: Vec<u32>,
+    payload: Vec<Bytes>,
+    serial: u64,
+}
+
+struct OpenSegment {
+    zone: ZoneId,
+    incarnation: u64,
+    /// First block not taken by a closed group.
+    next: u32,
+    groups: Vec<u32>,
+    checksums: Vec<u32>,
+    builder: Option<Builder>,
+}
+
+/// A group that the device has not finished writing.
+struct InFlight {
+    zone: ZoneId,
+    /// Lowest sequence number in it; flushes up to that wait for it.
+    first_sequence: u64,
+    /// Pending payload to forget once it is written.
+    from: Pba,
+    blocks: u32,
+}
+
+/// The open segments, and what is on its way to the device.
+pub(crate) struct Log {
+    uuid: [u8; 16],
+    pub epoch: u64,
+    zone_blocks: u64,
+    append_blocks_max: u32,
+    streams: Vec<Option<OpenSegment>>,
+    /// The last sequence number given out.
+    pub sequence: u64,
+    /// Records up to here are durable.
+    pub durable: u64,
+    next_group: u64,
+    in_flight: BTreeMap<u64, InFlight>,
+    /// Accepted payload that cannot be read from the device yet, by first block.
+    pending: BTreeMap<u64, Bytes>,
+    /// Bytes of payload accepted and not written.
+    pub dirty_bytes: u64,
+    pub outbox: Vec<Submission>,
+    /// Checksums of segments that were sealed since the engine last looked.
+    pub sealed: Vec<(ZoneId, Vec<u32>)>,
+    /// Blocks appended, by stream, headers included.
+    pub blocks_written: Vec<u64>,
+    /// Bytes of client log since the last checkpoint was frozen.
+    pub since_checkpoint: u64,
+    pub groups_total: u64,
+}
+
+impl Log {
+    pub fn new(
+        uuid: [u8; 16],
+        epoch: u64,
+        zone_blocks: u64,
+        append_blocks_max: u64,
+        streams: usize,
+        sequence: u64,
+    ) -> Self {
+        Log {
+            uuid,
+            epoch,
+            zone_blocks,
+            append_blocks_max: append_blocks_max.min(1 + u64::from(GROUP_BLOCKS_MAX)) as u32,
+            streams: (0..streams).map(|_| None).collect(),
+            sequence,
+            durable: sequence,
+            next_group: 1,
+            in_flight: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            dirty_bytes: 0,
+            outbox: Vec::new(),
+            sealed: Vec::new(),
+            blocks_written: vec![0; streams],
+            since_checkpoint: 0,
+            groups_total: 0,
+        }
+    }
+
+    fn group_blocks_max(&self) -> u32 {
+        (self.append_blocks_max - 1).min(GROUP_BLOCKS_MAX)
+    }
+
+    /// Makes room in `stream` for a record of `record_bytes` and up to `blocks` payload blocks.
+    /// Returns where the payload will lie and how many of the blocks fit (all or some; none only
+    /// if none were asked for). What is returned holds until the next call.
+    pub fn prepare(
+        &mut self,
+        space: &mut Space,
+        stream: u8,
+        record_bytes: usize,
+        blocks: u32,
+    ) -> Result<(Pba, u32), NoRoom> {
+        let most = self.group_blocks_max();
+        loop {
+            let Some(open) = &mut self.streams[usize::from(stream)] else {
+                self.open_segment(space, stream)?;
+                continue;
+            };
+            let footer = Footer::blocks(self.zone_blocks, open.groups.len() + 1) as u32;
+            let limit = self.zone_blocks as u32 - footer;
+            let least = blocks.min(1);
+            if let Some(builder) = &open.builder {
+                let taken = builder.checksums.len() as u32;
+                let header = FIXED_BYTES + builder.record_bytes + 4 * builder.checksums.len();
+                let free_bytes = BLOCK_BYTES.saturating_sub(header + record_bytes) / 4;
+                let free_blocks = (limit.saturating_sub(builder.offset + 1 + taken))
+                    .min(most.saturating_sub(taken))
+                    .min(free_bytes as u32);
+                if header + record_bytes <= BLOCK_BYTES && free_blocks >= least {
+                    let at = open
+                        .zone
+                        .start(self.zone_blocks)
+                        .plus(u64::from(builder.offset) + 1 + u64::from(taken));
+                    return Ok((at, blocks.min(free_blocks)));
+                }
+                self.close_group(space, stream);
+                continue;
+            }
+            if open.next + 1 + least.max(1) > limit {
+                self.seal_segment(space, stream);
+                continue;
+            }
+            open.builder = Some(Builder {
+                offset: open.next,
+                records: Vec::new(),
+                record_bytes: 0,
+                checksums: Vec::new(),
+                payload: Vec::new(),
+                serial: self.next_group,
+            });
+            self.next_group += 1;
+        }
+    }
+
+    /// Adds a record with its payload where [`prepare`](Self::prepare) said. `sequenced` records
+    /// get the next sequence number. Returns the group's id.
+    pub fn push(
+        &mut self,
+        stream: u8,
+        record: Record,
+        payload: &[Bytes],
+        record_bytes: usize,
+        sequenced: bool,
+    ) -> u64 {
+        let zone_blocks = self.zone_blocks;
+        let open = self.streams[usize::from(stream)].as_mut().expect("prepared");
+        let builder = open.builder.as_mut().expect("prepared");
+        let mut at = open
+            .zone
+            .start(zone_blocks)
+            .plus(u64::from(builder.offset) + 1 + builder.checksums.len() as u64);
+        for piece in payload {
+            self.pending.insert(at.0, piece.clone());
+            for block in piece.chunks_exact(BLOCK_BYTES) {
+                builder.checksums.push(crc32c::crc32c(block) ^ bind(at, open.incarnation));
+                at = at.plus(1);
+            }
+            self.dirty_bytes += piece.len() as u64;
+            builder.payload.push(piece.clone());
+        }
+        let sequence = if sequenced {
+            self.sequence += 1;
+            self.since_checkpoint += payload.iter().map(|p| p.len() as u64).sum::<u64>() + 64;
+            self.sequence
+        } else {
+            0
+        };
+        builder.record_bytes += record_bytes;
+        builder.records.push((sequence, record));
+        builder.serial
+    }
+
+    /// Adds payload without a record (the map's blocks).
+    pub fn push_bare(&mut self, stream: u8, payload: Bytes) -> u64 {
+        let zone_blocks = self.zone_blocks;
+        let open = self.streams[usize::from(stream)].as_mut().expect("prepared");
+        let builder = open.builder.as_mut().expect("prepared");
+        let mut at = open
+            .zone
+            .start(zone_blocks)
+            .plus(u64::from(builder.offset) + 1 + builder.checksums.len() as u64);
+        self.pending.insert(at.0, payload.clone());
+        for block in payload.chunks_exact(BLOCK_BYTES) {
+            builder.checksums.push(crc32c::crc32c(block) ^ bind(at, open.incarnation));
+            at = at.plus(1);
+        }
+        self.dirty_bytes += payload.len() as u64;
+        builder.payload.push(payload);
+        builder.serial
+    }
+
+    /// Whether a group is being built in any stream, and which was begun first.
+    pub fn oldest_open_group(&self) -> Option<u64> {
+        self.streams
+            .iter()
+            .flatten()
+            .filter_map(|open| open.builder.as_ref())
+            .filter(|builder| !builder.records.is_empty() || !builder.payload.is_empty())
+            .map(|builder| builder.serial)
+            .min()
+    }
+
+    /// Sends the group that is being built, if it holds anything.
+    pub fn close_group(&mut self, space: &mut Space, stream: u8) {
+        let Some(open) = &mut self.streams[usize::from(stream)] else { return };
+        let Some(builder) = open.builder.take() else { return };
+        if builder.records.is_empty() && builder.payload.is_empty() {
+            return;
+        }
+        let header = GroupHeader {
+            zone: open.zone,
+            offset: builder.offset,
+            incarnation: open.incarnation,
+            epoch: self.epoch,
+            durable: self.durable,
+            checksums: builder.checksums,
+            records: builder.records,
+        };
+        let blocks = header.checksums.len() as u32;
+        open.groups.push(builder.offset);
+        open.checksums.resize(builder.offset as usize + 1, 0);
+        open.checksums.extend_from_slice(&header.checksums);
+        open.next = builder.offset + 1 + blocks;
+        space.get_mut(open.zone).used = open.next;
+        let at = open.zone.start(self.zone_blocks).plus(u64::from(builder.offset));
+        let mut data = Vec::with_capacity(1 + builder.payload.len());
+        data.push(aligned(&header.encode()));
+        data.extend(builder.payload);
+        let first_sequence =
+            header.records.iter().map(|(s, _)| *s).filter(|s| *s != 0).min().unwrap_or(u64::MAX);
+        self.in_flight.insert(
+            builder.serial,
+            InFlight { zone: open.zone, first_sequence, from: at.plus(1), blocks },
+        );
+        self.blocks_written[usize::from(stream)] += 1 + u64::from(blocks);
+        self.groups_total += 1;
+        self.outbox.push(Submission::Append { id: builder.serial, at, data });
+    }
+
+    /// Sends every group that is being built.
+    pub fn close_groups(&mut self, space: &mut Space) {
+        for stream in 0..self.streams.len() as u8 {
+            self.close_group(space, stream);
+        }
+    }
+
+    /// Ends the stream's open segment: footer, then seal.
+    pub fn seal_segment(&mut self, space: &mut Space, stream: u8) {
+        self.close_group(space, stream);
+        let Some(open) = self.streams[usize::from(stream)].take() else { return };
+        let footer = Footer {
+            incarnation: open.incarnation,
+            checksums: open.checksums.clone(),
+            groups: open.groups,
+        };
+        let bytes = footer.encode();
+        let blocks = (bytes.len() / BLOCK_BYTES) as u32;
+        let sequence = self.sequence;
+        let segment = space.get_mut(open.zone);
+        segment.state = SegmentState::Sealed;
+        segment.footer = open.next;
+        segment.used = open.next + blocks;
+        segment.sealed = sequence;
+        let mut at = open.zone.start(self.zone_blocks).plus(u64::from(open.next));
+        let piece_bytes = self.append_blocks_max as usize * BLOCK_BYTES;
+        for piece in bytes.chunks(piece_bytes) {
+            let id = self.next_group;
+            self.next_group += 1;
+            self.in_flight.insert(
+                id,
+                InFlight { zone: open.zone, first_sequence: u64::MAX, from: at, blocks: 0 },
+            );
+            self.outbox.push(Submission::Append { id, at, data: vec![aligned(piece)] });
+            at = at.plus((piece.len() / BLOCK_BYTES) as u64);
+        }
+        self.blocks_written[usize::from(stream)] += u64::from(blocks);
+        self.outbox.push(Submission::Seal { zone: open.zone });
+        self.sealed.push((open.zone, open.checksums));
+    }
+
+    fn open_segment(&mut self, space: &mut Space, stream: u8) -> Result<(), NoRoom> {
+        let (zone, incarnation) = space.open(Claim::of_stream(stream), stream).ok_or(NoRoom)?;
+        let header =
+            SegmentHeader { uuid: self.uuid, zone, incarnation, epoch: self.epoch, stream };
+        let at = zone.start(self.zone_blocks);
+        let id = self.next_group;
+        self.next_group += 1;
+        // Sequence 0: every flush waits for it, since no group counts without its header.
+        self.in_flight.insert(id, InFlight { zone, first_sequence: 0, from: at, blocks: 0 });
+        self.outbox.push(Submission::Append { id, at, data: vec![aligned(&header.encode())] });
+        self.blocks_written[usize::from(stream)] += 1;
+        self.streams[usize::from(stream)] = Some(OpenSegment {
+            zone,
+            incarnation,
+            next: 1,
+            groups: Vec::new(),
+            checksums: vec![0],
+            builder: None,
+        });
+        Ok(())
+    }
+
+    /// The device has written group `id`.
+    pub fn written(&mut self, id: u64) {
+        let group = self.in_flight.remove(&id).expect("in flight");
+        let (from, to) = (group.from.0, group.from.0 + u64::from(group.blocks));
+        while let Some((&at, _)) = self.pending.range(from..to).next() {
+            let piece = self.pending.remove(&at).expect("just seen");
+            self.dirty_bytes -= piece.len() as u64;
+        }
+    }
+
+    /// Whether group `id` is still being built or written.
+    pub fn is_in_flight(&self, id: u64) -> bool {
+        self.in_flight.contains_key(&id)
+            || self
+                .streams
+                .iter()
+                .flatten()
+                .any(|open| open.builder.as_ref().is_some_and(|builder| builder.serial == id))
+    }
+
+    /// Whether a record up to `sequence` is not written yet.
+    pub fn waits_for(&self, sequence: u64) -> bool {
+        self.in_flight.values().any(|group| group.first_sequence <= sequence)
+            || self.streams.iter().flatten().any(|open| {
+                open.builder.as_ref().is_some_and(|builder| {
+                    builder.records.iter().any(|(s, _)| *s != 0 && *s <= sequence)
+                })
+            })
+    }
+
+    /// The id of the newest group.
+    pub fn last_group(&self) -> u64 {
+        self.next_group - 1
+    }
+
+    /// Whether a group up to `id` has been sent and is not written yet.
+    pub fn waits_for_group(&self, id: u64) -> bool {
+        self.in_flight.range(..=id).next().is_some()
+    }
+
+    /// Whether the zone has appends on their way.
+    pub fn zone_in_flight(&self, zone: ZoneId) -> bool {
+        self.in_flight.values().any(|group| group.zone == zone)
+    }
+
+    /// Payload of `pba` that the device does not have yet, and as many blocks after it as lie in
+    /// the same piece (at most `blocks`).
+    pub fn pending(&self, pba: Pba, blocks: u64) -> Option<Bytes> {
+        let (&at, piece) = self.pending.range(..=pba.0).next_back()?;
+        let skip = (pba.0 - at) * BLOCK_SIZE;
+        if skip >= piece.len() as u64 {
+            return None;
+        }
+        let end = (skip + blocks * BLOCK_SIZE).min(piece.len() as u64);
+        Some(piece.slice(skip as usize..end as usize))
+    }
+
+    /// The first pending block at or after `pba`.
+    pub fn next_pending(&self, pba: Pba) -> Option<Pba> {
+        self.pending.range(pba.0..).next().map(|(&at, _)| Pba(at))
+    }
+
+    /// The checksum of a block in an open segment; `None` if the segment is not open.
+    pub fn open_checksum(&self, zone: ZoneId, offset: u64) -> Option<u32> {
+        let open = self.streams.iter().flatten().find(|open| open.zone == zone)?;
+        open.checksums.get(offset as usize).copied()
+    }
+
+    /// Blocks left in the stream's open segment.
+    pub fn room_blocks(&self, stream: u8) -> u64 {
+        let open = self.streams.get(usize::from(stream)).and_then(Option::as_ref);
+        open.map_or(0, |open| self.zone_blocks.saturating_sub(u64::from(open.next)))
+    }
+
+    /// Zones of open segments.
+    pub fn open_zones(&self) -> Vec<ZoneId> {
+        self.streams.iter().flatten().map(|open| open.zone).collect()
+    }
+}
+
+fn aligned(bytes: &[u8]) -> Bytes {
+    mjolnir_device::AlignedBuf::copy_of(bytes).freeze()
+}

@@ -1,0 +1,112 @@
+//! Where the map's nodes lie on media, and how they come back.
+//!
+//! Node images lie packed in the payload of the map's groups, each at a multiple of 64 bytes. A
+//! *node address* packs where: first block, offset within it, and length.
+
+use mjolnir_device::{Device, Runtime};
+use mjolnir_map::{NodeAddress, NodeId};
+use mjolnir_store::Error;
+use mjolnir_units::{BLOCK_SIZE, Pba};
+
+use crate::engine::Engine;
+use crate::fault;
+
+/// Images start and end at multiples of this many bytes.
+pub(crate) const GRAIN: u64 = 64;
+const GRAINS_BITS: u32 = 12;
+
+/// A place on media: `bytes` from `offset` in block `pba` on, perhaps into the next blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub pba: Pba,
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+impl Place {
+    /// Packs the place: 46 bits of block, 6 of offset, 12 of length.
+    pub fn pack(self) -> u64 {
+        let (offset, grains) = (self.offset / GRAIN, self.bytes / GRAIN);
+        assert!(self.offset.is_multiple_of(GRAIN) && self.offset < BLOCK_SIZE);
+        assert!(self.bytes.is_multiple_of(GRAIN) && grains > 0 && grains < 1 << GRAINS_BITS);
+        (((self.pba.0 << 6) | offset) << GRAINS_BITS) | grains
+    }
+
+    pub fn unpack(packed: u64) -> Self {
+        let grains = packed & ((1 << GRAINS_BITS) - 1);
+        let at = packed >> GRAINS_BITS;
+        Place { pba: Pba(at >> 6), offset: (at & 63) * GRAIN, bytes: grains * GRAIN }
+    }
+
+    /// Blocks that it touches.
+    pub fn blocks(self) -> u64 {
+        (self.offset + self.bytes).div_ceil(BLOCK_SIZE)
+    }
+}
+
+/// Where the pages of the node table lie; 0 for a page that never held anything.
+#[derive(Default)]
+pub(crate) struct NodeTableMedia {
+    pub pages: Vec<u64>,
+    /// Where the manifest of the newest durable checkpoint lies.
+    pub manifest: Vec<(Pba, u32)>,
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Brings a node into memory. Nothing to do if it came meanwhile, or is gone.
+    pub(crate) async fn load_node(&self, id: NodeId) -> Result<(), Error> {
+        let Some(place) = self.state().map.address(id).map(|a: NodeAddress| Place::unpack(a.0))
+        else {
+            return Ok(());
+        };
+        let bytes = self.read_verified(place.pba, place.blocks()).await?;
+        self.state().keep_within(self.inner.options.memory_bytes);
+        let image = &bytes[place.offset as usize..(place.offset + place.bytes) as usize];
+        let mut state = self.state();
+        state.counters.nodes_loaded += 1;
+        if state.map.address(id).map(|a| Place::unpack(a.0)) != Some(place) {
+            return Ok(()); // Freed, or rewritten and in memory.
+        }
+        state.map.install(id, image).map_err(|why| {
+            fault::damaged(format!(
+                "node {} of the map, at {}, is not what was written there: {why}",
+                id.0, place.pba
+            ))
+        })?;
+        Ok(())
+    }
+}
+
+impl crate::engine::State {
+    /// Drops clean map nodes and checksums beyond the memory budget, which they share evenly.
+    pub fn keep_within(&mut self, budget: u64) {
+        let resident = self.map.usage().resident_bytes as u64;
+        if resident > budget / 2 {
+            // A little more than needed, so that this does not run for every node.
+            self.map.evict((resident - budget / 2 + budget / 32) as usize);
+        }
+        self.checksums.shrink_to(budget / 2);
+    }
+
+    /// The packed address of every node in the durable node table.
+    pub fn durable_table(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..self.map.pages())
+            .flat_map(|page| self.map.table_page(page))
+            .filter(|packed| *packed != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_survives_packing() {
+        for place in [
+            Place { pba: Pba(1), offset: 0, bytes: 64 },
+            Place { pba: Pba((1 << 46) - 1), offset: 4032, bytes: 64 * 4095 },
+        ] {
+            assert_eq!(Place::unpack(place.pack()), place);
+        }
+    }
+}

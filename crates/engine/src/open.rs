@@ -1,0 +1,227 @@
+//! Formatting, opening and closing a store, and the small tasks that run while it is open.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use event_listener::Event;
+use mjolnir_device::{Device, Runtime};
+use mjolnir_map::Map;
+use mjolnir_store::{Error, ErrorKind};
+use mjolnir_units::ByteSize;
+
+use crate::catalog::Catalog;
+use crate::checkpoint::CheckpointState;
+use crate::checksums::Checksums;
+use crate::engine::{Engine, Inner, State};
+use crate::fault;
+use crate::log::Log;
+use crate::node_io::NodeTableMedia;
+use crate::options::{FormatOptions, OpenOptions};
+use crate::reclaim::ReclaimState;
+use crate::space::{CLIENT_STREAM, Space};
+use crate::stats::Counters;
+
+/// The fewest segments that a store can work with: the reserve, open streams, and some to win.
+const SEGMENTS_MIN: u32 = 16;
+/// The fewest blocks in a segment.
+const SEGMENT_BLOCKS_MIN: u64 = 32;
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Makes an empty store on a device. Whatever was on it is lost.
+    pub async fn format(device: D, runtime: R, _options: FormatOptions) -> Result<(), Error> {
+        let info = device.info();
+        if info.zones < SEGMENTS_MIN || info.zone_blocks < SEGMENT_BLOCKS_MIN {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "{} has {} segments of {}; a store needs at least {SEGMENTS_MIN} segments of \
+                     {}: make it larger, or its segments smaller",
+                    info.name,
+                    info.zones,
+                    ByteSize(info.zone_blocks * mjolnir_units::BLOCK_SIZE),
+                    ByteSize(SEGMENT_BLOCKS_MIN * mjolnir_units::BLOCK_SIZE),
+                ),
+            ));
+        }
+        let options = OpenOptions { reclaim: Default::default(), ..OpenOptions::default() };
+        let engine = Engine::assemble(device, runtime, options, Map::new(), 1, 0);
+        {
+            let mut state = engine.state();
+            for zone in 0..info.zones {
+                state.space.push_free(mjolnir_units::ZoneId(zone));
+            }
+        }
+        engine.spawn(engine.clone().reset_task());
+        let outcome = engine.write_checkpoint().await;
+        engine.stop_tasks().await;
+        outcome
+    }
+
+    /// Opens a store: reads its newest checkpoint, replays what was logged since, and takes a new
+    /// checkpoint before it accepts changes.
+    pub async fn open(device: D, runtime: R, options: OpenOptions) -> Result<Self, Error> {
+        mjolnir_policy::victim::by_name(&options.reclaim.policy)
+            .map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
+        let engine = Engine::recover(device, runtime, options).await?;
+        if engine.inner.options.read_only {
+            engine.state().failed = Some(Error::new(
+                ErrorKind::ReadOnly,
+                "the store was opened for reading only; open it for writing to change it",
+            ));
+            return Ok(engine);
+        }
+        engine.spawn(engine.clone().reset_task());
+        if let Err(error) = engine.write_checkpoint().await {
+            engine.fail(error.clone());
+            engine.stop_tasks().await;
+            return Err(error);
+        }
+        engine.spawn(engine.clone().linger_task());
+        engine.spawn(engine.clone().checkpoint_task());
+        engine.spawn(engine.clone().reclaim_task());
+        Ok(engine)
+    }
+
+    /// Ends everything: refuses new work, makes what was acknowledged durable, takes a last
+    /// checkpoint, and waits for every task. The device may be dropped afterwards.
+    pub async fn close(&self) -> Result<(), Error> {
+        self.state().closing = true;
+        self.notify();
+        self.inner.reclaim_wanted.notify(usize::MAX);
+        let sequence = self.state().log.sequence;
+        let mut outcome = Ok(());
+        if !self.inner.options.read_only {
+            outcome = self.flush_to(sequence).await;
+            self.wait_while(|state| state.reclaim.running && state.failed.is_none()).await;
+            if outcome.is_ok() {
+                outcome = self.checkpoint().await;
+            }
+        }
+        self.stop_tasks().await;
+        outcome
+    }
+
+    async fn stop_tasks(&self) {
+        self.state().stopping = true;
+        for event in [
+            &self.inner.reclaim_wanted,
+            &self.inner.checkpoint_wanted,
+            &self.inner.reset_wanted,
+            &self.inner.group_begun,
+        ] {
+            event.notify(usize::MAX);
+        }
+        self.notify();
+        self.wait_while(|state| state.tasks > 0).await;
+    }
+
+    pub(crate) fn assemble(
+        device: D,
+        runtime: R,
+        options: OpenOptions,
+        map: Map,
+        epoch: u64,
+        sequence: u64,
+    ) -> Self {
+        let info = device.info();
+        let streams = usize::from(CLIENT_STREAM) + usize::from(options.client_streams.clamp(1, 8));
+        let state = State {
+            map,
+            catalog: Catalog::default(),
+            prepared: Vec::new(),
+            space: Space::new(info.zones, info.zone_blocks),
+            log: Log::new(
+                info.uuid,
+                epoch,
+                info.zone_blocks,
+                info.append_blocks_max,
+                streams,
+                sequence,
+            ),
+            checksums: Checksums::default(),
+            table: NodeTableMedia::default(),
+            checkpoint: CheckpointState::default(),
+            reclaim: ReclaimState::new(&options.reclaim),
+            counters: Counters::default(),
+            failed: None,
+            closing: false,
+            stopping: false,
+            flush_running: false,
+            tasks: 0,
+            clients_waiting: 0,
+            info,
+        };
+        let opened_at = runtime.now();
+        Engine {
+            inner: Rc::new(Inner {
+                device,
+                runtime,
+                options,
+                state: RefCell::new(state),
+                changed: Event::new(),
+                reclaim_wanted: Event::new(),
+                checkpoint_wanted: Event::new(),
+                reset_wanted: Event::new(),
+                group_begun: Event::new(),
+                opened_at,
+            }),
+        }
+    }
+
+    /// Keeps a few segments reset and ready to be opened.
+    async fn reset_task(self) {
+        loop {
+            let listener = self.inner.reset_wanted.listen();
+            let zone = {
+                let mut guard = self.state();
+                let state = &mut *guard;
+                if state.stopping || state.failed.is_some() {
+                    return;
+                }
+                let log = &state.log;
+                let zone = state.space.next_to_reset(|zone| log.zone_in_flight(zone));
+                zone.inspect(|zone| state.checksums.remove(*zone))
+            };
+            let Some(zone) = zone else {
+                listener.await;
+                continue;
+            };
+            if let Err(error) = self.device().reset(zone).await {
+                self.fail(fault::device(&format!("resetting {zone}"), error));
+                return;
+            }
+            let mut state = self.state();
+            state.counters.zone_resets += 1;
+            state.space.push_ready(zone);
+            drop(state);
+            self.notify();
+        }
+    }
+
+    /// Sends groups that no flush asked for, after a short wait for company.
+    async fn linger_task(self) {
+        loop {
+            let listener = self.inner.group_begun.listen();
+            let oldest = {
+                let state = self.state();
+                if state.stopping || state.failed.is_some() {
+                    return;
+                }
+                state.log.oldest_open_group()
+            };
+            let Some(oldest) = oldest else {
+                listener.await;
+                continue;
+            };
+            self.runtime().sleep(self.inner.options.linger).await;
+            {
+                let mut guard = self.state();
+                let state = &mut *guard;
+                if state.failed.is_none() && state.log.oldest_open_group() == Some(oldest) {
+                    state.log.close_groups(&mut state.space);
+                }
+            }
+            self.submit();
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What an operator can set.
+
+use std::time::Duration;
+
+/// Choices made once, when a store is formatted.
+#[derive(Clone, Debug, Default)]
+pub struct FormatOptions {}
+
+/// Choices made each time a store is opened.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Refuse changes, and write nothing to the device.
+    pub read_only: bool,
+    /// Bytes of acknowledged writes that may wait in memory; more of them wait for the device.
+    pub dirty_bytes_max: u64,
+    /// How long a partly filled group waits for company when no flush asks for it.
+    pub linger: Duration,
+    /// Client streams: append points that writes are spread over (1 to 8).
+    pub client_streams: u8,
+    /// Bytes for map nodes and checksums held in memory; clean ones are dropped beyond it.
+    pub memory_bytes: u64,
+    /// A checkpoint is taken after this many bytes of log.
+    pub checkpoint_bytes: u64,
+    /// Reclaim.
+    pub reclaim: ReclaimOptions,
+    /// Before each segment is given up, prove by a full mark that nothing refers to it. For
+    /// tests: it costs a walk of the whole map.
+    pub paranoid: bool,
+}
+
+/// How garbage is collected.
+#[derive(Clone, Debug)]
+pub struct ReclaimOptions {
+    /// Collect at all.
+    pub enabled: bool,
+    /// Collect once this part of the segments is in use (the paper: 0.5).
+    pub start_utilization: f64,
+    /// A segment is a candidate while at most this part of it is live; 1.0 takes fully live ones.
+    pub candidate_threshold: f64,
+    /// The victim policy's name.
+    pub policy: String,
+    /// The most candidates at once: bounds the reverse index's memory.
+    pub candidates_max: usize,
+    /// The part of one core that scanning may take while space is plentiful.
+    pub scan_cpu_max: f64,
+}
+
+impl Default for ReclaimOptions {
+    fn default() -> Self {
+        ReclaimOptions {
+            enabled: true,
+            start_utilization: 0.5,
+            candidate_threshold: 0.95,
+            policy: "greedy".into(),
+            candidates_max: 32,
+            scan_cpu_max: 0.3,
+        }
+    }
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        OpenOptions {
+            read_only: false,
+            dirty_bytes_max: 64 << 20,
+            linger: Duration::from_millis(1),
+            client_streams: 1,
+            memory_bytes: 1 << 30,
+            checkpoint_bytes: 1 << 30,
+            reclaim: ReclaimOptions::default(),
+            paranoid: false,
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Reads: from the map to bytes that verify.
+
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use mjolnir_device::{AlignedBuf, Device, Runtime};
+use mjolnir_map::Run;
+use mjolnir_store::{Chunk, Error, ErrorKind};
+use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Lba, Pba, TreeId, ZoneId};
+
+use crate::engine::{Engine, State};
+use crate::fault;
+use crate::format::bind;
+use crate::format::group::GroupHeader;
+use crate::format::segment::Footer;
+
+/// Holds off the reset of a zone while its blocks are being read.
+pub(crate) struct Pin<D: Device, R: Runtime> {
+    engine: Engine<D, R>,
+    zone: ZoneId,
+}
+
+impl<D: Device, R: Runtime> Pin<D, R> {
+    /// Pins within a borrow of the state, so that nothing can come between lookup and pin.
+    pub fn new(engine: &Engine<D, R>, state: &mut State, zone: ZoneId) -> Self {
+        state.space.get_mut(zone).pins += 1;
+        Pin { engine: engine.clone(), zone }
+    }
+}
+
+impl<D: Device, R: Runtime> Drop for Pin<D, R> {
+    fn drop(&mut self) {
+        let mut state = self.engine.state();
+        let segment = state.space.get_mut(self.zone);
+        segment.pins -= 1;
+        if segment.pins == 0 && state.space.next_reset_wanted() {
+            drop(state);
+            self.engine.inner.reset_wanted.notify(1);
+        }
+    }
+}
+
+/// A run of blocks that a read needs from the device or from memory.
+enum Piece<D: Device, R: Runtime> {
+    Hole(u64),
+    Memory(Bytes),
+    Device(Pba, u64, Pin<D, R>),
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Reads whole blocks of a tree.
+    pub(crate) async fn read_blocks(
+        &self,
+        tree: TreeId,
+        lba: u64,
+        blocks: u64,
+    ) -> Result<Vec<Chunk>, Error> {
+        let pieces = self
+            .step(|state| {
+                let mut runs: Vec<Run> = Vec::new();
+                if state.map.blocks(tree).is_none_or(|size| lba + blocks > size) {
+                    return Err(Error::new(
+                        ErrorKind::NotFound,
+                        "the volume or snapshot was deleted or shrunk during a read",
+                    )
+                    .into());
+                }
+                state.map.lookup(tree, Lba(lba), blocks, &mut runs)?;
+                Ok(self.pieces(state, &runs))
+            })
+            .await?;
+        let reads = pieces.into_iter().map(|piece| async move {
+            Ok(match piece {
+                Piece::Hole(blocks) => Chunk::Zeroes(blocks * BLOCK_SIZE),
+                Piece::Memory(bytes) => Chunk::Data(bytes),
+                Piece::Device(pba, blocks, pin) => {
+                    let bytes = self.read_pinned(pba, blocks).await?;
+                    drop(pin);
+                    Chunk::Data(bytes)
+                }
+            })
+        });
+        try_join_all(reads).await
+    }
+
+    fn pieces(&self, state: &mut State, runs: &[Run]) -> Vec<Piece<D, R>> {
+        let mut pieces = Vec::with_capacity(runs.len());
+        for run in runs {
+            let Some(start) = run.pba else {
+                pieces.push(Piece::Hole(run.blocks));
+                continue;
+            };
+            let (mut at, end) = (start, start.plus(run.blocks));
+            while at < end {
+                if let Some(bytes) = state.log.pending(at, end.0 - at.0) {
+                    at = at.plus(bytes.len() as u64 / BLOCK_SIZE);
+                    pieces.push(Piece::Memory(bytes));
+                    continue;
+                }
+                let stop = state.log.next_pending(at).map_or(end, |pending| pending.min(end));
+                let zone = state.space.zone_of(at);
+                let pin = Pin::new(self, state, zone);
+                pieces.push(Piece::Device(at, stop.0 - at.0, pin));
+                at = stop;
+            }
+        }
+        pieces
+    }
+
+    /// Reads blocks of one segment, wherever they are, and verifies them.
+    pub(crate) async fn read_verified(&self, pba: Pba, blocks: u64) -> Result<Bytes, Error> {
+        let pieces = {
+            let mut state = self.state();
+            self.pieces(&mut state, &[Run { blocks, pba: Some(pba) }])
+        };
+        let mut whole: Option<AlignedBuf> = None;
+        let mut filled = 0;
+        let single = pieces.len() == 1;
+        for piece in pieces {
+            let bytes = match piece {
+                Piece::Hole(_) => unreachable!("a run with an address"),
+                Piece::Memory(bytes) => bytes,
+                Piece::Device(at, count, _pin) => self.read_pinned(at, count).await?,
+            };
+            if single {
+                return Ok(bytes);
+            }
+            let buffer =
+                whole.get_or_insert_with(|| AlignedBuf::zeroed((blocks * BLOCK_SIZE) as usize));
+            buffer.as_mut()[filled..filled + bytes.len()].copy_from_slice(&bytes);
+            filled += bytes.len();
+        }
+        Ok(whole.unwrap_or_else(|| AlignedBuf::zeroed(0)).freeze())
+    }
+
+    /// Reads blocks of a pinned segment from the device and verifies each.
+    pub(crate) async fn read_pinned(&self, pba: Pba, blocks: u64) -> Result<Bytes, Error> {
+        let zone_blocks = self.state().space.zone_blocks;
+        let zone = pba.zone(zone_blocks);
+        let offset = pba.offset(zone_blocks);
+        let buffer = AlignedBuf::zeroed((blocks * BLOCK_SIZE) as usize);
+        let read = self.device().read(pba, buffer);
+        let buffer = read.await.map_err(|error| fault::device(&format!("reading {pba}"), error))?;
+        self.state().counters.device_read_blocks += blocks;
+        let (incarnation, mut expected) = self.checksums_of(zone, offset, blocks);
+        if expected.is_none() {
+            self.load_checksums(zone).await?;
+            expected = self.checksums_of(zone, offset, blocks).1;
+        }
+        let expected = expected.ok_or_else(|| {
+            fault::damaged(format!("{pba} in {zone} has no checksum: it was never written"))
+        })?;
+        for (index, block) in buffer.as_ref().chunks_exact(BLOCK_BYTES).enumerate() {
+            let at = pba.plus(index as u64);
+            if crc32c::crc32c(block) ^ bind(at, incarnation) != expected[index] {
+                self.state().counters.checksum_errors += 1;
+                return Err(fault::damaged(format!(
+                    "{at} in {zone} does not match its checksum: the medium returned other bytes \
+                     than were written; run a scrub to see what is affected"
+                )));
+            }
+        }
+        Ok(buffer.freeze())
+    }
+
+    /// The incarnation of a segment, and the checksums of some blocks if they are in memory.
+    fn checksums_of(&self, zone: ZoneId, offset: u64, blocks: u64) -> (u64, Option<Vec<u32>>) {
+        let mut state = self.state();
+        let incarnation = state.space.get(zone).incarnation;
+        let from_open: Option<Vec<u32>> =
+            (offset..offset + blocks).map(|at| state.log.open_checksum(zone, at)).collect();
+        let values = from_open.or_else(|| {
+            let cached = state.checksums.get(zone)?;
+            Some(cached.get(offset as usize..(offset + blocks) as usize)?.to_vec())
+        });
+        (incarnation, values)
+    }
+
+    /// Brings a sealed segment's checksums into memory: from its footer, or from its groups.
+    pub(crate) async fn load_checksums(&self, zone: ZoneId) -> Result<(), Error> {
+        let (segment, info, _pin) = {
+            let mut state = self.state();
+            let pin = Pin::new(self, &mut state, zone);
+            (state.space.get(zone).clone(), state.info.clone(), pin)
+        };
+        self.settle_groups().await;
+        let start = zone.start(info.zone_blocks);
+        if segment.footer != 0 && segment.footer < segment.used {
+            let blocks = u64::from(segment.used - segment.footer);
+            let mut buffer = Vec::new();
+            let mut at = 0;
+            while at < blocks {
+                let count = (blocks - at).min(info.append_blocks_max);
+                let piece = self
+                    .device()
+                    .read(
+                        start.plus(u64::from(segment.footer) + at),
+                        AlignedBuf::zeroed((count * BLOCK_SIZE) as usize),
+                    )
+                    .await;
+                let Ok(piece) = piece else { break };
+                buffer.extend_from_slice(piece.as_ref());
+                at += count;
+            }
+            if let Ok(footer) = Footer::decode(&buffer)
+                && footer.incarnation == segment.incarnation
+            {
+                self.keep_checksums(zone, footer.checksums);
+                return Ok(());
+            }
+        }
+        let end = if segment.footer != 0 { segment.footer } else { segment.used };
+        let groups = self.walk_groups(zone, segment.incarnation, u64::from(end)).await?;
+        let mut values = vec![0; end as usize];
+        for header in &groups {
+            let first = header.offset as usize + 1;
+            if let Some(room) = values.get_mut(first..first + header.checksums.len()) {
+                room.copy_from_slice(&header.checksums);
+            }
+        }
+        self.keep_checksums(zone, values);
+        Ok(())
+    }
+
+    /// Waits until the groups sent so far are on the device: headers and footers are read from
+    /// there alone.
+    async fn settle_groups(&self) {
+        let last = self.state().log.last_group();
+        self.wait_while(|state| state.failed.is_none() && state.log.waits_for_group(last)).await;
+    }
+
+    fn keep_checksums(&self, zone: ZoneId, values: Vec<u32>) {
+        let mut state = self.state();
+        state.checksums.insert(zone, values);
+        state.checksums.shrink_to(self.inner.options.memory_bytes / 2);
+    }
+
+    /// Reads the chain of group headers of a segment, up to the first that is not one, or block
+    /// `end`. A device error ends the chain with an error.
+    pub(crate) async fn walk_groups(
+        &self,
+        zone: ZoneId,
+        incarnation: u64,
+        end: u64,
+    ) -> Result<Vec<GroupHeader>, Error> {
+        self.settle_groups().await;
+        let zone_blocks = self.state().info.zone_blocks;
+        let start = zone.start(zone_blocks);
+        let mut groups = Vec::new();
+        let mut offset = 1;
+        while offset < end.min(zone_blocks) {
+            let block = self
+                .device()
+                .read(start.plus(offset), AlignedBuf::zeroed(BLOCK_BYTES))
+                .await
+                .map_err(|error| {
+                    fault::device(
+                        &format!("reading a group header at block {offset} of {zone}"),
+                        error,
+                    )
+                })?;
+            let Ok(header) = GroupHeader::decode(block.as_ref()) else { break };
+            if header.zone != zone
+                || header.incarnation != incarnation
+                || u64::from(header.offset) != offset
+            {
+                break;
+            }
+            offset += 1 + header.checksums.len() as u64;
+            if offset > zone_blocks {
+                break;
+            }
+            groups.push(header);
+        }
+        Ok(groups)
+    }
+}

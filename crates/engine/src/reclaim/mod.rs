@@ -1,0 +1,323 @@
+//! Reclaim: mark → select → relocate → sweep.
+//!
+//! A *cycle* is one walk of the whole map. It does the work of two scans at once, for disjoint
+//! sets of segments, as the paper's pipelined scanner does (Mjölnir, INFLOW'15, section 4.2.2):
+//! it counts the live blocks of every sealed segment, and it finds the leaves that refer to the
+//! *candidates*, which were selected after the cycle before. Then the candidates are relocated,
+//! and the next ones selected.
+//!
+//! Invariants:
+//!
+//! * While candidates exist, every new leaf version, and every leaf that gains existing
+//!   references, is checked, and joins the reverse index if it refers to one (`take_touched`).
+//! * A candidate is given up only when, in one step without an `.await`, every leaf in its index
+//!   has been repointed and no touched leaf is unchecked.
+//! * What is given up is *retiring* until a checkpoint frozen afterwards is durable.
+
+mod mark;
+mod relocate;
+mod select;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mjolnir_device::{Device, Runtime};
+use mjolnir_map::NodeId;
+use mjolnir_policy::pacing::{FreeSpace, Gate, Pacing, PacingPolicy, PacingView, ScanBudget};
+use mjolnir_store::Error;
+use mjolnir_units::ZoneId;
+
+use crate::engine::{Engine, State};
+use crate::options::ReclaimOptions;
+use crate::space::{CLIENT_STREAM, MAP_STREAM, SegmentState};
+
+/// Blocks that either side of the gate may run ahead by.
+const BURST_BLOCKS: u64 = 256;
+
+/// What reclaim knows between its steps.
+pub(crate) struct ReclaimState {
+    pub cycles_begun: u64,
+    /// For each of the last cycles that won nothing: how many had begun when it began.
+    fruitless_from: Option<u64>,
+    /// Clients lack space: collect whatever there is to win, at full speed.
+    pub urgent: bool,
+    /// Forced cycles wanted (`gc run`), and done.
+    pub forced: u64,
+    pub forced_done: u64,
+    pub running: bool,
+    /// Segments to relocate, with the leaves that refer to them.
+    pub candidates: BTreeMap<ZoneId, BTreeSet<NodeId>>,
+    pub pacing: Box<dyn PacingPolicy>,
+    pub gate: Gate,
+    pub budget: ScanBudget,
+    pub last_pacing: Pacing,
+    pub options: ReclaimOptions,
+    pub counters: ReclaimCounters,
+}
+
+/// What reclaim did since the store was opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReclaimCounters {
+    pub cycles: u64,
+    pub leaves_scanned: u64,
+    pub mappings_scanned: u64,
+    pub scan_cpu_ns: u64,
+    pub segments_relocated: u64,
+    pub segments_retired: u64,
+    pub blocks_moved: u64,
+    pub leaves_repointed: u64,
+    pub copy_forward_failures: u64,
+    pub panics: u64,
+}
+
+impl ReclaimState {
+    pub fn new(options: &ReclaimOptions) -> Self {
+        ReclaimState {
+            cycles_begun: 0,
+            fruitless_from: None,
+            urgent: false,
+            forced: 0,
+            forced_done: 0,
+            running: false,
+            candidates: BTreeMap::new(),
+            pacing: Box::new(FreeSpace::default()),
+            gate: Gate::new(BURST_BLOCKS),
+            budget: ScanBudget::new(options.scan_cpu_max, 1.0),
+            last_pacing: Pacing::default(),
+            options: options.clone(),
+            counters: ReclaimCounters::default(),
+        }
+    }
+
+    pub fn client_may_write(&self) -> bool {
+        !self.options.enabled || self.gate.client_may_write()
+    }
+
+    pub fn gate_closed(&self) -> bool {
+        !self.client_may_write()
+    }
+
+    pub fn client_wrote(&mut self, blocks: u64) {
+        self.gate.client_wrote(blocks);
+    }
+
+    /// Whether a cycle that began when `asked` or more had begun won nothing.
+    pub fn fruitless_since(&self, asked: u64) -> bool {
+        !self.options.enabled || self.fruitless_from.is_some_and(|begun| begun >= asked)
+    }
+}
+
+/// What a cycle won.
+#[derive(Clone, Copy, Debug, Default)]
+struct Won {
+    /// Segments given up.
+    retired: usize,
+    /// Candidates selected for the next cycle.
+    selected: usize,
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Runs reclaim until it finds nothing more to win, whatever the utilization. Returns how
+    /// many segments it gave up.
+    pub async fn collect(&self) -> Result<u64, Error> {
+        let (wanted, before) = {
+            let mut state = self.state();
+            state.check_health()?;
+            state.reclaim.forced += 1;
+            (state.reclaim.forced, state.reclaim.counters.segments_retired)
+        };
+        self.inner.reclaim_wanted.notify(1);
+        self.wait_while(|state| {
+            state.failed.is_none() && !state.stopping && state.reclaim.forced_done < wanted
+        })
+        .await;
+        self.state().check_health()?;
+        self.checkpoint().await?;
+        Ok(self.state().reclaim.counters.segments_retired - before)
+    }
+
+    /// The task that collects while there is reason to.
+    pub(crate) async fn reclaim_task(self) {
+        loop {
+            let listener = self.inner.reclaim_wanted.listen();
+            let (ends, wanted) = {
+                let mut state = self.state();
+                state.update_pacing();
+                let ends = state.failed.is_some() || state.closing;
+                (ends, state.reclaim_due())
+            };
+            if ends {
+                let mut state = self.state();
+                state.reclaim.running = false;
+                state.reclaim.candidates.clear();
+                state.map.track_leaves(false);
+                drop(state);
+                self.notify();
+                return;
+            }
+            if !wanted {
+                self.state().reclaim.running = false;
+                self.notify();
+                listener.await;
+                continue;
+            }
+            self.state().reclaim.running = true;
+            if let Err(error) = self.collect_until_done().await {
+                let mut state = self.state();
+                state.reclaim.counters.copy_forward_failures += 1;
+                state.reclaim.candidates.clear();
+                state.map.track_leaves(false);
+                state.map.abort_mark();
+                state.reclaim.running = false;
+                state.reclaim.forced_done = state.reclaim.forced;
+                drop(state);
+                self.notify();
+                if self.state().failed.is_some() {
+                    continue;
+                }
+                // The old data is still in force. Try again a little later.
+                let _ = error;
+                self.runtime().sleep(std::time::Duration::from_millis(100)).await;
+            }
+        }
+    }
+
+    /// Cycles until pacing wants no more, or there is nothing to win.
+    async fn collect_until_done(&self) -> Result<(), Error> {
+        loop {
+            let (forced, begun, free) = {
+                let mut state = self.state();
+                let begun = state.reclaim.cycles_begun;
+                state.reclaim.cycles_begun += 1;
+                (state.reclaim.forced, begun, state.space.free_count())
+            };
+            let won = self.cycle().await?;
+            let relieved = {
+                let state = self.state();
+                won.retired > 0 && state.space.count(SegmentState::Retiring) > 0
+            };
+            if relieved && (self.state().reclaim.urgent || won.selected == 0) {
+                self.checkpoint_within_task().await?;
+            }
+            let mut state = self.state();
+            let gained = state.space.free_count() > free || won.retired > 0;
+            if !gained && won.selected == 0 {
+                state.reclaim.fruitless_from = Some(begun);
+                state.reclaim.urgent = false;
+                state.reclaim.forced_done = forced;
+            } else if state.space.free_count() > 2 * state.space.reserve() {
+                state.reclaim.urgent = false;
+            }
+            state.update_pacing();
+            let idle = won.selected == 0 && won.retired == 0;
+            let more = !state.closing && state.failed.is_none() && !idle && state.reclaim_due();
+            if !more && state.reclaim.forced_done < forced && (idle || state.closing) {
+                state.reclaim.forced_done = forced;
+            }
+            let pause = idle && state.reclaim_due() && !state.closing;
+            drop(state);
+            self.notify();
+            if more {
+                continue;
+            }
+            if pause {
+                // Scarce, but nothing to win until clients overwrite more.
+                self.runtime().sleep(std::time::Duration::from_millis(20)).await;
+            }
+            if !self.state().reclaim.candidates.is_empty() {
+                continue;
+            }
+            return Ok(());
+        }
+    }
+
+    /// A checkpoint on behalf of reclaim, so that what retires becomes free.
+    async fn checkpoint_within_task(&self) -> Result<(), Error> {
+        if self.state().closing { Ok(()) } else { self.checkpoint().await }
+    }
+
+    /// One walk, and what follows from it.
+    async fn cycle(&self) -> Result<Won, Error> {
+        let mut won = Won::default();
+        let live = self.mark().await?;
+        won.retired += self.retire_empty(&live);
+        let candidates: Vec<ZoneId> = self.state().reclaim.candidates.keys().copied().collect();
+        for zone in candidates {
+            if self.state().closing {
+                break;
+            }
+            if self.relocate(zone).await? {
+                won.retired += 1;
+            }
+        }
+        {
+            let mut state = self.state();
+            state.reclaim.candidates.clear();
+            state.map.track_leaves(false);
+            state.reclaim.counters.cycles += 1;
+        }
+        won.selected = self.select();
+        Ok(won)
+    }
+
+    /// Gives up segments in which the mark found nothing live.
+    fn retire_empty(&self, live: &mark::LiveMap) -> usize {
+        let mut state = self.state();
+        let mut retired = 0;
+        for (zone, count) in live.counts() {
+            let segment = state.space.get_mut(zone);
+            if segment.state != SegmentState::Sealed {
+                continue;
+            }
+            segment.live = Some(count);
+            if count == 0 {
+                segment.state = SegmentState::Retiring;
+                state.reclaim.candidates.remove(&zone);
+                state.reclaim.counters.segments_retired += 1;
+                retired += 1;
+            }
+        }
+        retired
+    }
+}
+
+impl State {
+    /// Asks the pacing policy again.
+    pub fn update_pacing(&mut self) {
+        let zone_blocks = self.space.zone_blocks;
+        let mut reclaimable = 0;
+        for (_, segment) in self.space.zones() {
+            if segment.state == SegmentState::Sealed && segment.stream != MAP_STREAM {
+                // Unmarked segments are reckoned half stale until a mark knows better.
+                let live = segment.live.map_or(zone_blocks / 2, u64::from);
+                reclaimable += zone_blocks.saturating_sub(live);
+            }
+        }
+        let view = PacingView {
+            free_segments: self.space.free_count() as u32,
+            open_room_blocks: self.log.room_blocks(CLIENT_STREAM).min(zone_blocks),
+            reserve_segments: self.space.reserve() as u32,
+            total_segments: self.space.segments.len() as u32,
+            segment_blocks: zone_blocks,
+            reclaimable_blocks: reclaimable,
+            client_work_waiting: self.clients_waiting > 0 || self.log.dirty_bytes > 0,
+            reclaim_work_waiting: !self.reclaim.candidates.is_empty(),
+            start_utilization: self.reclaim.options.start_utilization,
+        };
+        let was = self.reclaim.last_pacing;
+        let mut pacing = self.reclaim.pacing.decide(&view);
+        // Panic is for when relocation can win space; else clients would wait for nothing.
+        pacing.panic &= !self.reclaim.candidates.is_empty();
+        if pacing.panic && !was.panic {
+            self.reclaim.counters.panics += 1;
+        }
+        self.reclaim.gate.update(pacing);
+        self.reclaim.last_pacing = pacing;
+    }
+
+    /// Whether a cycle should run now.
+    fn reclaim_due(&self) -> bool {
+        let reclaim = &self.reclaim;
+        reclaim.forced_done < reclaim.forced
+            || (reclaim.options.enabled && (reclaim.urgent || reclaim.last_pacing.active))
+    }
+}

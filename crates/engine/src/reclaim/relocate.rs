@@ -1,0 +1,362 @@
+//! Relocate: copy a candidate's live blocks forward, repoint the leaves, give the segment up.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use mjolnir_device::{Device, Runtime};
+use mjolnir_map::{NodeId, Relocations, RelocationsBuilder};
+use mjolnir_store::Error;
+use mjolnir_units::{BLOCK_SIZE, Pba, TreeId, ZoneId};
+
+use crate::engine::{Engine, Hurdle, State};
+use crate::format::record::Record;
+use crate::space::{Claim, RECLAIM_STREAM, SegmentState};
+
+/// Blocks read from a victim in one go: a slice of 2 MiB.
+const SLICE_BLOCKS: u64 = 512;
+/// Slices read ahead of the writing.
+const LEAVES_A_STEP: usize = 64;
+
+/// A live run of a victim, with what its summary says of it.
+#[derive(Clone, Copy, Debug)]
+struct LiveRun {
+    at: Pba,
+    blocks: u64,
+    owner: Owner,
+}
+
+/// What a block was first written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Owner {
+    tree: TreeId,
+    lba: u64,
+    birth: u64,
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Empties one candidate. Returns whether it was given up. If the copy fails, the old data
+    /// stays in force and nothing is lost but the effort.
+    pub(super) async fn relocate(&self, zone: ZoneId) -> Result<bool, Error> {
+        let runs = self.live_runs(zone).await?;
+        let mut moves = Relocations::builder();
+        let mut groups = Vec::new();
+        for slice in slices(&runs) {
+            self.wait_for_share(slice.iter().map(|run| run.blocks).sum()).await;
+            if self.state().closing {
+                return Ok(false);
+            }
+            for run in slice {
+                let bytes = self.read_verified(run.at, run.blocks).await?;
+                self.copy_forward(run, bytes, &mut moves, &mut groups).await?;
+            }
+            self.wait_while_dirty().await?;
+        }
+        {
+            let mut guard = self.state();
+            let state = &mut *guard;
+            state.log.close_group(&mut state.space, RECLAIM_STREAM);
+        }
+        self.submit();
+        if let Some(last) = groups.last().copied() {
+            self.wait_while(|state| {
+                state.failed.is_none()
+                    && (state.log.is_in_flight(last) || state.log.waits_for_group(last))
+            })
+            .await;
+        }
+        let failed = self.state().failed.clone();
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        self.repoint(zone, &moves.build()).await?;
+        if self.inner.options.paranoid {
+            self.prove_unreferenced(zone).await?;
+        }
+        let mut state = self.state();
+        state.space.get_mut(zone).state = SegmentState::Retiring;
+        state.reclaim.candidates.remove(&zone);
+        state.reclaim.counters.segments_relocated += 1;
+        state.reclaim.counters.segments_retired += 1;
+        drop(state);
+        self.inner.checkpoint_wanted.notify(1);
+        self.notify();
+        Ok(true)
+    }
+
+    /// The candidate's live blocks as its referrers name them now, in order, each counted once.
+    async fn live_runs(&self, zone: ZoneId) -> Result<Vec<LiveRun>, Error> {
+        let (segment, zone_blocks) = {
+            let state = self.state();
+            (state.space.get(zone).clone(), state.space.zone_blocks)
+        };
+        let mut live = vec![false; zone_blocks as usize];
+        let mut read: BTreeSet<NodeId> = BTreeSet::new();
+        loop {
+            let batch = self.unhandled_referrers(zone, &mut read);
+            if batch.is_empty() {
+                break;
+            }
+            for id in batch {
+                self.step(|state| {
+                    let leaf = state.map.leaf(id)?;
+                    for (_, blocks, pba) in leaf.iter().flat_map(|leaf| leaf.extents()) {
+                        let Some(pba) = pba.filter(|pba| pba.zone(zone_blocks) == zone) else {
+                            continue;
+                        };
+                        let from = pba.offset(zone_blocks) as usize;
+                        live[from..from + blocks as usize].fill(true);
+                    }
+                    read.insert(id);
+                    Ok(())
+                })
+                .await?;
+            }
+            yield_now().await;
+        }
+        let end = if segment.footer > 0 { segment.footer } else { segment.used };
+        let groups = self.walk_groups(zone, segment.incarnation, u64::from(end)).await?;
+        let start = zone.start(zone_blocks);
+        let mut runs: Vec<LiveRun> = Vec::new();
+        for group in groups {
+            let mut offset = u64::from(group.offset) + 1;
+            for (sequence, record) in &group.records {
+                let (tree, lba, birth) = match record {
+                    Record::Write { tree, lba, .. } => (*tree, *lba, *sequence),
+                    Record::Moved { tree, lba, birth, .. } => (*tree, *lba, *birth),
+                    _ => continue,
+                };
+                for index in 0..record.payload_blocks() {
+                    let at = offset + index;
+                    if !std::mem::take(&mut live[at as usize]) {
+                        continue;
+                    }
+                    let owner = Owner { tree, lba: lba + index, birth };
+                    match runs.last_mut() {
+                        Some(run)
+                            if run.at.plus(run.blocks) == start.plus(at)
+                                && run.owner.tree == tree
+                                && run.owner.birth == birth
+                                && run.owner.lba + run.blocks == owner.lba =>
+                        {
+                            run.blocks += 1;
+                        }
+                        _ => runs.push(LiveRun { at: start.plus(at), blocks: 1, owner }),
+                    }
+                }
+                offset += record.payload_blocks();
+            }
+        }
+        if let Some(at) = live.iter().position(|live| *live) {
+            return Err(crate::fault::damaged(format!(
+                "block {at} of {zone} is referred to, but the segment's summary does not know it; \
+                 the segment is left as it is; run `check`"
+            )));
+        }
+        Ok(runs)
+    }
+
+    /// Appends a run to reclaim's stream and notes where each part went.
+    async fn copy_forward(
+        &self,
+        run: &LiveRun,
+        bytes: Bytes,
+        moves: &mut RelocationsBuilder,
+        groups: &mut Vec<u64>,
+    ) -> Result<(), Error> {
+        let mut done = 0;
+        while done < run.blocks {
+            let rest = bytes.slice((done * BLOCK_SIZE) as usize..);
+            let record = |blocks: u32| Record::Moved {
+                tree: run.owner.tree,
+                lba: run.owner.lba + done,
+                blocks,
+                birth: run.owner.birth,
+            };
+            let record_bytes = record(1).encoded_bytes();
+            let (at, fit, group) = self
+                .step(|state| {
+                    let wanted = (run.blocks - done) as u32;
+                    let (at, fit) = state
+                        .log
+                        .prepare(&mut state.space, RECLAIM_STREAM, record_bytes, wanted)
+                        .map_err(|_| Hurdle::NoRoom(Claim::Reclaim))?;
+                    let payload = rest.slice(..(u64::from(fit) * BLOCK_SIZE) as usize);
+                    let group = state.log.push(
+                        RECLAIM_STREAM,
+                        record(fit),
+                        &[payload],
+                        record_bytes,
+                        false,
+                    );
+                    state.reclaim.counters.blocks_moved += u64::from(fit);
+                    state.reclaim.gate.reclaim_moved(u64::from(fit));
+                    Ok((at, fit, group))
+                })
+                .await?;
+            moves.add(run.at.plus(done), u64::from(fit), at);
+            if groups.last() != Some(&group) {
+                groups.push(group);
+            }
+            done += u64::from(fit);
+        }
+        self.notify();
+        Ok(())
+    }
+
+    /// Replaces every reference into the candidate. Ends in a step in which no touched leaf is
+    /// unchecked and every leaf of the index has been repointed.
+    async fn repoint(&self, zone: ZoneId, moves: &Relocations) -> Result<(), Error> {
+        let mut done: BTreeSet<NodeId> = BTreeSet::new();
+        loop {
+            let batch = self.unhandled_referrers(zone, &mut done);
+            if batch.is_empty() {
+                return Ok(());
+            }
+            for id in batch {
+                let left = self
+                    .step(|state| {
+                        let blocks = state.map.repoint(id, moves)?;
+                        state.reclaim.counters.leaves_repointed += u64::from(blocks > 0);
+                        let zone_blocks = state.space.zone_blocks;
+                        let leaf = state.map.leaf(id)?;
+                        done.insert(id);
+                        Ok(leaf.iter().flat_map(|leaf| leaf.extents()).any(|(_, _, pba)| {
+                            pba.is_some_and(|pba| pba.zone(zone_blocks) == zone)
+                        }))
+                    })
+                    .await?;
+                if left {
+                    return Err(crate::fault::damaged(format!(
+                        "leaf {} of the map refers to blocks of {zone} that were not copied; the \
+                         segment is left as it is",
+                        id.0
+                    )));
+                }
+            }
+            yield_now().await; // Clients get their turn between batches.
+        }
+    }
+
+    /// The next leaves of the candidate's index that are not in `handled`, or were touched since.
+    /// Empty only if every leaf that may refer to the candidate was handled after its last change.
+    fn unhandled_referrers(&self, zone: ZoneId, handled: &mut BTreeSet<NodeId>) -> Vec<NodeId> {
+        let mut state = self.state();
+        for id in state.index_touched() {
+            handled.remove(&id);
+        }
+        let leaves = state.reclaim.candidates.get(&zone);
+        let rest = leaves.into_iter().flatten().filter(|id| !handled.contains(*id));
+        rest.copied().take(LEAVES_A_STEP).collect()
+    }
+
+    /// Waits until pacing lets reclaim move more.
+    async fn wait_for_share(&self, _blocks: u64) {
+        self.state().update_pacing();
+        self.notify();
+        self.wait_while(|state| {
+            let reclaim = &state.reclaim;
+            let forced = reclaim.forced > reclaim.forced_done;
+            let idle = state.clients_waiting == 0 && state.log.dirty_bytes == 0;
+            state.failed.is_none()
+                && !state.closing
+                && !forced
+                && !reclaim.urgent
+                && !idle
+                && reclaim.gate.reclaim_may_move() == 0
+                && reclaim.last_pacing.active
+        })
+        .await;
+    }
+
+    /// Keeps reclaim's unwritten data within the bound that clients keep to.
+    async fn wait_while_dirty(&self) -> Result<(), Error> {
+        let most = self.inner.options.dirty_bytes_max;
+        self.wait_while(|state| state.failed.is_none() && state.log.dirty_bytes > most).await;
+        self.state().failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Walks the whole map and asserts that nothing refers to the zone.
+    async fn prove_unreferenced(&self, zone: ZoneId) -> Result<(), Error> {
+        // A walk with client operations in between could miss a reference that moves behind it;
+        // what is absent is loaded first, then one step without an `.await` sees everything.
+        loop {
+            let outcome = {
+                let state = self.state();
+                let blocks = state.space.zone_blocks;
+                state.map.find_reference(|pba| pba.zone(blocks) == zone)
+            };
+            match outcome {
+                Ok(None) => return Ok(()),
+                Ok(Some((leaf, pba))) => {
+                    panic!("{zone} is given up, but leaf {} refers to {pba}", leaf.0)
+                }
+                Err(absent) => self.load_node(absent.0).await?,
+            }
+        }
+    }
+}
+
+/// Lets other tasks run.
+async fn yield_now() {
+    let mut yielded = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            std::task::Poll::Ready(())
+        } else {
+            context.waker().wake_by_ref();
+            std::task::Poll::Pending
+        }
+    })
+    .await;
+}
+
+/// Groups runs so that each group is moved in one go.
+fn slices(runs: &[LiveRun]) -> impl Iterator<Item = &[LiveRun]> {
+    let mut rest = runs;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let mut blocks = 0;
+        let count = rest
+            .iter()
+            .take_while(|run| {
+                let fits = blocks < SLICE_BLOCKS;
+                blocks += run.blocks;
+                fits
+            })
+            .count();
+        let (slice, tail) = rest.split_at(count);
+        rest = tail;
+        Some(slice)
+    })
+}
+
+impl State {
+    /// Checks leaves that were created or gained references since last asked; those that refer to
+    /// a candidate join its index. Returns them all.
+    fn index_touched(&mut self) -> Vec<NodeId> {
+        let touched = self.map.take_touched();
+        let zone_blocks = self.space.zone_blocks;
+        for id in &touched {
+            match self.map.leaf(*id) {
+                Ok(None) => {}
+                Ok(Some(leaf)) => {
+                    for pba in leaf.extents().filter_map(|(_, _, pba)| pba) {
+                        let zone = pba.zone(zone_blocks);
+                        if let Some(leaves) = self.reclaim.candidates.get_mut(&zone) {
+                            leaves.insert(*id);
+                        }
+                    }
+                }
+                // Dropped from memory since: it may refer to any, and is loaded when handled.
+                Err(_) => {
+                    for leaves in self.reclaim.candidates.values_mut() {
+                        leaves.insert(*id);
+                    }
+                }
+            }
+        }
+        touched
+    }
+}

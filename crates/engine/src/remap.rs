@@ -1,0 +1,207 @@
+//! Records that write nothing: applied to the map live and in recovery by the same code.
+
+use mjolnir_device::{Device, Runtime};
+use mjolnir_map::Absent;
+use mjolnir_store::Error;
+use mjolnir_units::{Lba, TreeId};
+
+use crate::catalog::Entry;
+use crate::engine::{Engine, Hurdle, State};
+use crate::fault;
+use crate::format::manifest::TreeKind;
+use crate::format::record::{Record, Remap};
+use crate::space::{CLIENT_STREAM, Claim};
+
+/// Trees that hold what a vector changes, while it may still have to be undone.
+const BACKUPS_FROM: u32 = u32::MAX - 1024;
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Applies a record that carries no payload and puts it into the log, in one step. `check`
+    /// sees the state of that very step. Returns the sequence number.
+    pub(crate) async fn log_record(
+        &self,
+        record: Record,
+        mut check: impl FnMut(&mut State) -> Result<(), Error>,
+    ) -> Result<u64, Error> {
+        let bytes = record.encoded_bytes();
+        self.step(|state| {
+            state.check_health()?;
+            check(state)?;
+            state
+                .log
+                .prepare(&mut state.space, CLIENT_STREAM, bytes, 0)
+                .map_err(|_| Hurdle::NoRoom(Claim::Client))?;
+            let sequence = state.log.sequence + 1;
+            state.apply(&record, sequence)?;
+            state.log.push(CLIENT_STREAM, record.clone(), &[], bytes, true);
+            Ok(sequence)
+        })
+        .await
+    }
+}
+
+impl State {
+    /// Applies a record without payload, wholly or not at all.
+    pub fn apply(&mut self, record: &Record, sequence: u64) -> Result<(), Hurdle> {
+        match record {
+            Record::Write { .. } | Record::Moved { .. } => {
+                unreachable!("records with payload are applied with it")
+            }
+            Record::Remap(remap) => self.apply_remap(remap)?,
+            Record::Vector { staging, remaps } => {
+                self.apply_remaps(remaps)?;
+                if let Some(tree) = staging {
+                    self.drop_tree(*tree);
+                }
+            }
+            Record::Prepare { transaction, remaps } => {
+                self.prepared.push((*transaction, remaps.clone()));
+            }
+            Record::Commit { transaction } => {
+                let at = self.prepared_at(*transaction)?;
+                let remaps = self.prepared[at].1.clone();
+                self.apply_remaps(&remaps)?;
+                self.prepared.remove(at);
+                self.drop_tree(*transaction);
+            }
+            Record::Abort { transaction } => {
+                let at = self.prepared_at(*transaction)?;
+                self.prepared.remove(at);
+                self.drop_tree(*transaction);
+            }
+            Record::Stage { tree, blocks } => {
+                self.map.create(*tree, *blocks);
+                self.insert_tree(*tree, TreeKind::Staging, sequence);
+            }
+            Record::CreateVolume { tree, blocks, name } => {
+                self.map.create(*tree, *blocks);
+                self.insert_tree(*tree, TreeKind::Volume(name.clone()), sequence);
+            }
+            Record::CreateSnapshot { tree, of, name } => {
+                self.known(*of)?;
+                self.map.snapshot(*of, *tree);
+                self.insert_tree(*tree, TreeKind::Snapshot(*of, name.clone()), sequence);
+            }
+            Record::CloneVolume { tree, of, name } => {
+                self.known(*of)?;
+                self.map.snapshot(*of, *tree);
+                self.insert_tree(*tree, TreeKind::Volume(name.clone()), sequence);
+            }
+            Record::Restore { tree, from } => {
+                self.known(*tree)?;
+                self.known(*from)?;
+                self.map.replace(*tree, *from);
+            }
+            Record::Delete { tree } => self.drop_tree(*tree),
+            Record::Resize { tree, blocks } => {
+                self.known(*tree)?;
+                self.map.resize(*tree, *blocks)?;
+            }
+            Record::Rename { tree, name } => self.catalog.rename(*tree, name),
+        }
+        Ok(())
+    }
+
+    fn insert_tree(&mut self, tree: TreeId, kind: TreeKind, created: u64) {
+        self.catalog.insert(tree, Entry { kind, created });
+    }
+
+    fn drop_tree(&mut self, tree: TreeId) {
+        if self.map.contains(tree) {
+            self.map.drop_tree(tree);
+        }
+        self.catalog.remove(tree);
+    }
+
+    fn known(&self, tree: TreeId) -> Result<u64, Error> {
+        self.map.blocks(tree).ok_or_else(|| {
+            fault::damaged(format!("the log names tree {}, which does not exist", tree.0))
+        })
+    }
+
+    fn prepared_at(&self, transaction: TreeId) -> Result<usize, Error> {
+        self.prepared.iter().position(|(tree, _)| *tree == transaction).ok_or_else(|| {
+            Error::new(
+                mjolnir_store::ErrorKind::NotFound,
+                format!("no transaction {} is prepared", transaction.0),
+            )
+        })
+    }
+
+    fn in_tree(&self, tree: TreeId, lba: u64, blocks: u64) -> Result<(), Error> {
+        let size = self.known(tree)?;
+        if lba.checked_add(blocks).is_none_or(|end| end > size) {
+            return Err(Error::new(
+                mjolnir_store::ErrorKind::Invalid,
+                format!("blocks {lba}+{blocks} pass the end of tree {}, {size} blocks", tree.0),
+            ));
+        }
+        Ok(())
+    }
+
+    fn apply_remap(&mut self, remap: &Remap) -> Result<(), Hurdle> {
+        match *remap {
+            Remap::Trim { tree, lba, blocks } => {
+                self.in_tree(tree, lba, blocks)?;
+                if blocks > 0 {
+                    self.map.trim(tree, Lba(lba), blocks)?;
+                }
+            }
+            Remap::Clone { from, from_lba, to, to_lba, blocks } => {
+                self.in_tree(from, from_lba, blocks)?;
+                self.in_tree(to, to_lba, blocks)?;
+                if blocks > 0 {
+                    self.map.clone_range(from, Lba(from_lba), to, Lba(to_lba), blocks)?;
+                }
+            }
+            Remap::Move { from, from_lba, to, to_lba, blocks } => {
+                self.in_tree(from, from_lba, blocks)?;
+                self.in_tree(to, to_lba, blocks)?;
+                if blocks > 0 {
+                    self.map.move_range(from, Lba(from_lba), to, Lba(to_lba), blocks)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies all or none. A later remap may need an absent node that an earlier one shared into
+    /// place, so the trees that change are kept (a snapshot costs nothing) until all are applied.
+    fn apply_remaps(&mut self, remaps: &[Remap]) -> Result<(), Hurdle> {
+        if let [only] = remaps {
+            return self.apply_remap(only);
+        }
+        let mut changed: Vec<TreeId> = remaps
+            .iter()
+            .flat_map(|remap| match *remap {
+                Remap::Trim { tree, .. } => [tree, tree],
+                Remap::Clone { to, .. } => [to, to],
+                Remap::Move { from, to, .. } => [from, to],
+            })
+            .collect();
+        changed.sort();
+        changed.dedup();
+        let backup = |index: usize| TreeId(BACKUPS_FROM + index as u32);
+        for (index, tree) in changed.iter().enumerate() {
+            self.known(*tree)?;
+            self.map.snapshot(*tree, backup(index));
+        }
+        let outcome = remaps.iter().try_for_each(|remap| self.apply_remap(remap));
+        for (index, tree) in changed.iter().enumerate() {
+            if outcome.is_err() {
+                self.map.replace(*tree, backup(index));
+            }
+            self.map.drop_tree(backup(index));
+        }
+        outcome
+    }
+}
+
+impl From<Hurdle> for Option<Absent> {
+    fn from(hurdle: Hurdle) -> Self {
+        match hurdle {
+            Hurdle::Absent(absent) => Some(absent),
+            _ => None,
+        }
+    }
+}

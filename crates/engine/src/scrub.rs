@@ -1,0 +1,179 @@
+//! Scrub: read everything, verify everything, say what is lost.
+
+use mjolnir_device::{Device, Runtime};
+use mjolnir_store::Error;
+use mjolnir_units::{BLOCK_SIZE, Lba, Pba, TreeId, ZoneId};
+use serde::{Deserialize, Serialize};
+
+use crate::engine::Engine;
+use crate::format::group::GroupHeader;
+use crate::space::SegmentState;
+
+/// A range of a volume or snapshot whose bytes are lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loss {
+    /// `volume`, or `volume@snapshot`.
+    pub target: String,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+}
+
+/// What a scrub found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScrubReport {
+    /// Segments read.
+    pub segments: u64,
+    /// Bytes read and verified.
+    pub verified_bytes: u64,
+    /// What could not be read or did not verify, in words, with its address.
+    pub damage: Vec<String>,
+    /// Ranges of volumes and snapshots that the damage hits. Damage that hits none of them is in
+    /// stale blocks, and goes away with reclaim.
+    pub losses: Vec<Loss>,
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Reads every block in use and verifies it. `progress` hears the part done, 0 to 1.
+    pub async fn scrub(&self, mut progress: impl FnMut(f64)) -> Result<ScrubReport, Error> {
+        let zones: Vec<ZoneId> = {
+            let mut guard = self.state();
+            let state = &mut *guard;
+            // What is being filled is read up to where it is written now.
+            state.log.close_groups(&mut state.space);
+            state
+                .space
+                .zones()
+                .filter(|(_, segment)| {
+                    matches!(segment.state, SegmentState::Sealed | SegmentState::Open)
+                })
+                .map(|(zone, _)| zone)
+                .collect()
+        };
+        self.submit();
+        let mut report = ScrubReport::default();
+        let mut bad: Vec<Pba> = Vec::new();
+        for (index, zone) in zones.iter().enumerate() {
+            self.scrub_segment(*zone, &mut report, &mut bad).await;
+            progress((index + 1) as f64 / zones.len() as f64);
+        }
+        if !bad.is_empty() {
+            bad.sort();
+            report.losses = self.losses(&bad).await?;
+        }
+        Ok(report)
+    }
+
+    async fn scrub_segment(&self, zone: ZoneId, report: &mut ScrubReport, bad: &mut Vec<Pba>) {
+        let (segment, zone_blocks, _pin) = {
+            let mut state = self.state();
+            let pin = crate::read::Pin::new(self, &mut state, zone);
+            (state.space.get(zone).clone(), state.space.zone_blocks, pin)
+        };
+        if !matches!(segment.state, SegmentState::Sealed | SegmentState::Open) {
+            return; // Reclaimed since the scrub began.
+        }
+        report.segments += 1;
+        let end = if segment.footer > 0 { segment.footer } else { segment.used };
+        let groups: Vec<GroupHeader> =
+            match self.walk_groups(zone, segment.incarnation, u64::from(end)).await {
+                Ok(groups) => groups,
+                Err(error) => {
+                    report.damage.push(error.message);
+                    return;
+                }
+            };
+        let reached =
+            groups.last().map_or(1, |group| group.offset as usize + 1 + group.checksums.len());
+        if reached < end as usize {
+            report.damage.push(format!(
+                "the chain of groups in {zone} breaks at block {reached} of {end}: a group header \
+                 is damaged"
+            ));
+        }
+        let start = zone.start(zone_blocks);
+        for group in groups {
+            let mut offset = u64::from(group.offset) + 1;
+            let mut left = group.checksums.len() as u64;
+            while left > 0 {
+                let count = left.min(128);
+                match self.read_pinned(start.plus(offset), count).await {
+                    Ok(_) => report.verified_bytes += count * BLOCK_SIZE,
+                    Err(_) => {
+                        // Block by block, to name exactly what is bad.
+                        for at in offset..offset + count {
+                            match self.read_pinned(start.plus(at), 1).await {
+                                Ok(_) => report.verified_bytes += BLOCK_SIZE,
+                                Err(error) => {
+                                    report.damage.push(error.message);
+                                    bad.push(start.plus(at));
+                                }
+                            }
+                        }
+                    }
+                }
+                offset += count;
+                left -= count;
+            }
+        }
+    }
+
+    /// Which ranges of which targets refer to the given blocks (sorted).
+    async fn losses(&self, bad: &[Pba]) -> Result<Vec<Loss>, Error> {
+        let targets: Vec<(TreeId, String)> = {
+            let state = self.state();
+            let names = state.catalog.iter();
+            names.filter_map(|(tree, _)| Some((tree, state.catalog.full_name(tree)?))).collect()
+        };
+        let mut losses: Vec<Loss> = Vec::new();
+        for (tree, target) in targets {
+            let mut lba = 0;
+            loop {
+                let runs = self
+                    .step(|state| match state.map.blocks(tree) {
+                        Some(blocks) if lba < blocks => Ok(state.map.runs(tree, Lba(lba), 1024)?),
+                        _ => Ok(Vec::new()),
+                    })
+                    .await;
+                let runs = match runs {
+                    Ok(runs) if runs.is_empty() => break,
+                    Ok(runs) => runs,
+                    Err(error) => {
+                        // A damaged node: what lies below it cannot be named more exactly.
+                        losses.push(Loss {
+                            target: format!("{target} (from here on unknown: {})", error.message),
+                            offset: lba * BLOCK_SIZE,
+                            length: 0,
+                        });
+                        break;
+                    }
+                };
+                for run in runs {
+                    if let Some(pba) = run.pba {
+                        let from = bad.partition_point(|at| *at < pba);
+                        let hit = bad[from..].iter().take_while(|at| **at < pba.plus(run.blocks));
+                        for at in hit {
+                            let offset = (lba + at.0 - pba.0) * BLOCK_SIZE;
+                            match losses.last_mut() {
+                                Some(loss)
+                                    if loss.target == target
+                                        && loss.offset + loss.length == offset =>
+                                {
+                                    loss.length += BLOCK_SIZE;
+                                }
+                                _ => losses.push(Loss {
+                                    target: target.clone(),
+                                    offset,
+                                    length: BLOCK_SIZE,
+                                }),
+                            }
+                        }
+                    }
+                    lba += run.blocks;
+                }
+            }
+        }
+        Ok(losses)
+    }
+}

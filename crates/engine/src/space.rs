@@ -1,0 +1,293 @@
+//! Segments: which are free, open, sealed or retiring, and who may take the last ones.
+
+use std::collections::VecDeque;
+
+use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
+
+/// The stream of the map's own blocks.
+pub(crate) const MAP_STREAM: u8 = 0;
+/// The stream of relocated blocks.
+pub(crate) const RECLAIM_STREAM: u8 = 1;
+/// The first stream of client writes.
+pub(crate) const CLIENT_STREAM: u8 = 2;
+
+/// Where a segment is in its life: free → open → sealed → retiring → free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SegmentState {
+    /// Holds nothing that any durable checkpoint needs.
+    Free,
+    /// Being appended to.
+    Open,
+    /// Immutable.
+    Sealed,
+    /// Nothing refers to it any more, but a durable checkpoint may.
+    Retiring,
+}
+
+/// What is known of one segment.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    pub state: SegmentState,
+    pub stream: u8,
+    pub incarnation: u64,
+    /// Blocks in use: headers, payload and footer.
+    pub used: u32,
+    /// Offset of the footer; 0 for none.
+    pub footer: u32,
+    /// Log sequence number at its sealing.
+    pub sealed: u64,
+    /// Live blocks as the last mark counted them; `None` if it was not sealed when that began.
+    pub live: Option<u32>,
+    /// Live bytes of node images, table pages and manifests, for the map's stream.
+    pub map_bytes: u64,
+    /// Reads under way; the zone is not reset before they end.
+    pub pins: u32,
+}
+
+impl Segment {
+    fn free() -> Self {
+        Segment {
+            state: SegmentState::Free,
+            stream: 0,
+            incarnation: 0,
+            used: 0,
+            footer: 0,
+            sealed: 0,
+            live: None,
+            map_bytes: 0,
+            pins: 0,
+        }
+    }
+}
+
+/// Who asks for a segment: the order of the last reserves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    Client,
+    Reclaim,
+    Map,
+}
+
+impl Claim {
+    pub fn of_stream(stream: u8) -> Self {
+        match stream {
+            MAP_STREAM => Claim::Map,
+            RECLAIM_STREAM => Claim::Reclaim,
+            _ => Claim::Client,
+        }
+    }
+}
+
+/// Segments kept reset, so that opening one does not wait for the device.
+const READY_WANTED: usize = 4;
+/// How far down the order a segment may be taken before those ahead of it.
+pub(crate) const ORDER_SLACK: usize = 8;
+
+/// All segments of a store.
+pub(crate) struct Space {
+    pub zone_blocks: u64,
+    pub segments: Vec<Segment>,
+    /// Free in the durable checkpoint, in the order of its list; not reset yet.
+    free: VecDeque<ZoneId>,
+    /// Taken from the front of `free` and reset: can be opened at once.
+    ready: VecDeque<ZoneId>,
+    /// The highest incarnation given out.
+    pub incarnation: u64,
+    /// Zones opened since the map was last frozen for a checkpoint.
+    pub opened: Vec<ZoneId>,
+    /// Segments kept for a checkpoint; follows how much of the map is dirty.
+    checkpoint_reserve: usize,
+    pub allocated_total: u64,
+    pub freed_total: u64,
+}
+
+/// Segments kept for relocation beyond the checkpoint's reserve: one that is being filled while
+/// another is emptied.
+const RECLAIM_RESERVE: usize = 2;
+
+impl Space {
+    pub fn new(zones: u32, zone_blocks: u64) -> Self {
+        Space {
+            zone_blocks,
+            segments: vec![Segment::free(); zones as usize],
+            free: VecDeque::new(),
+            ready: VecDeque::new(),
+            incarnation: 0,
+            opened: Vec::new(),
+            checkpoint_reserve: 2,
+            allocated_total: 0,
+            freed_total: 0,
+        }
+    }
+
+    pub fn get(&self, zone: ZoneId) -> &Segment {
+        &self.segments[zone.0 as usize]
+    }
+
+    pub fn get_mut(&mut self, zone: ZoneId) -> &mut Segment {
+        &mut self.segments[zone.0 as usize]
+    }
+
+    pub fn zone_of(&self, pba: Pba) -> ZoneId {
+        pba.zone(self.zone_blocks)
+    }
+
+    pub fn zones(&self) -> impl Iterator<Item = (ZoneId, &Segment)> {
+        self.segments.iter().enumerate().map(|(zone, segment)| (ZoneId(zone as u32), segment))
+    }
+
+    /// Segments that could be opened, by someone.
+    pub fn free_count(&self) -> usize {
+        self.free.len() + self.ready.len()
+    }
+
+    pub fn count(&self, state: SegmentState) -> usize {
+        self.segments.iter().filter(|segment| segment.state == state).count()
+    }
+
+    /// Segments that clients leave for reclaim and checkpoints.
+    pub fn reserve(&self) -> usize {
+        self.checkpoint_reserve + RECLAIM_RESERVE
+    }
+
+    pub fn checkpoint_reserve(&self) -> usize {
+        self.checkpoint_reserve
+    }
+
+    /// Sets the checkpoint's reserve to hold `bytes` of dirty map and manifest.
+    pub fn reserve_for_checkpoint(&mut self, bytes: u64) {
+        // Payload of a segment, less its header, footer and one group header in 16 blocks.
+        let payload = (self.zone_blocks - self.zone_blocks / 8 - 2) * BLOCK_SIZE;
+        self.checkpoint_reserve = 2 + bytes.div_ceil(payload) as usize;
+    }
+
+    /// Whether `claim` may take a segment now.
+    pub fn allows(&self, claim: Claim) -> bool {
+        let kept = match claim {
+            Claim::Client => self.reserve(),
+            Claim::Reclaim => self.checkpoint_reserve,
+            Claim::Map => 0,
+        };
+        self.free_count() > kept
+    }
+
+    /// Adds a segment that a durable checkpoint lists as free, at the end of the order. What is
+    /// known of it stays until it is reset: reads that pin it still need that.
+    pub fn push_free(&mut self, zone: ZoneId) {
+        let segment = self.get_mut(zone);
+        segment.state = SegmentState::Free;
+        segment.live = None;
+        self.free.push_back(zone);
+    }
+
+    /// Whether few segments are ready and more could be.
+    pub fn next_reset_wanted(&self) -> bool {
+        self.ready.len() < READY_WANTED && !self.free.is_empty()
+    }
+
+    /// The next segment to be reset, if few are ready. `busy` zones have I/O under way.
+    pub fn next_to_reset(&mut self, busy: impl Fn(ZoneId) -> bool) -> Option<ZoneId> {
+        if !self.next_reset_wanted() {
+            return None;
+        }
+        // In order but for the rare one that a read still uses: recovery tolerates short gaps.
+        let idle = |zone: &ZoneId| self.get(*zone).pins == 0 && !busy(*zone);
+        let at = self.free.iter().take(ORDER_SLACK).position(idle)?;
+        let zone = self.free.remove(at)?;
+        *self.get_mut(zone) = Segment::free();
+        Some(zone)
+    }
+
+    /// Whether a segment could be opened for `claim` at once.
+    pub fn can_open(&self, claim: Claim) -> bool {
+        self.allows(claim) && !self.ready.is_empty()
+    }
+
+    pub fn push_ready(&mut self, zone: ZoneId) {
+        self.ready.push_back(zone);
+    }
+
+    /// Opens a segment for `stream`, if `claim` allows and one is ready.
+    pub fn open(&mut self, claim: Claim, stream: u8) -> Option<(ZoneId, u64)> {
+        if !self.allows(claim) {
+            return None;
+        }
+        let zone = self.ready.pop_front()?;
+        self.incarnation += 1;
+        let incarnation = self.incarnation;
+        *self.get_mut(zone) =
+            Segment { state: SegmentState::Open, stream, incarnation, used: 1, ..Segment::free() };
+        self.opened.push(zone);
+        self.allocated_total += 1;
+        Some((zone, incarnation))
+    }
+
+    /// Free segments in the order in which they will be opened.
+    pub fn free_order(&self) -> Vec<ZoneId> {
+        self.ready.iter().chain(&self.free).copied().collect()
+    }
+
+    /// Adds zones that the device has grown by. They are free in no durable checkpoint yet, but
+    /// recovery appends zones beyond the manifest's to its order, as is done here.
+    pub fn grow(&mut self, zones: u32) {
+        for zone in self.segments.len() as u32..zones {
+            self.segments.push(Segment::free());
+            self.free.push_back(ZoneId(zone));
+        }
+    }
+
+    /// The part of the segments that is not free.
+    pub fn utilization(&self) -> f64 {
+        1.0 - self.free_count() as f64 / self.segments.len() as f64
+    }
+}
+
+/// The map's own segments.
+impl Space {
+    /// Counts bytes of the map's stream as live (`sign` 1) or dead (-1).
+    pub fn add_map_bytes(&mut self, place: crate::node_io::Place, sign: i64) {
+        let zone = self.zone_of(place.pba);
+        let segment = self.get_mut(zone);
+        let bytes = segment.map_bytes as i64 + sign * place.bytes as i64;
+        assert!(bytes >= 0, "live map bytes of {zone} below zero");
+        segment.map_bytes = bytes as u64;
+    }
+
+    /// Sealed segments of the map's stream in which nothing is live.
+    pub fn empty_map_segments(&self) -> Vec<ZoneId> {
+        self.map_segments().filter(|(_, s)| s.map_bytes == 0).map(|(zone, _)| zone).collect()
+    }
+
+    /// The emptiest sealed segments of the map's stream, if together they waste more than they
+    /// hold: each checkpoint moves what lives in a few of them.
+    pub fn sparse_map_segments(&self) -> Vec<ZoneId> {
+        let bytes = self.zone_blocks * BLOCK_SIZE;
+        let mut sparse: Vec<(u64, ZoneId)> = self
+            .map_segments()
+            .filter(|(_, segment)| segment.map_bytes > 0 && segment.map_bytes * 2 < bytes)
+            .map(|(zone, segment)| (segment.map_bytes, zone))
+            .collect();
+        sparse.sort();
+        let mut budget = bytes;
+        sparse
+            .into_iter()
+            .take_while(|(live, _)| {
+                let fits = *live <= budget;
+                budget = budget.saturating_sub(*live);
+                fits
+            })
+            .map(|(_, zone)| zone)
+            .collect()
+    }
+
+    /// Live bytes that [`sparse_map_segments`](Self::sparse_map_segments) would move.
+    pub fn sparse_map_bytes(&self) -> u64 {
+        self.sparse_map_segments().iter().map(|zone| self.get(*zone).map_bytes).sum()
+    }
+
+    fn map_segments(&self) -> impl Iterator<Item = (ZoneId, &Segment)> {
+        self.zones().filter(|(_, segment)| {
+            segment.stream == MAP_STREAM && segment.state == SegmentState::Sealed
+        })
+    }
+}

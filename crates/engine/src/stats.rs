@@ -1,0 +1,359 @@
+//! What the store tells about itself.
+
+use std::time::Duration;
+
+use mjolnir_device::{Device, Runtime};
+use mjolnir_units::BLOCK_SIZE;
+use serde::{Deserialize, Serialize};
+
+use crate::engine::Engine;
+use crate::space::{CLIENT_STREAM, MAP_STREAM, RECLAIM_STREAM, SegmentState};
+
+/// Latencies counted in buckets of a quarter power of two.
+#[derive(Clone)]
+pub(crate) struct Histogram {
+    buckets: Box<[u64; BUCKETS]>,
+    count: u64,
+    total_ns: u128,
+    max_ns: u64,
+}
+
+const BUCKETS: usize = 64 * 4;
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Histogram { buckets: Box::new([0; BUCKETS]), count: 0, total_ns: 0, max_ns: 0 }
+    }
+}
+
+impl Histogram {
+    pub fn add(&mut self, took: Duration) {
+        let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.buckets[bucket(ns)] += 1;
+        self.count += 1;
+        self.total_ns += u128::from(ns);
+        self.max_ns = self.max_ns.max(ns);
+    }
+
+    /// The upper end of the bucket that holds the given part of all.
+    fn quantile(&self, part: f64) -> u64 {
+        let wanted = (self.count as f64 * part).ceil() as u64;
+        let mut seen = 0;
+        for (index, count) in self.buckets.iter().enumerate() {
+            seen += count;
+            if seen >= wanted && seen > 0 {
+                return upper(index).min(self.max_ns);
+            }
+        }
+        self.max_ns
+    }
+
+    fn summary(&self) -> LatencySummary {
+        LatencySummary {
+            count: self.count,
+            mean_ns: if self.count == 0 {
+                0
+            } else {
+                (self.total_ns / u128::from(self.count)) as u64
+            },
+            p50_ns: self.quantile(0.5),
+            p99_ns: self.quantile(0.99),
+            p999_ns: self.quantile(0.999),
+            max_ns: self.max_ns,
+        }
+    }
+}
+
+fn bucket(ns: u64) -> usize {
+    let ns = ns.max(4);
+    let power = 63 - ns.leading_zeros() as usize;
+    power * 4 + (ns >> (power - 2)) as usize % 4
+}
+
+fn upper(bucket: usize) -> u64 {
+    let (power, quarter) = (bucket / 4, bucket as u64 % 4);
+    if power < 2 { 4 } else { (5 + quarter) << (power - 2).min(60) }
+}
+
+/// Counts since the store was opened.
+#[derive(Clone, Default)]
+pub(crate) struct Counters {
+    pub client_read_bytes: u64,
+    pub client_write_bytes: u64,
+    pub client_write_blocks: u64,
+    pub device_read_blocks: u64,
+    pub device_write_blocks: u64,
+    pub device_flushes: u64,
+    pub zone_resets: u64,
+    pub checkpoints: u64,
+    pub nodes_loaded: u64,
+    pub checksum_errors: u64,
+    pub room_waits: u64,
+    pub replayed_records: u64,
+    pub dropped_records: u64,
+    pub read_latency: Histogram,
+    pub write_latency: Histogram,
+    pub flush_latency: Histogram,
+    pub trim_latency: Histogram,
+    pub atomic_latency: Histogram,
+}
+
+/// Latency of one kind of operation since opening, in nanoseconds; percentiles are rounded up by
+/// at most a quarter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LatencySummary {
+    /// Operations.
+    pub count: u64,
+    /// Their mean.
+    pub mean_ns: u64,
+    /// Half took at most this.
+    pub p50_ns: u64,
+    /// 99 of 100 took at most this.
+    pub p99_ns: u64,
+    /// 999 of 1,000 took at most this.
+    pub p999_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+/// Where the bytes of the device are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SpaceStats {
+    /// All segments.
+    pub total_bytes: u64,
+    /// Client data that something refers to, as the last mark counted it; segments not marked yet
+    /// count as live.
+    pub live_bytes: u64,
+    /// Client data that nothing refers to, and room in segments that were sealed early.
+    pub stale_bytes: u64,
+    /// The map, its table and manifests, records and footers.
+    pub metadata_bytes: u64,
+    /// Segments being filled.
+    pub open_bytes: u64,
+    /// Segments that become free with the next checkpoint.
+    pub retiring_bytes: u64,
+    /// Free segments.
+    pub free_bytes: u64,
+    /// Of those, what is kept for reclaim and checkpoints.
+    pub reserved_bytes: u64,
+    /// Part of the segments that is not free.
+    pub utilization: f64,
+    /// Set well before space runs out: what to do.
+    pub low: bool,
+}
+
+/// A store at a glance. All counts are since it was opened.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stats {
+    /// Seconds since opening.
+    pub uptime_s: f64,
+    /// Volumes, and snapshots.
+    pub volumes: u64,
+    /// Snapshots of all volumes.
+    pub snapshots: u64,
+    /// Bytes that clients read.
+    pub client_read_bytes: u64,
+    /// Bytes that clients wrote.
+    pub client_write_bytes: u64,
+    /// Bytes read from the device, reclaim's included.
+    pub device_read_bytes: u64,
+    /// Bytes written to the device: the term above in the write amplification.
+    pub device_write_bytes: u64,
+    /// Whole blocks that clients wrote, in bytes: the term below in the write amplification.
+    pub accepted_write_bytes: u64,
+    /// Device writes by cause: client log.
+    pub log_write_bytes: u64,
+    /// Device writes by cause: relocation.
+    pub reclaim_write_bytes: u64,
+    /// Device writes by cause: map and checkpoints.
+    pub map_write_bytes: u64,
+    /// `device_write_bytes / accepted_write_bytes`; 0 before the first write.
+    pub write_amplification: f64,
+    /// Where the bytes are.
+    pub space: SpaceStats,
+    /// Bytes in each segment.
+    pub segment_bytes: u64,
+    /// Segments opened.
+    pub segments_allocated: u64,
+    /// Segments that became free.
+    pub segments_freed: u64,
+    /// Segments that became free or will with the next checkpoint.
+    pub segments_reclaimed: u64,
+    /// Bytes that relocation moved.
+    pub moved_bytes: u64,
+    /// Walks of the map.
+    pub reclaim_cycles: u64,
+    /// Mappings that the walks saw.
+    pub mappings_scanned: u64,
+    /// Processor time of the walks on the engine's own thread.
+    pub scan_cpu_ns: u64,
+    /// Reclaim's share of bandwidth now, 0 to 1.
+    pub reclaim_share: f64,
+    /// How scarce space is, 0 to 1.
+    pub pressure: f64,
+    /// Whether clients wait for reclaim now.
+    pub panic: bool,
+    /// Times that clients had to wait for reclaim.
+    pub panics: u64,
+    /// Copy-forwards that failed; the old data stayed.
+    pub copy_forward_failures: u64,
+    /// Times that a client's write waited for a segment.
+    pub room_waits: u64,
+    /// Checkpoints taken.
+    pub checkpoints: u64,
+    /// Flushes of the device.
+    pub device_flushes: u64,
+    /// Records replayed when the store was opened.
+    pub replayed_records: u64,
+    /// Records found past the first gap, never acknowledged as durable.
+    pub dropped_records: u64,
+    /// Blocks that did not match their checksum.
+    pub checksum_errors: u64,
+    /// Map nodes, in memory or not.
+    pub map_nodes: u64,
+    /// Memory of the map's nodes.
+    pub map_bytes: u64,
+    /// Memory of the map's node table.
+    pub map_table_bytes: u64,
+    /// Memory of checksums.
+    pub checksum_bytes: u64,
+    /// Acknowledged data that is not written yet.
+    pub dirty_bytes: u64,
+    /// Map nodes read back from media.
+    pub nodes_loaded: u64,
+    /// Reads.
+    pub read_latency: LatencySummary,
+    /// Writes.
+    pub write_latency: LatencySummary,
+    /// Flushes.
+    pub flush_latency: LatencySummary,
+    /// Trims.
+    pub trim_latency: LatencySummary,
+    /// Atomic vectors, clones and moves.
+    pub atomic_latency: LatencySummary,
+    /// Why the store takes no changes, if it does not.
+    pub failed: Option<String>,
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// The store at a glance.
+    pub fn stats(&self) -> Stats {
+        let now = self.runtime().now();
+        let state = self.state();
+        let counters = &state.counters;
+        let reclaim = &state.reclaim.counters;
+        let usage = state.map.usage();
+        let written: u64 = state.log.blocks_written.iter().sum();
+        let by_stream = |stream: u8| state.log.blocks_written[usize::from(stream)] * BLOCK_SIZE;
+        let log_blocks: u64 = state.log.blocks_written[usize::from(CLIENT_STREAM)..].iter().sum();
+        let (volumes, snapshots) = state.catalog.counts();
+        Stats {
+            uptime_s: (now - self.inner.opened_at).as_secs_f64(),
+            volumes,
+            snapshots,
+            client_read_bytes: counters.client_read_bytes,
+            client_write_bytes: counters.client_write_bytes,
+            device_read_bytes: counters.device_read_blocks * BLOCK_SIZE,
+            device_write_bytes: counters.device_write_blocks * BLOCK_SIZE,
+            accepted_write_bytes: counters.client_write_blocks * BLOCK_SIZE,
+            log_write_bytes: log_blocks * BLOCK_SIZE,
+            reclaim_write_bytes: by_stream(RECLAIM_STREAM),
+            map_write_bytes: by_stream(MAP_STREAM),
+            write_amplification: if counters.client_write_blocks == 0 {
+                0.0
+            } else {
+                written as f64 / counters.client_write_blocks as f64
+            },
+            space: state.space_stats(),
+            segment_bytes: state.space.zone_blocks * BLOCK_SIZE,
+            segments_allocated: state.space.allocated_total,
+            segments_freed: state.space.freed_total,
+            segments_reclaimed: reclaim.segments_retired,
+            moved_bytes: reclaim.blocks_moved * BLOCK_SIZE,
+            reclaim_cycles: reclaim.cycles,
+            mappings_scanned: reclaim.mappings_scanned,
+            scan_cpu_ns: reclaim.scan_cpu_ns,
+            reclaim_share: state.reclaim.last_pacing.reclaim_share,
+            pressure: state.reclaim.last_pacing.pressure,
+            panic: state.reclaim.last_pacing.panic,
+            panics: reclaim.panics,
+            copy_forward_failures: reclaim.copy_forward_failures,
+            room_waits: counters.room_waits,
+            checkpoints: counters.checkpoints,
+            device_flushes: counters.device_flushes,
+            replayed_records: counters.replayed_records,
+            dropped_records: counters.dropped_records,
+            checksum_errors: counters.checksum_errors,
+            map_nodes: usage.nodes as u64,
+            map_bytes: usage.resident_bytes as u64,
+            map_table_bytes: usage.table_bytes as u64,
+            checksum_bytes: state.checksums.bytes(),
+            dirty_bytes: state.log.dirty_bytes,
+            nodes_loaded: counters.nodes_loaded,
+            read_latency: counters.read_latency.summary(),
+            write_latency: counters.write_latency.summary(),
+            flush_latency: counters.flush_latency.summary(),
+            trim_latency: counters.trim_latency.summary(),
+            atomic_latency: counters.atomic_latency.summary(),
+            failed: state.failed.as_ref().map(|error| error.message.clone()),
+        }
+    }
+}
+
+impl crate::engine::State {
+    fn space_stats(&self) -> SpaceStats {
+        let segment_bytes = self.space.zone_blocks * BLOCK_SIZE;
+        let mut stats = SpaceStats {
+            total_bytes: self.space.segments.len() as u64 * segment_bytes,
+            utilization: self.space.utilization(),
+            ..SpaceStats::default()
+        };
+        for (_, segment) in self.space.zones() {
+            match segment.state {
+                SegmentState::Free => stats.free_bytes += segment_bytes,
+                SegmentState::Open => stats.open_bytes += segment_bytes,
+                SegmentState::Retiring => stats.retiring_bytes += segment_bytes,
+                SegmentState::Sealed if segment.stream == MAP_STREAM => {
+                    stats.metadata_bytes += segment.map_bytes;
+                    stats.stale_bytes += segment_bytes - segment.map_bytes;
+                }
+                SegmentState::Sealed => {
+                    let live = u64::from(segment.live.unwrap_or(segment.used)) * BLOCK_SIZE;
+                    stats.live_bytes += live.min(segment_bytes);
+                    stats.stale_bytes += segment_bytes - live.min(segment_bytes);
+                }
+            }
+        }
+        let reserved = (self.space.reserve() as u64 * segment_bytes).min(stats.free_bytes);
+        stats.reserved_bytes = reserved;
+        let winnable = stats.free_bytes - reserved + stats.stale_bytes + stats.retiring_bytes;
+        stats.low = winnable * 10 < stats.total_bytes;
+        stats
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_rounded_up_by_at_most_a_quarter() {
+        let mut histogram = Histogram::default();
+        for ns in 1..=10_000u64 {
+            histogram.add(Duration::from_nanos(ns * 100));
+        }
+        let summary = histogram.summary();
+        for (found, exact) in [(summary.p50_ns, 500_000), (summary.p99_ns, 990_000)] {
+            assert!(found >= exact && found <= exact + exact / 4, "{found} for {exact}");
+        }
+        assert_eq!((summary.max_ns, summary.count), (1_000_000, 10_000));
+    }
+
+    #[test]
+    fn the_longest_latency_has_a_bucket() {
+        let mut histogram = Histogram::default();
+        histogram.add(Duration::MAX);
+        histogram.add(Duration::ZERO);
+        assert_eq!(histogram.summary().max_ns, u64::MAX);
+    }
+}

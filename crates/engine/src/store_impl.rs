@@ -1,0 +1,426 @@
+//! The engine as a Store.
+
+use bytes::Bytes;
+use mjolnir_device::{Device, Runtime};
+use mjolnir_map::Run;
+use mjolnir_store::{
+    Chunk, Durability, Error, ErrorKind, Extent, Mapping, Op, Store, TargetInfo, ZeroMode,
+};
+use mjolnir_units::{BLOCK_SIZE, Lba, TreeId};
+
+use crate::engine::{Engine, State};
+use crate::format::record::{REMAPS_MAX, Record, Remap};
+
+/// The most payload in one atomic vector.
+const ATOMIC_BYTES_MAX: u64 = 64 << 20;
+
+impl<D: Device, R: Runtime> Store for Engine<D, R> {
+    fn targets(&self) -> Vec<TargetInfo> {
+        let state = self.state();
+        let mut targets: Vec<TargetInfo> =
+            state.catalog.iter().filter_map(|(tree, _)| state.target(tree).ok()).collect();
+        targets.sort_by(|a, b| a.name.cmp(&b.name));
+        targets
+    }
+
+    fn find(&self, name: &str) -> Result<TargetInfo, Error> {
+        let state = self.state();
+        if !name.is_empty() {
+            return state.target(state.catalog.find(name)?);
+        }
+        let volumes: Vec<TargetInfo> = state
+            .catalog
+            .iter()
+            .filter_map(|(tree, _)| state.target(tree).ok())
+            .filter(|target| !target.read_only)
+            .collect();
+        let named = volumes.iter().find(|target| target.name == "default");
+        match (named, volumes.as_slice()) {
+            (Some(default), _) | (None, [default]) => Ok(default.clone()),
+            _ => Err(Error::new(
+                ErrorKind::NotFound,
+                format!(
+                    "there is no default volume: the store has {} volumes and none is named \
+                     \"default\"; name the one you want",
+                    volumes.len()
+                ),
+            )),
+        }
+    }
+
+    fn info(&self, id: TreeId) -> Result<TargetInfo, Error> {
+        self.state().target(id)
+    }
+
+    async fn read(&self, id: TreeId, offset: u64, length: u64) -> Result<Vec<Chunk>, Error> {
+        let begun = self.runtime().now();
+        let target = self.state().target(id)?;
+        State::check_range(&target, offset, length)?;
+        if length == 0 {
+            return Ok(Vec::new());
+        }
+        let first = offset / BLOCK_SIZE;
+        let end = (offset + length).div_ceil(BLOCK_SIZE);
+        let mut chunks = self.read_blocks(id, first, end - first).await?;
+        cut(&mut chunks, offset % BLOCK_SIZE, length);
+        let mut state = self.state();
+        state.counters.client_read_bytes += length;
+        let took = self.runtime().now() - begun;
+        state.counters.read_latency.add(took);
+        Ok(chunks)
+    }
+
+    async fn write(
+        &self,
+        id: TreeId,
+        offset: u64,
+        data: Bytes,
+        durability: Durability,
+    ) -> Result<(), Error> {
+        let begun = self.runtime().now();
+        let target = self.state().writable(id)?;
+        State::check_range(&target, offset, data.len() as u64)?;
+        let length = data.len() as u64;
+        let sequence = self.write_bytes(id, offset, data).await?;
+        self.settle(sequence, durability).await?;
+        let mut state = self.state();
+        state.counters.client_write_bytes += length;
+        let took = self.runtime().now() - begun;
+        state.counters.write_latency.add(took);
+        Ok(())
+    }
+
+    async fn write_zeroes(
+        &self,
+        id: TreeId,
+        offset: u64,
+        length: u64,
+        _mode: ZeroMode,
+        durability: Durability,
+    ) -> Result<(), Error> {
+        let target = self.state().writable(id)?;
+        State::check_range(&target, offset, length)?;
+        if length == 0 {
+            return Ok(());
+        }
+        let end = offset + length;
+        let (first, last) = (offset.div_ceil(BLOCK_SIZE), end / BLOCK_SIZE);
+        let mut sequence;
+        if first >= last && !(offset.is_multiple_of(BLOCK_SIZE) && end.is_multiple_of(BLOCK_SIZE)) {
+            sequence = self.write_bytes(id, offset, zeroes(length)).await?;
+        } else {
+            sequence = self.trim_blocks(id, first, last - first).await?;
+            let head = first * BLOCK_SIZE - offset;
+            if head > 0 {
+                sequence = sequence.max(self.write_bytes(id, offset, zeroes(head)).await?);
+            }
+            let tail = end - last * BLOCK_SIZE;
+            if tail > 0 {
+                let at = last * BLOCK_SIZE;
+                sequence = sequence.max(self.write_bytes(id, at, zeroes(tail)).await?);
+            }
+        }
+        self.settle(sequence, durability).await
+    }
+
+    async fn trim(
+        &self,
+        id: TreeId,
+        offset: u64,
+        length: u64,
+        durability: Durability,
+    ) -> Result<(), Error> {
+        let begun = self.runtime().now();
+        let target = self.state().writable(id)?;
+        State::check_range(&target, offset, length)?;
+        let (first, last) = (offset.div_ceil(BLOCK_SIZE), (offset + length) / BLOCK_SIZE);
+        let mut sequence = self.state().log.sequence;
+        if first < last {
+            sequence = self.trim_blocks(id, first, last - first).await?;
+        }
+        self.settle(sequence, durability).await?;
+        let took = self.runtime().now() - begun;
+        self.state().counters.trim_latency.add(took);
+        Ok(())
+    }
+
+    async fn flush(&self) -> Result<(), Error> {
+        let begun = self.runtime().now();
+        let sequence = self.state().log.sequence;
+        self.flush_to(sequence).await?;
+        let took = self.runtime().now() - begun;
+        self.state().counters.flush_latency.add(took);
+        Ok(())
+    }
+
+    async fn extents(
+        &self,
+        id: TreeId,
+        offset: u64,
+        length: u64,
+        limit: usize,
+    ) -> Result<Vec<Extent>, Error> {
+        let target = self.state().target(id)?;
+        State::check_range(&target, offset, length)?;
+        let end = offset + length;
+        let mut extents: Vec<Extent> = Vec::new();
+        let mut at = offset;
+        while at < end {
+            // A leaf's worth at a time: a run of many addresses is one extent here.
+            let runs: Vec<Run> = self
+                .step(|state| {
+                    state.target(id)?;
+                    Ok(state.map.runs(id, Lba(at / BLOCK_SIZE), 1024)?)
+                })
+                .await?;
+            if runs.is_empty() {
+                break;
+            }
+            let mut block = at / BLOCK_SIZE;
+            for run in runs {
+                block += run.blocks;
+                let stop = (block * BLOCK_SIZE).min(end);
+                let mapping = if run.pba.is_some() { Mapping::Data } else { Mapping::Hole };
+                let full = extents.len() == limit.max(1);
+                match extents.last_mut() {
+                    Some(last) if last.mapping == mapping => last.length += stop - at,
+                    _ if full => return Ok(extents),
+                    _ => extents.push(Extent { length: stop - at, mapping }),
+                }
+                at = stop;
+                if at == end {
+                    break;
+                }
+            }
+        }
+        Ok(extents)
+    }
+
+    async fn cache(&self, id: TreeId, offset: u64, length: u64) -> Result<(), Error> {
+        // Brings the map's nodes and the checksums in; data itself is cached by the device, if at
+        // all.
+        let target = self.state().target(id)?;
+        State::check_range(&target, offset, length)?;
+        self.extents(id, offset, length, usize::MAX).await.map(|_| ())
+    }
+
+    async fn atomic(&self, ops: Vec<Op>, durability: Durability) -> Result<(), Error> {
+        let begun = self.runtime().now();
+        let (remaps, writes) = self.check_vector(ops)?;
+        let blocks: u64 = writes.iter().map(|data| data.len() as u64 / BLOCK_SIZE).sum();
+        let staging = match blocks {
+            0 => None,
+            _ => Some(self.stage(&writes, blocks).await?),
+        };
+        let remaps = place_staged(remaps, staging);
+        let check = |state: &mut State| state.check_remaps(&remaps);
+        let record = Record::Vector { staging, remaps: remaps.clone() };
+        let logged = self.log_record(record, check).await;
+        if logged.is_err()
+            && let Some(tree) = staging
+        {
+            let _ = self.log_record(Record::Delete { tree }, |_| Ok(())).await;
+        }
+        self.settle(logged?, durability).await?;
+        let took = self.runtime().now() - begun;
+        self.state().counters.atomic_latency.add(took);
+        Ok(())
+    }
+
+    fn atomic_limit(&self) -> (usize, u64) {
+        (REMAPS_MAX, ATOMIC_BYTES_MAX)
+    }
+}
+
+/// The tree that stands for the staged one until it exists.
+const STAGED: TreeId = TreeId(0);
+
+fn place_staged(remaps: Vec<Remap>, staging: Option<TreeId>) -> Vec<Remap> {
+    let place = |remap| match remap {
+        Remap::Move { from: STAGED, from_lba, to, to_lba, blocks } => {
+            let from = staging.expect("a vector with writes is staged");
+            Remap::Move { from, from_lba, to, to_lba, blocks }
+        }
+        other => other,
+    };
+    remaps.into_iter().map(place).collect()
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Prepares an atomic vector: it is durable, but not in force until [`commit`](Self::commit)
+    /// or [`abort`](Self::abort), through any crash. Returns what to name it by.
+    pub async fn prepare(&self, ops: Vec<Op>) -> Result<TreeId, Error> {
+        let (remaps, writes) = self.check_vector(ops)?;
+        let blocks: u64 = writes.iter().map(|data| data.len() as u64 / BLOCK_SIZE).sum();
+        let tree = self.stage(&writes, blocks.max(1)).await?;
+        let remaps = place_staged(remaps, Some(tree));
+        let check = |state: &mut State| state.check_remaps(&remaps);
+        let record = Record::Prepare { transaction: tree, remaps: remaps.clone() };
+        let sequence = self.log_record(record, check).await?;
+        self.flush_to(sequence).await?;
+        Ok(tree)
+    }
+
+    /// Puts a prepared vector in force, durably. If a volume that it names was deleted or shrunk
+    /// meanwhile, it fails and stays prepared.
+    pub async fn commit(&self, transaction: TreeId) -> Result<(), Error> {
+        let record = Record::Commit { transaction };
+        let sequence = self.log_record(record, |_| Ok(())).await?;
+        self.flush_to(sequence).await
+    }
+
+    /// Forgets a prepared vector, durably.
+    pub async fn abort(&self, transaction: TreeId) -> Result<(), Error> {
+        let record = Record::Abort { transaction };
+        let sequence = self.log_record(record, |_| Ok(())).await?;
+        self.flush_to(sequence).await
+    }
+
+    /// Vectors that are prepared and wait for [`commit`](Self::commit) or [`abort`](Self::abort).
+    pub fn prepared(&self) -> Vec<TreeId> {
+        self.state().prepared.iter().map(|(tree, _)| *tree).collect()
+    }
+
+    /// Completes an operation as durably as was asked.
+    async fn settle(&self, sequence: u64, durability: Durability) -> Result<(), Error> {
+        match durability {
+            Durability::Buffered => Ok(()),
+            Durability::Durable => self.flush_to(sequence).await,
+        }
+    }
+
+    async fn trim_blocks(&self, tree: TreeId, lba: u64, blocks: u64) -> Result<u64, Error> {
+        let remap = Remap::Trim { tree, lba, blocks };
+        self.log_record(Record::Remap(remap), |state| state.check_remaps(&[remap])).await
+    }
+
+    /// Turns operations into remaps from a staged tree, and the payload to stage.
+    fn check_vector(&self, ops: Vec<Op>) -> Result<(Vec<Remap>, Vec<Bytes>), Error> {
+        if ops.len() > REMAPS_MAX {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "{} operations do not fit one atomic vector; at most {REMAPS_MAX} do",
+                    ops.len()
+                ),
+            ));
+        }
+        let blocks_of = |what: &str, value: u64| {
+            if value.is_multiple_of(BLOCK_SIZE) {
+                return Ok(value / BLOCK_SIZE);
+            }
+            Err(Error::new(
+                ErrorKind::Invalid,
+                format!("{what} {value} is not a multiple of the block size, {BLOCK_SIZE}"),
+            ))
+        };
+        let (mut remaps, mut writes, mut staged) = (Vec::new(), Vec::new(), 0);
+        for op in ops {
+            remaps.push(match op {
+                Op::Write { to, offset, data } => {
+                    let blocks = blocks_of("the length", data.len() as u64)?;
+                    let to_lba = blocks_of("the offset", offset)?;
+                    let remap = Remap::Move { from: STAGED, from_lba: staged, to, to_lba, blocks };
+                    staged += blocks;
+                    writes.push(data);
+                    remap
+                }
+                Op::Trim { of, offset, length } => Remap::Trim {
+                    tree: of,
+                    lba: blocks_of("the offset", offset)?,
+                    blocks: blocks_of("the length", length)?,
+                },
+                Op::Clone { from, from_offset, to, to_offset, length } => Remap::Clone {
+                    from,
+                    from_lba: blocks_of("the offset", from_offset)?,
+                    to,
+                    to_lba: blocks_of("the offset", to_offset)?,
+                    blocks: blocks_of("the length", length)?,
+                },
+                Op::Move { from, from_offset, to, to_offset, length } => Remap::Move {
+                    from,
+                    from_lba: blocks_of("the offset", from_offset)?,
+                    to,
+                    to_lba: blocks_of("the offset", to_offset)?,
+                    blocks: blocks_of("the length", length)?,
+                },
+            });
+        }
+        if staged * BLOCK_SIZE > ATOMIC_BYTES_MAX {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "{} bytes do not fit one atomic vector; at most {ATOMIC_BYTES_MAX} do",
+                    staged * BLOCK_SIZE
+                ),
+            ));
+        }
+        let mut state = self.state();
+        state.check_remaps(&remaps)?;
+        Ok((remaps, writes))
+    }
+
+    /// Writes payload to a tree that no client sees.
+    async fn stage(&self, writes: &[Bytes], blocks: u64) -> Result<TreeId, Error> {
+        let tree = self.state().catalog.next_id();
+        self.log_record(Record::Stage { tree, blocks }, |_| Ok(())).await?;
+        let mut lba = 0;
+        for data in writes {
+            let outcome = self.write_blocks(tree, lba, data.clone()).await;
+            if let Err(error) = outcome {
+                let _ = self.log_record(Record::Delete { tree }, |_| Ok(())).await;
+                return Err(error);
+            }
+            lba += data.len() as u64 / BLOCK_SIZE;
+        }
+        Ok(tree)
+    }
+}
+
+impl State {
+    /// Refuses remaps of what is gone, read-only or too short.
+    fn check_remaps(&mut self, remaps: &[Remap]) -> Result<(), Error> {
+        let inside = |target: &TargetInfo, lba: u64, blocks: u64| {
+            let offset = lba.checked_mul(BLOCK_SIZE).unwrap_or(u64::MAX);
+            let length = blocks.checked_mul(BLOCK_SIZE).unwrap_or(u64::MAX);
+            State::check_range(target, offset, length)
+        };
+        for remap in remaps {
+            match *remap {
+                Remap::Trim { tree, lba, blocks } => inside(&self.writable(tree)?, lba, blocks)?,
+                Remap::Clone { from, from_lba, to, to_lba, blocks } => {
+                    inside(&self.target(from)?, from_lba, blocks)?;
+                    inside(&self.writable(to)?, to_lba, blocks)?;
+                }
+                Remap::Move { from, from_lba, to, to_lba, blocks } => {
+                    if from != STAGED {
+                        inside(&self.writable(from)?, from_lba, blocks)?;
+                    }
+                    inside(&self.writable(to)?, to_lba, blocks)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn zeroes(length: u64) -> Bytes {
+    Bytes::from(vec![0; length as usize])
+}
+
+/// Cuts whole-block chunks down to `length` bytes from `skip` on.
+fn cut(chunks: &mut Vec<Chunk>, skip: u64, length: u64) {
+    let (mut skip, mut left) = (skip, length);
+    chunks.retain_mut(|chunk| {
+        let begin = skip.min(chunk.len());
+        let end = (begin + left).min(chunk.len());
+        skip -= begin;
+        left -= end - begin;
+        match chunk {
+            Chunk::Data(bytes) => *bytes = bytes.slice(begin as usize..end as usize),
+            Chunk::Zeroes(length) => *length = end - begin,
+        }
+        end > begin
+    });
+    debug_assert_eq!(left, 0);
+}

@@ -1,0 +1,154 @@
+//! Writes: whole blocks without a copy, parts of blocks by reading, changing and writing them.
+
+use bytes::Bytes;
+use mjolnir_device::{AlignedBuf, Device, Runtime};
+use mjolnir_map::Run;
+use mjolnir_store::{Chunk, Error};
+use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Lba, Pba, TreeId};
+
+use crate::engine::{Engine, Hurdle, State};
+use crate::format::record::Record;
+use crate::space::Claim;
+
+/// Bytes of a write record in a group header: kind, tree, lba, blocks and sequence number.
+const WRITE_RECORD_BYTES: usize = 1 + 4 + 8 + 4 + 4;
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Writes bytes at any alignment. Returns the sequence number of the last record.
+    pub(crate) async fn write_bytes(
+        &self,
+        tree: TreeId,
+        offset: u64,
+        data: Bytes,
+    ) -> Result<u64, Error> {
+        let mut at = offset;
+        let mut rest = data;
+        let mut sequence = 0;
+        while !rest.is_empty() {
+            let within = at % BLOCK_SIZE;
+            if within == 0 && rest.len() >= BLOCK_BYTES {
+                let whole = rest.len() - rest.len() % BLOCK_BYTES;
+                let blocks = rest.split_to(whole);
+                sequence = self.write_blocks(tree, at / BLOCK_SIZE, blocks).await?;
+                at += whole as u64;
+            } else {
+                let count = (BLOCK_SIZE - within).min(rest.len() as u64) as usize;
+                let part = rest.split_to(count);
+                sequence = self.patch_block(tree, at / BLOCK_SIZE, within as usize, &part).await?;
+                at += count as u64;
+            }
+        }
+        Ok(sequence)
+    }
+
+    /// Writes whole blocks. Each block is taken over or not; a crash or an error in between leaves
+    /// the ones before.
+    pub(crate) async fn write_blocks(
+        &self,
+        tree: TreeId,
+        lba: u64,
+        data: Bytes,
+    ) -> Result<u64, Error> {
+        let mut done = 0;
+        let mut sequence = 0;
+        let mut rest = data;
+        while !rest.is_empty() {
+            self.admit((rest.len() as u64 / BLOCK_SIZE).min(128)).await?;
+            let stream = self.client_stream(tree, lba + done);
+            let (blocks, at) = self
+                .step(|state| {
+                    state.writable(tree)?;
+                    let size = state.map.blocks(tree).unwrap_or(0);
+                    if lba + done + rest.len() as u64 / BLOCK_SIZE > size {
+                        return Err(shrunk().into());
+                    }
+                    state.write_step(tree, lba + done, &rest, stream)
+                })
+                .await?;
+            sequence = at;
+            done += blocks;
+            rest = rest.slice((blocks * BLOCK_SIZE) as usize..);
+        }
+        Ok(sequence)
+    }
+
+    /// Changes part of one block: reads it, and writes it back only if no one changed it in
+    /// between, else starts over.
+    async fn patch_block(
+        &self,
+        tree: TreeId,
+        lba: u64,
+        within: usize,
+        part: &[u8],
+    ) -> Result<u64, Error> {
+        loop {
+            self.admit(1).await?;
+            let before = self.step(|state| state.mapping_of(tree, lba)).await?;
+            let mut block = AlignedBuf::zeroed(BLOCK_BYTES);
+            match self.read_blocks(tree, lba, 1).await?.pop() {
+                Some(Chunk::Data(bytes)) => block.as_mut().copy_from_slice(&bytes),
+                _ => debug_assert!(block.as_ref().iter().all(|byte| *byte == 0)),
+            }
+            block.as_mut()[within..within + part.len()].copy_from_slice(part);
+            let block = block.freeze();
+            let stream = self.client_stream(tree, lba);
+            let written = self
+                .step(|state| {
+                    state.writable(tree)?;
+                    if state.mapping_of(tree, lba)? != before {
+                        return Ok(None);
+                    }
+                    state.write_step(tree, lba, &block, stream).map(|(_, sequence)| Some(sequence))
+                })
+                .await?;
+            if let Some(sequence) = written {
+                return Ok(sequence);
+            }
+        }
+    }
+}
+
+fn shrunk() -> Error {
+    Error::new(
+        mjolnir_store::ErrorKind::Invalid,
+        "the volume was shrunk during a write past its new end",
+    )
+}
+
+impl State {
+    /// The address that a block has now.
+    pub fn mapping_of(&mut self, tree: TreeId, lba: u64) -> Result<Option<Pba>, Hurdle> {
+        if self.map.blocks(tree).is_none_or(|size| lba >= size) {
+            return Err(shrunk().into());
+        }
+        let mut runs: Vec<Run> = Vec::new();
+        self.map.lookup(tree, Lba(lba), 1, &mut runs)?;
+        Ok(runs.first().and_then(|run| run.pba))
+    }
+
+    /// Accepts as many blocks of `data` as fit the current group: record, payload, map, in one
+    /// step. Returns how many, and the record's sequence number.
+    pub fn write_step(
+        &mut self,
+        tree: TreeId,
+        lba: u64,
+        data: &Bytes,
+        stream: u8,
+    ) -> Result<(u64, u64), Hurdle> {
+        let blocks = (data.len() / BLOCK_BYTES) as u32;
+        let (at, fit) = self
+            .log
+            .prepare(&mut self.space, stream, WRITE_RECORD_BYTES, blocks)
+            .map_err(|_| Hurdle::NoRoom(Claim::Client))?;
+        self.map.write(tree, Lba(lba), at, u64::from(fit))?;
+        self.log.push(
+            stream,
+            Record::Write { tree, lba, blocks: fit },
+            &[data.slice(..fit as usize * BLOCK_BYTES)],
+            WRITE_RECORD_BYTES,
+            true,
+        );
+        self.counters.client_write_blocks += u64::from(fit);
+        Ok((u64::from(fit), self.log.sequence))
+    }
+}

@@ -1,0 +1,198 @@
+//! Where clients come in.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use async_io::Async;
+use rustix::fs::{FlockOperation, Mode};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+
+use crate::{HostError, HostErrorKind, Stream};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// A socket that clients connect to.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Socket,
+    address: String,
+    /// The socket file that this made, to be removed again.
+    _made: Option<SocketFile>,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Unix(Async<UnixListener>),
+    Tcp(Async<TcpListener>),
+}
+
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    /// Device and inode: what is at the path later may be another's.
+    identity: (u64, u64),
+}
+
+impl Listener {
+    /// Listens on a new socket file with those permissions (such as `0o600`). A socket file that
+    /// is there already is replaced if no program answers on it. Dropping the listener removes
+    /// the file.
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`](HostErrorKind::Busy) if a program answers there;
+    /// [`Invalid`](HostErrorKind::Invalid) if something else than a socket is there or the path is
+    /// too long for one; else [`Io`](HostErrorKind::Io).
+    pub fn unix(path: &Path, permissions: u32) -> Result<Self, HostError> {
+        let name = path.display();
+        let failed = || HostError::of(format!("listening on {name}"));
+        let address = SocketAddrUnix::new(path).map_err(|error| {
+            let why = "its path is too long for a socket (107 bytes), or empty";
+            HostError::new(HostErrorKind::Invalid, format!("listening on {name}: {why} ({error})"))
+        })?;
+        // One program at a time looks for a stale socket and replaces it. The lock is on the
+        // folder, so that no lock file stays behind.
+        let folder = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let folder = File::open(folder).map_err(failed())?;
+        rustix::fs::flock(&folder, FlockOperation::LockExclusive)
+            .map_err(|error| failed()(error.into()))?;
+        remove_stale(path)?;
+        let bind = || -> io::Result<UnixListener> {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+            // Before binding: the file then never has more permissions than these.
+            rustix::fs::fchmod(&socket, Mode::from_raw_mode(permissions))?;
+            rustix::net::bind(&socket, &address)?;
+            fs::set_permissions(path, fs::Permissions::from_mode(permissions))?;
+            rustix::net::listen(&socket, BACKLOG)?;
+            Ok(socket.into())
+        };
+        let socket = bind().map_err(failed())?;
+        let meta = path.symlink_metadata().map_err(failed())?;
+        let made = SocketFile { path: path.into(), identity: (meta.dev(), meta.ino()) };
+        Self::from_unix(socket, Some(made))
+    }
+
+    /// Listens on a TCP address. The caller decides whether an address that is not
+    /// [loopback](is_loopback) may be used.
+    pub fn tcp(address: SocketAddr) -> Result<Self, HostError> {
+        let failed = || HostError::of(format!("listening on {address}"));
+        let socket = TcpListener::bind(address).map_err(failed())?;
+        Self::from_tcp(socket)
+    }
+
+    fn from_unix(socket: UnixListener, made: Option<SocketFile>) -> Result<Self, HostError> {
+        let failed = || HostError::of("listening on a unix socket".into());
+        let path = socket.local_addr().map_err(failed())?;
+        let address = match path.as_pathname() {
+            Some(path) => format!("unix:{}", path.display()),
+            None => "unix:(unnamed)".into(),
+        };
+        let socket = Socket::Unix(Async::new(socket).map_err(failed())?);
+        Ok(Listener { socket, address, _made: made })
+    }
+
+    /// Takes over a unix socket that listens already; its file is not ours to remove.
+    pub(crate) fn adopt_unix(socket: UnixListener) -> Result<Self, HostError> {
+        Self::from_unix(socket, None)
+    }
+
+    pub(crate) fn from_tcp(socket: TcpListener) -> Result<Self, HostError> {
+        let failed = || HostError::of("listening on a TCP socket".into());
+        let address = format!("tcp:{}", socket.local_addr().map_err(failed())?);
+        let socket = Socket::Tcp(Async::new(socket).map_err(failed())?);
+        Ok(Listener { socket, address, _made: None })
+    }
+
+    /// Waits for a client. Returns the connection and what messages call the client.
+    pub async fn accept(&self) -> Result<(Stream, String), HostError> {
+        let failed = || HostError::of(format!("accepting on {}", self.address));
+        match &self.socket {
+            Socket::Unix(socket) => {
+                let (stream, _) = socket.accept().await.map_err(failed())?;
+                Ok((Stream::unix(stream), self.address.clone()))
+            }
+            Socket::Tcp(socket) => {
+                let (stream, peer) = socket.accept().await.map_err(failed())?;
+                Ok((Stream::tcp(stream).map_err(failed())?, format!("tcp:{peer}")))
+            }
+        }
+    }
+
+    /// Where it listens: `unix:PATH` or `tcp:HOST:PORT` (the port that was chosen, if 0 was asked
+    /// for).
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The TCP address, if it is one.
+    pub fn tcp_address(&self) -> Option<SocketAddr> {
+        match &self.socket {
+            Socket::Tcp(socket) => socket.get_ref().local_addr().ok(),
+            Socket::Unix(_) => None,
+        }
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let there = self.path.symlink_metadata().map(|meta| (meta.dev(), meta.ino()));
+        if there.is_ok_and(|there| there == self.identity) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Removes a socket on which nobody answers.
+fn remove_stale(path: &Path) -> Result<(), HostError> {
+    let name = path.display();
+    let failed = || HostError::of(format!("looking at {name}"));
+    let meta = match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        meta => meta.map_err(failed())?,
+    };
+    if !meta.file_type().is_socket() {
+        return Err(HostError::new(
+            HostErrorKind::Invalid,
+            format!("{name} exists and is not a socket; choose another path, or remove it"),
+        ));
+    }
+    match knock(path) {
+        // Would wait: the program has more clients than it can take at once.
+        Ok(()) | Err(Errno::AGAIN) => Err(HostError::new(
+            HostErrorKind::Busy,
+            format!("another program listens on {name}; stop it, or choose another path"),
+        )),
+        Err(Errno::CONNREFUSED) => fs::remove_file(path).map_err(failed()),
+        Err(error) => Err(failed()(error.into())),
+    }
+}
+
+/// Connects, to see whether anybody answers, without waiting.
+fn knock(path: &Path) -> Result<(), Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
+}
+
+/// Whether only programs of this machine can connect to the address.
+pub fn is_loopback(address: &SocketAddr) -> bool {
+    match address.ip() {
+        IpAddr::V4(ip) => ip.is_loopback(),
+        IpAddr::V6(ip) => {
+            ip.is_loopback() || ip.to_ipv4_mapped().is_some_and(|ip| ip.is_loopback())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

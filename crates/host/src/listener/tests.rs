@@ -1,0 +1,106 @@
+//! Sockets are made, found stale, refused and removed.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+
+use futures_lite::{AsyncReadExt, AsyncWriteExt};
+
+use super::*;
+
+/// A client on another thread sends a word; it is echoed back by two handles of the stream.
+fn echo(listener: &Listener, connect: impl FnOnce() -> Box<dyn ReadWrite> + Send + 'static) {
+    let client = std::thread::spawn(move || {
+        let mut client = connect();
+        client.write_all(b"hail").unwrap();
+        let mut answer = [0; 4];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(client.read(&mut [0; 1]).unwrap(), 0, "the server disconnects");
+        answer
+    });
+    async_io::block_on(async {
+        let (mut reader, _) = listener.accept().await.unwrap();
+        let mut writer = reader.clone();
+        let mut word = [0; 4];
+        reader.read_exact(&mut word).await.unwrap();
+        writer.write_all(&word).await.unwrap();
+        writer.flush().await.unwrap();
+        reader.disconnect();
+    });
+    assert_eq!(&client.join().unwrap(), b"hail");
+}
+
+trait ReadWrite: Read + Write {}
+impl<T: Read + Write> ReadWrite for T {}
+
+#[test]
+fn clients_of_a_unix_socket_are_served_and_its_file_comes_and_goes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("door");
+    for permissions in [0o600, 0o660, 0o666] {
+        let listener = Listener::unix(&path, permissions).unwrap();
+        assert_eq!(listener.address(), format!("unix:{}", path.display()));
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, permissions);
+        let target = path.clone();
+        echo(&listener, move || Box::new(UnixStream::connect(target).unwrap()));
+        drop(listener);
+        assert!(!path.exists());
+    }
+}
+
+#[test]
+fn clients_of_a_tcp_socket_are_served() {
+    let listener = Listener::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.tcp_address().unwrap();
+    assert_eq!(listener.address(), format!("tcp:{address}"));
+    echo(&listener, move || Box::new(TcpStream::connect(address).unwrap()));
+    let error = Listener::tcp(address).unwrap_err();
+    assert_eq!(error.kind, HostErrorKind::Busy);
+}
+
+#[test]
+fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("door");
+    // The standard library leaves the file behind, as a program does that was killed.
+    drop(UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    let listener = Listener::unix(&path, 0o600).unwrap();
+    let error = Listener::unix(&path, 0o600).unwrap_err();
+    assert_eq!(error.kind, HostErrorKind::Busy);
+    assert!(error.context.contains("another program listens on"), "{error}");
+    drop(listener);
+}
+
+#[test]
+fn what_is_no_socket_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("precious");
+    fs::write(&path, "data").unwrap();
+    assert_eq!(Listener::unix(&path, 0o600).unwrap_err().kind, HostErrorKind::Invalid);
+    assert_eq!(fs::read(&path).unwrap(), b"data");
+    let long = folder.path().join("x".repeat(200));
+    assert_eq!(Listener::unix(&long, 0o600).unwrap_err().kind, HostErrorKind::Invalid);
+}
+
+#[test]
+fn another_ones_socket_at_the_path_is_not_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("door");
+    let listener = Listener::unix(&path, 0o600).unwrap();
+    fs::remove_file(&path).unwrap();
+    let other = UnixListener::bind(&path).unwrap();
+    drop(listener);
+    assert!(path.exists());
+    drop(other);
+}
+
+#[test]
+fn loopback_is_told_from_the_rest() {
+    for local in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
+        assert!(is_loopback(&local.parse().unwrap()), "{local}");
+    }
+    for open in ["0.0.0.0:1", "192.168.1.1:1", "[::]:1", "[fe80::1]:1", "[::ffff:8.8.8.8]:1"] {
+        assert!(!is_loopback(&open.parse().unwrap()), "{open}");
+    }
+}

@@ -1,0 +1,158 @@
+//! The executor, and the Runtime that it gives to what it runs.
+
+use std::future::Future;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use async_executor::LocalExecutor;
+use async_io::Timer;
+use mjolnir_device::Runtime;
+use mjolnir_units::Instant;
+use rustix::time::{ClockId, clock_gettime};
+
+/// The real world, as the engine sees it. Clones are handles of one world.
+#[derive(Clone)]
+pub struct HostRuntime {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    // Weak, since tasks hold the runtime and the executor holds the tasks.
+    executor: Weak<LocalExecutor<'static>>,
+    began: std::time::Instant,
+    parallelism: usize,
+}
+
+/// Runs `main` to its end on this thread, with the tasks that it spawns; returns what it returns.
+/// Tasks that have not ended by then are dropped.
+///
+/// Ready tasks run in batches, in the order of their waking. Between batches timers and files that
+/// have become ready wake their tasks, and when no task is ready the thread sleeps until one is.
+pub fn run<T>(main: impl AsyncFnOnce(HostRuntime) -> T) -> T {
+    let executor = Rc::new(LocalExecutor::new());
+    let inner = Inner {
+        executor: Rc::downgrade(&executor),
+        began: std::time::Instant::now(),
+        parallelism: std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let runtime = HostRuntime { inner: Rc::new(inner) };
+    async_io::block_on(executor.run(main(runtime)))
+}
+
+impl Runtime for HostRuntime {
+    fn now(&self) -> Instant {
+        Instant(u64::try_from(self.inner.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + 'static {
+        let timer = Timer::after(duration);
+        async move {
+            timer.await;
+        }
+    }
+
+    /// As the contract says; once [`run`] is ending, the task is dropped instead.
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        if let Some(executor) = self.inner.executor.upgrade() {
+            executor.spawn(task).detach();
+        }
+    }
+
+    fn parallel<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> impl Future<Output = T> + 'static {
+        blocking::unblock(job)
+    }
+
+    fn parallelism(&self) -> usize {
+        self.inner.parallelism
+    }
+
+    /// From the system's generator.
+    ///
+    /// # Panics
+    ///
+    /// If the system has none: identities must not repeat.
+    fn random(&self) -> u64 {
+        getrandom::u64().expect("the system gives random bits")
+    }
+
+    fn cpu_time(&self) -> Duration {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use futures_lite::future::yield_now;
+
+    use super::*;
+
+    #[test]
+    fn tasks_run_in_order_and_main_returns() {
+        let order = run(async |runtime: HostRuntime| {
+            let order = Rc::new(RefCell::new(Vec::new()));
+            for n in 0..3 {
+                let order = order.clone();
+                runtime.spawn(async move {
+                    order.borrow_mut().push(n);
+                    yield_now().await;
+                    order.borrow_mut().push(n + 10);
+                });
+            }
+            while order.borrow().len() < 6 {
+                yield_now().await;
+            }
+            order.take()
+        });
+        assert_eq!(order, [0, 1, 2, 10, 11, 12]);
+    }
+
+    #[test]
+    fn time_passes_while_asleep_and_is_cheap() {
+        run(async |runtime: HostRuntime| {
+            let (began, cpu) = (runtime.now(), runtime.cpu_time());
+            runtime.sleep(Duration::from_millis(50)).await;
+            let passed = runtime.now().since(began);
+            assert!(passed >= Duration::from_millis(50), "{passed:?}");
+            let used = runtime.cpu_time() - cpu;
+            assert!(used < passed, "{used:?} of processor time in a sleep of {passed:?}");
+        });
+    }
+
+    #[test]
+    fn parallel_jobs_run_elsewhere_and_return() {
+        run(async |runtime: HostRuntime| {
+            let here = std::thread::current().id();
+            let there = runtime.parallel(move || std::thread::current().id()).await;
+            assert_ne!(here, there);
+            assert!(runtime.parallelism() >= 1);
+            assert_ne!(runtime.random(), runtime.random());
+        });
+    }
+
+    #[test]
+    fn tasks_left_at_the_end_are_dropped_even_if_they_hold_the_runtime() {
+        struct Tell(Rc<Cell<bool>>);
+        impl Drop for Tell {
+            fn drop(&mut self) {
+                self.0.set(true);
+            }
+        }
+        let dropped = Rc::new(Cell::new(false));
+        let tell = Tell(dropped.clone());
+        run(async move |runtime: HostRuntime| {
+            let held = runtime.clone();
+            runtime.spawn(async move {
+                let _tell = tell;
+                held.sleep(Duration::from_secs(3600)).await;
+            });
+            yield_now().await;
+        });
+        assert!(dropped.get());
+    }
+}

@@ -1,0 +1,72 @@
+//! Being told to stop.
+
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
+
+use async_io::Async;
+use signal_hook::SigId;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::low_level::{pipe, unregister};
+
+use crate::HostError;
+
+/// Hears SIGTERM and SIGINT, which do not end the process by themselves while it exists.
+pub struct Shutdown {
+    receiver: Async<UnixStream>,
+    registered: Vec<SigId>,
+}
+
+impl Shutdown {
+    /// Starts to listen for the signals.
+    pub fn new() -> Result<Self, HostError> {
+        let failed = || HostError::of("listening for signals".into());
+        let (receiver, sender) = UnixStream::pair().map_err(failed())?;
+        let mut shutdown =
+            Shutdown { receiver: Async::new(receiver).map_err(failed())?, registered: Vec::new() };
+        for signal in [SIGTERM, SIGINT] {
+            let sender = sender.try_clone().map_err(failed())?;
+            shutdown.registered.push(pipe::register(signal, sender).map_err(failed())?);
+        }
+        Ok(shutdown)
+    }
+
+    /// Completes once a signal has come since the last call: the first asks to stop in order, and
+    /// a second one to stop at once.
+    pub async fn requested(&self) {
+        let heard = self.receiver.read_with(|mut receiver| match receiver.read(&mut [0; 1]) {
+            // The senders live as long as this; an end would be a wonder, and is no signal.
+            Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
+            other => other,
+        });
+        if heard.await.is_err() {
+            // Nothing more will be heard: wait for ever rather than stop a healthy server.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Drop for Shutdown {
+    fn drop(&mut self) {
+        for id in self.registered.drain(..) {
+            unregister(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_lite::future::{block_on, poll_once};
+
+    use super::*;
+
+    #[test]
+    fn each_signal_is_heard_once() {
+        let shutdown = Shutdown::new().unwrap();
+        assert!(block_on(poll_once(shutdown.requested())).is_none());
+        for signal in [SIGTERM, SIGINT] {
+            signal_hook::low_level::raise(signal).unwrap();
+            async_io::block_on(shutdown.requested());
+        }
+        assert!(block_on(poll_once(shutdown.requested())).is_none());
+    }
+}

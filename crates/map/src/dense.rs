@@ -1,0 +1,68 @@
+//! Vectors with little slack: memory a mapped block is a design goal, and the growth of `Vec`
+//! (doubling) would spend it all.
+
+/// Items by which a full vector grows.
+const STEP: usize = 8;
+/// Unused items that are given back.
+const SLACK_MAX: usize = 64;
+
+/// Replaces `vec[from..to]` with `new`.
+pub(crate) fn splice<T: Copy>(vec: &mut Vec<T>, from: usize, to: usize, new: &[T]) {
+    let (length, old) = (vec.len(), to - from);
+    if new.len() > old {
+        let more = new.len() - old;
+        if vec.capacity() - length < more {
+            vec.reserve_exact(more.next_multiple_of(STEP));
+        }
+        vec.extend_from_slice(&new[..more]); // Only to lengthen it; overwritten below.
+        vec.copy_within(to..length, to + more);
+    } else if new.len() < old {
+        vec.copy_within(to..length, from + new.len());
+        vec.truncate(length - (old - new.len()));
+        trim(vec);
+    }
+    vec[from..from + new.len()].copy_from_slice(new);
+}
+
+/// Gives unused capacity back if there is much.
+pub(crate) fn trim<T>(vec: &mut Vec<T>) {
+    if vec.capacity() - vec.len() > SLACK_MAX {
+        vec.shrink_to_fit();
+    }
+}
+
+/// Sizes of the fewest pieces of at most `most` items (evenly filled) that hold `total`.
+pub(crate) fn even_pieces(total: usize, most: usize) -> impl Iterator<Item = usize> {
+    let count = total.div_ceil(most).max(1);
+    (0..count).map(move |i| total * (i + 1) / count - total * i / count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splicing_equals_that_of_vec_and_leaves_little_slack() {
+        for from in 0..5 {
+            for to in from..6 {
+                for count in 0..4 {
+                    let (mut a, new) = (vec![1, 2, 3, 4, 5, 6], vec![9; count]);
+                    let mut b = a.clone();
+                    splice(&mut a, from, to, &new);
+                    b.splice(from..to, new);
+                    assert_eq!(a, b);
+                    assert!(a.capacity() - a.len() <= 6.max(STEP));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_are_even_and_add_up() {
+        for total in 1..300 {
+            let pieces: Vec<_> = even_pieces(total, 32).collect();
+            assert_eq!(pieces.iter().sum::<usize>(), total);
+            assert!(pieces.iter().all(|p| *p <= 32 && *p + 1 >= pieces[0]));
+        }
+    }
+}

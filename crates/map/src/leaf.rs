@@ -1,0 +1,132 @@
+//! Editing the words of a leaf, keeping them in normal form: no empty extents, and no two adjacent
+//! words that one could hold.
+
+use mjolnir_units::Pba;
+
+use crate::dense::{splice, trim};
+use crate::word::{self, EXTENT_BLOCKS_MAX};
+
+/// The most blocks that [`replace`] maps at once.
+pub(crate) const REPLACE_BLOCKS_MAX: u64 = 4 * EXTENT_BLOCKS_MAX;
+
+/// The few words that take the place of others: at most two neighbours, two remainders and four
+/// new ones.
+struct Few {
+    words: [u64; 8],
+    length: usize,
+}
+
+impl Few {
+    fn push(&mut self, next: u64) {
+        if let Some(last) = self.words[..self.length].last_mut()
+            && let Some(both) = word::join(*last, next)
+        {
+            *last = both;
+            return;
+        }
+        self.words[self.length] = next;
+        self.length += 1;
+    }
+}
+
+/// The words of `blocks` blocks from `pba`, or of a hole.
+pub(crate) fn fill(pba: Option<Pba>, blocks: u64) -> impl Iterator<Item = u64> {
+    let most = if pba.is_some() { EXTENT_BLOCKS_MAX } else { blocks.max(1) };
+    (0..blocks.div_ceil(most)).map(move |i| {
+        let length = most.min(blocks - i * most);
+        pba.map_or_else(|| word::hole(length), |at| word::mapped(at.plus(i * most), length))
+    })
+}
+
+/// Maps blocks `lo..hi` of a leaf of `total` blocks to `pba` and on, or makes them a hole. Returns
+/// the index of the first word that may have changed.
+pub(crate) fn replace(
+    words: &mut Vec<u64>,
+    total: u64,
+    lo: u64,
+    hi: u64,
+    pba: Option<Pba>,
+) -> usize {
+    debug_assert!(lo < hi && hi <= total && (pba.is_none() || hi - lo <= REPLACE_BLOCKS_MAX));
+    let (first, first_start) = word::seek(words, total, lo);
+    let (last, last_start) = word::seek_from(words, (first, first_start), hi - 1);
+    let (mut from, mut to) = (first, last + 1);
+    let mut few = Few { words: [0; 8], length: 0 };
+    // The neighbours take part even if a remainder lies between: it is shorter than the word was,
+    // so one word may now hold both.
+    if first > 0 {
+        from -= 1;
+        few.push(words[from]);
+    }
+    if first_start < lo {
+        few.push(word::head(words[first], lo - first_start));
+    }
+    fill(pba, hi - lo).for_each(|next| few.push(next));
+    if last_start + word::blocks(words[last]) > hi {
+        few.push(word::tail(words[last], hi - last_start));
+    }
+    if to < words.len() {
+        few.push(words[to]);
+        to += 1;
+    }
+    splice(words, from, to, &few.words[..few.length]);
+    from
+}
+
+/// Cuts a leaf of `total` blocks before block `at` (neither 0 nor `total`); returns the words of
+/// the right part.
+pub(crate) fn split_off(words: &mut Vec<u64>, total: u64, at: u64) -> Vec<u64> {
+    let right = slice(words, total, at, total);
+    let (index, start) = word::seek(words, total, at - 1);
+    words[index] = word::head(words[index], at - start);
+    words.truncate(index + 1);
+    if let [.., a, b] = words[..]
+        && let Some(both) = word::join(a, b)
+    {
+        words.pop();
+        *words.last_mut().expect("two words were joined") = both;
+    }
+    trim(words);
+    right
+}
+
+/// The words of blocks `lo..hi` (not empty) of a leaf of `total` blocks.
+pub(crate) fn slice(words: &[u64], total: u64, lo: u64, hi: u64) -> Vec<u64> {
+    let (first, first_start) = word::seek(words, total, lo);
+    let (last, last_start) = word::seek_from(words, (first, first_start), hi - 1);
+    let mut out = Vec::with_capacity(last + 1 - first);
+    for (index, whole) in words.iter().enumerate().take(last + 1).skip(first) {
+        let mut part = *whole;
+        if index == last {
+            part = word::head(part, hi - last_start);
+        }
+        if index == first {
+            part = word::tail(part, lo - first_start);
+        }
+        push(&mut out, part);
+    }
+    out
+}
+
+/// Appends a word, joined with the last where one word can hold both.
+pub(crate) fn push(words: &mut Vec<u64>, next: u64) {
+    if let Some(last) = words.last_mut()
+        && let Some(both) = word::join(*last, next)
+    {
+        *last = both;
+        return;
+    }
+    let end = words.len();
+    splice(words, end, end, &[next]);
+}
+
+/// The words of both, in order.
+pub(crate) fn concat(left: &[u64], right: &[u64]) -> Vec<u64> {
+    let mut out = Vec::with_capacity(left.len() + right.len());
+    out.extend_from_slice(left);
+    if let Some((first, rest)) = right.split_first() {
+        push(&mut out, *first);
+        out.extend_from_slice(rest);
+    }
+    out
+}

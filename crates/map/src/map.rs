@@ -1,0 +1,148 @@
+//! Trees as wholes: creating, sharing, dropping, resizing.
+
+use std::collections::BTreeMap;
+
+use mjolnir_units::{Lba, TreeId};
+
+use crate::leaf::fill;
+use crate::table::Table;
+use crate::{Absent, BLOCKS_MAX, Edge, Node, Root};
+
+/// All trees of a store, and the nodes that they share.
+///
+/// Operations work in blocks. The caller has checked that trees exist (or do not, where they are
+/// made) and that ranges lie within them; the map panics where that is not so.
+#[derive(Default)]
+pub struct Map {
+    pub(crate) table: Table,
+    pub(crate) roots: BTreeMap<TreeId, Root>,
+}
+
+impl Map {
+    /// A map without trees.
+    pub fn new() -> Map {
+        Map::default()
+    }
+
+    /// A new tree of `blocks` blocks (at most [`BLOCKS_MAX`]), all of them a hole.
+    pub fn create(&mut self, tree: TreeId, blocks: u64) {
+        assert!(!self.contains(tree), "tree {} exists", tree.0);
+        let root = self.hole(blocks);
+        self.set_root(tree, root);
+    }
+
+    /// Whether the tree exists.
+    pub fn contains(&self, tree: TreeId) -> bool {
+        self.roots.contains_key(&tree)
+    }
+
+    /// The tree's length in blocks; none if there is no such tree.
+    pub fn blocks(&self, tree: TreeId) -> Option<u64> {
+        self.roots.get(&tree).map(|root| root.edge.blocks)
+    }
+
+    /// All trees with their lengths in blocks, by id.
+    pub fn trees(&self) -> impl Iterator<Item = (TreeId, u64)> {
+        self.roots.iter().map(|(tree, root)| (*tree, root.edge.blocks))
+    }
+
+    /// Makes `to`, which must not exist, a tree with the content that `from` has now. Touches no
+    /// node.
+    pub fn snapshot(&mut self, from: TreeId, to: TreeId) {
+        assert!(!self.contains(to), "tree {} exists", to.0);
+        let root = self.share_root(from);
+        self.set_root(to, root);
+    }
+
+    /// Gives `tree` the content that `with` has now, as when a snapshot is restored. Touches no
+    /// node.
+    pub fn replace(&mut self, tree: TreeId, with: TreeId) {
+        if tree == with {
+            return;
+        }
+        let old = self.root(tree);
+        let root = self.share_root(with);
+        self.table.drop_edge(old.edge);
+        self.set_root(tree, root);
+    }
+
+    /// Drops a tree. Touches no node: what dies with it is freed by [`free_some`](Map::free_some)
+    /// or by the next mark.
+    pub fn drop_tree(&mut self, tree: TreeId) {
+        let root = self.root(tree);
+        self.roots.remove(&tree);
+        self.table.drop_edge(root.edge);
+    }
+
+    /// Changes a tree's length: growing appends a hole, shrinking cuts.
+    pub fn resize(&mut self, tree: TreeId, blocks: u64) -> Result<(), Absent> {
+        assert!(blocks <= BLOCKS_MAX, "{blocks} blocks are more than a tree can have");
+        let old = self.root(tree).edge.blocks;
+        let at = old.min(blocks);
+        if old == blocks {
+            return Ok(());
+        }
+        self.probe(tree, at)?;
+        self.split_oversize(tree, at);
+        let (keep, gone) = self.cut_rope(Some(self.root(tree)), at);
+        if let Some(gone) = gone {
+            self.table.drop_edge(gone.edge);
+        }
+        let more = (blocks > old).then(|| self.hole(blocks - old));
+        let root = match self.join_ropes(keep, more) {
+            Some(root) => root,
+            None => self.hole(0),
+        };
+        self.set_root(tree, root);
+        self.mend(tree, at);
+        Ok(())
+    }
+
+    /// Works off what dropped trees and ranges left, `limit` nodes at most; true if more remain.
+    pub fn free_some(&mut self, limit: usize) -> bool {
+        self.table.free_some(limit)
+    }
+
+    /// Drops nodes from memory that media hold unchanged, least recently used first, until `bytes`
+    /// bytes are free; returns how many were. Nodes that someone holds do not count: dropping them
+    /// would free nothing.
+    pub fn evict(&mut self, bytes: usize) -> usize {
+        self.table.evict(bytes)
+    }
+
+    pub(crate) fn root(&self, tree: TreeId) -> Root {
+        match self.roots.get(&tree) {
+            Some(root) => *root,
+            None => panic!("tree {} does not exist; the caller checks that", tree.0),
+        }
+    }
+
+    pub(crate) fn set_root(&mut self, tree: TreeId, root: Root) {
+        self.table.shade(root.edge.child);
+        self.roots.insert(tree, root);
+    }
+
+    fn share_root(&mut self, tree: TreeId) -> Root {
+        let mut root = self.root(tree);
+        root.edge.shared = true;
+        self.roots.insert(tree, root);
+        root
+    }
+
+    /// A rope of `blocks` blocks that is a hole.
+    pub(crate) fn hole(&mut self, blocks: u64) -> Root {
+        assert!(blocks <= BLOCKS_MAX, "{blocks} blocks are more than a tree can have");
+        let child = self.table.alloc(Node::leaf(fill(None, blocks).collect()));
+        Root { edge: Edge { blocks, child, shared: false }, level: 0 }
+    }
+
+    /// Checks a caller's range.
+    pub(crate) fn check_range(&self, tree: TreeId, lba: Lba, blocks: u64) {
+        let length = self.root(tree).edge.blocks;
+        assert!(
+            lba.0 <= length && blocks <= length - lba.0,
+            "{blocks} blocks from {lba} reach past the end of tree {} ({length} blocks)",
+            tree.0
+        );
+    }
+}

@@ -1,0 +1,189 @@
+//! The incremental mark, after Dijkstra, Lamport, Martin, Scholten and Steffens (1978): it visits
+//! every reachable node once while operations go on, and frees what it did not visit.
+//!
+//! White nodes are unknown to the mark, grey ones wait to be visited, black ones were. A new node
+//! is grey. A new edge makes a white child grey. A *leaf that gains references that exist elsewhere*
+//! (in a cut, join, merge, split or copy, all but a fresh write) is made grey even if it is black,
+//! so that the caller sees it again. Fresh writes need no shading: what was just written lies in a
+//! segment that the mark does not judge.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::table::{DEAD, GREY, NEW, TOUCHED, Table, USED, VISITED};
+use crate::{Map, Node, NodeId};
+
+/// A mark that is under way.
+#[derive(Default)]
+pub(crate) struct Mark {
+    pub grey: Vec<NodeId>,
+    /// Grey nodes that are not in memory.
+    pub waiting: BTreeSet<NodeId>,
+    /// Ids freed since the mark began.
+    pub quarantine: Vec<NodeId>,
+}
+
+impl Mark {
+    pub fn bytes(&self) -> usize {
+        (self.grey.capacity() + self.quarantine.capacity() + self.waiting.len() * 2)
+            * size_of::<NodeId>()
+    }
+}
+
+/// What one step of a mark visited.
+#[derive(Debug)]
+pub struct MarkStep {
+    /// Leaves, each frozen as it was when it was visited. Drop them soon: a write to a leaf that
+    /// is held copies it.
+    pub leaves: Vec<(NodeId, Arc<Node>)>,
+    /// Nodes that must be installed before the mark can visit them.
+    pub absent: Vec<NodeId>,
+    /// Nothing is left to visit: [`Map::end_mark`] may follow, with no operation in between.
+    pub done: bool,
+}
+
+impl Table {
+    /// Makes a white node grey.
+    pub fn shade(&mut self, id: NodeId) {
+        if !self.slot(id).has(VISITED) {
+            self.grey(id);
+        }
+    }
+
+    fn grey(&mut self, id: NodeId) {
+        let slot = self.slot(id);
+        if let Some(mark) = &self.mark
+            && !slot.has(GREY)
+            && !mark.waiting.contains(&id)
+        {
+            slot.set(GREY);
+            self.mark.as_mut().expect("it is under way").grey.push(id);
+        }
+    }
+
+    pub fn shade_children(&mut self, id: NodeId) {
+        if let Some(node) = self.slot(id).node.clone() {
+            node.edges().iter().rev().for_each(|edge| self.shade(edge.child));
+        }
+    }
+
+    /// A leaf holds references that existed elsewhere before.
+    pub fn gained(&mut self, id: NodeId) {
+        self.grey(id);
+        self.touch(id);
+    }
+
+    /// Remembers a leaf for whoever tracks them.
+    pub fn touch(&mut self, id: NodeId) {
+        let slot = self.slot(id);
+        if self.tracking && slot.level() == Some(0) && !slot.has(TOUCHED) {
+            slot.set(TOUCHED);
+            self.touched.push(id);
+        }
+    }
+}
+
+fn mark_of(table: &mut Table) -> &mut Mark {
+    table.mark.as_mut().expect("a mark is stepped after it began and before it ends")
+}
+
+impl Map {
+    /// Begins a mark: the roots are grey.
+    pub fn begin_mark(&mut self) {
+        assert!(self.table.mark.is_none(), "a mark is under way; end or abort it first");
+        self.table.mark = Some(Mark::default());
+        for root in self.roots.values() {
+            self.table.shade(root.edge.child);
+        }
+    }
+
+    /// Visits up to `limit` nodes. Absent ones are reported again until they are installed.
+    pub fn mark_step(&mut self, limit: usize) -> MarkStep {
+        let table = &mut self.table;
+        let mut step = MarkStep { leaves: Vec::new(), absent: Vec::new(), done: false };
+        for _ in 0..limit {
+            let Some(id) = mark_of(table).grey.pop() else { break };
+            let slot = table.slot(id);
+            slot.clear(GREY);
+            if !slot.has(USED) || slot.has(DEAD) {
+                continue;
+            }
+            let Some(node) = slot.node.clone() else {
+                mark_of(table).waiting.insert(id);
+                step.absent.push(id);
+                continue;
+            };
+            slot.set(VISITED);
+            slot.clear(NEW);
+            if node.is_leaf() {
+                step.leaves.push((id, node));
+            } else {
+                table.shade_children(id);
+            }
+        }
+        let mark = mark_of(table);
+        if mark.grey.is_empty() && step.absent.is_empty() {
+            step.absent.extend(mark.waiting.iter().take(limit));
+        }
+        step.done = mark.grey.is_empty() && mark.waiting.is_empty();
+        step
+    }
+
+    /// Ends a mark whose last step was done: frees every node that it did not visit, and returns
+    /// how many. Linear in the size of the node table.
+    pub fn end_mark(&mut self) -> usize {
+        let table = &mut self.table;
+        let mark = table.mark.as_ref().expect("a mark is ended after it began");
+        assert!(
+            mark.grey.is_empty() && mark.waiting.is_empty(),
+            "a mark is ended right after a step that was done; {} nodes are left to visit",
+            mark.grey.len() + mark.waiting.len()
+        );
+        let mut freed = 0;
+        for id in table.ids() {
+            let slot = table.slot(id);
+            if slot.has(USED) && !slot.has(VISITED) {
+                table.release(id);
+                freed += 1;
+            } else {
+                slot.clear(VISITED | NEW);
+            }
+        }
+        let mut dead = std::mem::take(&mut table.dead);
+        dead.retain(|id| table.slot(*id).has(DEAD));
+        table.dead = dead;
+        self.forget_mark();
+        freed
+    }
+
+    /// Gives a mark up; nothing is freed.
+    pub fn abort_mark(&mut self) {
+        for id in self.table.ids() {
+            self.table.slot(id).clear(VISITED | NEW | GREY);
+        }
+        self.forget_mark();
+    }
+
+    fn forget_mark(&mut self) {
+        if let Some(mark) = self.table.mark.take() {
+            self.table.reuse(mark.quarantine);
+        }
+    }
+
+    /// Starts or stops remembering leaves that come into being, or gain references that existed
+    /// elsewhere (not fresh writes): while segments are candidates for reclaim, these are the
+    /// leaves to check against them. Stopping forgets what was not taken.
+    pub fn track_leaves(&mut self, on: bool) {
+        self.table.tracking = on;
+        if !on {
+            self.take_touched();
+        }
+    }
+
+    /// The leaves remembered since the last call, each once. Some may be gone.
+    pub fn take_touched(&mut self) -> Vec<NodeId> {
+        let touched = std::mem::take(&mut self.table.touched);
+        touched.iter().for_each(|id| self.table.slot(*id).clear(TOUCHED));
+        touched
+    }
+}

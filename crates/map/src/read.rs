@@ -1,0 +1,157 @@
+//! Looking up: what blocks refer to, and whether an operation finds the nodes it needs.
+
+use mjolnir_units::{Lba, Pba, TreeId};
+
+use crate::{Absent, Map, NodeId, word};
+
+/// A stretch of a tree with one mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Length in blocks, of any size.
+    pub blocks: u64,
+    /// Where the first block lies, the others following; none: a hole.
+    pub pba: Option<Pba>,
+}
+
+/// A leaf of a tree.
+pub(crate) struct Spot {
+    pub leaf: NodeId,
+    /// The leaf's blocks within the tree.
+    pub start: u64,
+    pub end: u64,
+    /// Whether every edge down to it is.
+    pub owned: bool,
+}
+
+/// Collects runs, joining what is contiguous.
+struct Runs<'a> {
+    out: &'a mut Vec<Run>,
+    /// Where the caller's own runs end.
+    base: usize,
+    limit: usize,
+}
+
+impl Runs<'_> {
+    /// Whether there was room for it.
+    fn push(&mut self, blocks: u64, pba: Option<Pba>) -> bool {
+        if let Some(last) = self.out[self.base..].last_mut() {
+            let next = last.pba.map(|at| at.plus(last.blocks));
+            if next == pba && last.pba.is_some() == pba.is_some() {
+                last.blocks += blocks;
+                return true;
+            }
+        }
+        if self.out.len() - self.base == self.limit {
+            return false;
+        }
+        self.out.push(Run { blocks, pba });
+        true
+    }
+}
+
+impl Map {
+    /// Appends what `blocks` blocks from `lba` refer to to `out`, as runs that are joined where
+    /// they are contiguous. `out` is as before if a node is absent.
+    pub fn lookup(
+        &self,
+        tree: TreeId,
+        lba: Lba,
+        blocks: u64,
+        out: &mut Vec<Run>,
+    ) -> Result<(), Absent> {
+        self.check_range(tree, lba, blocks);
+        if blocks == 0 {
+            return Ok(());
+        }
+        let base = out.len();
+        let root = self.root(tree);
+        let mut runs = Runs { out, base, limit: usize::MAX };
+        let found = self.walk(root.edge.child, lba.0, lba.0 + blocks, &mut runs);
+        if found.is_err() {
+            out.truncate(base);
+        }
+        found.map(|_| ())
+    }
+
+    /// Up to `limit` (at least one) runs from `from` on. They may end early where a node is absent;
+    /// go on from where they end. None are left at the end of the tree.
+    pub fn runs(&self, tree: TreeId, from: Lba, limit: usize) -> Result<Vec<Run>, Absent> {
+        let root = self.root(tree);
+        let end = root.edge.blocks;
+        let mut out = Vec::new();
+        if from.0 >= end {
+            return Ok(out);
+        }
+        let mut runs = Runs { out: &mut out, base: 0, limit: limit.max(1) };
+        match self.walk(root.edge.child, from.0, end, &mut runs) {
+            Err(absent) if out.is_empty() => Err(absent),
+            _ => Ok(out),
+        }
+    }
+
+    /// Pushes the mappings of blocks `lo..hi` of a node; whether there was room for all.
+    fn walk(&self, id: NodeId, lo: u64, hi: u64, runs: &mut Runs<'_>) -> Result<bool, Absent> {
+        let node = self.table.get(id)?;
+        if node.is_leaf() {
+            let words = node.entries();
+            let (mut index, mut start) = word::seek(words, node.blocks(), lo);
+            while start < hi {
+                let entry = words[index];
+                let end = start + word::blocks(entry);
+                let (from, to) = (start.max(lo), end.min(hi));
+                let pba = word::pba(entry).map(|at| at.plus(from - start));
+                if !runs.push(to - from, pba) {
+                    return Ok(false);
+                }
+                (index, start) = (index + 1, end);
+            }
+            return Ok(true);
+        }
+        let (mut index, mut start) = node.child_at(lo);
+        while start < hi {
+            let edge = node.edges()[index];
+            let end = start + edge.blocks;
+            if !self.walk(edge.child, lo.max(start) - start, hi.min(end) - start, runs)? {
+                return Ok(false);
+            }
+            (index, start) = (index + 1, end);
+        }
+        Ok(true)
+    }
+
+    /// The leaf that holds block `at` of a tree; every node above it is in memory.
+    pub(crate) fn locate(&self, tree: TreeId, at: u64) -> Result<Spot, Absent> {
+        let root = self.root(tree);
+        let (mut edge, mut start, mut owned) = (root.edge, 0, !root.edge.shared);
+        for _ in 0..root.level {
+            let node = self.table.get(edge.child)?;
+            let (index, offset) = node.child_at(at - start);
+            edge = node.edges()[index];
+            start += offset;
+            owned &= !edge.shared;
+        }
+        Ok(Spot { leaf: edge.child, start, end: start + edge.blocks, owned })
+    }
+
+    /// Whether all nodes are in memory that cutting or joining before block `at` needs: the inner
+    /// nodes on both sides, and the leaf if the cut goes through it.
+    pub(crate) fn probe(&self, tree: TreeId, at: u64) -> Result<(), Absent> {
+        let length = self.root(tree).edge.blocks;
+        if at > 0 {
+            let spot = self.locate(tree, at - 1)?;
+            if at < spot.end {
+                self.table.get(spot.leaf)?;
+            }
+        }
+        if at < length {
+            self.locate(tree, at)?;
+        }
+        Ok(())
+    }
+
+    /// [`probe`](Map::probe) at both ends.
+    pub(crate) fn probe_range(&self, tree: TreeId, lo: u64, blocks: u64) -> Result<(), Absent> {
+        self.probe(tree, lo)?;
+        self.probe(tree, lo + blocks)
+    }
+}

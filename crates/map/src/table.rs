@@ -1,0 +1,417 @@
+//! The node table: what each id stands for now, what of it is in memory, and what must be written.
+//!
+//! Every change of a node passes through here ([`Table::alloc`], [`Table::edit`],
+//! [`Table::release`]), so that accounts, dirty flags, the mark and the touched list cannot miss
+//! one.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
+
+use crate::mark::Mark;
+use crate::{Absent, Edge, Node, NodeAddress, NodeId};
+
+/// Addresses in one page of the durable node table.
+pub const TABLE_PAGE: usize = 512;
+
+/// The slot belongs to a node.
+pub(crate) const USED: u16 = 1 << 0;
+/// The present version is not the one on media.
+pub(crate) const DIRTY: u16 = 1 << 1;
+/// In `Table::dirty`.
+pub(crate) const LISTED: u16 = 1 << 2;
+/// Frozen for a checkpoint, and not yet placed. Survives the node.
+pub(crate) const PENDING: u16 = 1 << 3;
+/// Used since the eviction clock last passed.
+pub(crate) const RECENT: u16 = 1 << 4;
+/// In `Mark::grey`. Survives the node.
+pub(crate) const GREY: u16 = 1 << 5;
+/// Visited by the mark.
+pub(crate) const VISITED: u16 = 1 << 6;
+/// Allocated since the mark began, and not handed out by it.
+pub(crate) const NEW: u16 = 1 << 7;
+/// In `Table::touched`. Survives the node.
+pub(crate) const TOUCHED: u16 = 1 << 8;
+/// In `Table::dead`.
+pub(crate) const DEAD: u16 = 1 << 9;
+/// What stays when a node goes: these say in which lists the id stands.
+const STICKY: u16 = LISTED | PENDING | GREY | TOUCHED;
+
+/// The level of a node that no parent has told yet.
+const LEVEL_UNKNOWN: u8 = u8::MAX;
+
+pub(crate) struct Slot {
+    pub node: Option<Arc<Node>>,
+    /// Where the durable table says that the id lies; 0: nowhere.
+    pub address: u64,
+    flags: Cell<u16>,
+    level: u8,
+}
+
+impl Slot {
+    pub fn has(&self, flags: u16) -> bool {
+        self.flags.get() & flags != 0
+    }
+
+    pub fn set(&self, flags: u16) {
+        self.flags.set(self.flags.get() | flags);
+    }
+
+    pub fn clear(&self, flags: u16) {
+        self.flags.set(self.flags.get() & !flags);
+    }
+
+    /// The node's level, if it is known.
+    pub fn level(&self) -> Option<u8> {
+        (self.level != LEVEL_UNKNOWN).then_some(self.level)
+    }
+}
+
+const _: () = assert!(size_of::<Slot>() == 24);
+
+type Page = [Slot; TABLE_PAGE];
+
+/// What is in memory, for [`Usage`](crate::Usage).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Accounts {
+    /// Ids in use.
+    pub nodes: usize,
+    /// Nodes in memory, and the leaves among them.
+    pub resident: usize,
+    pub leaves: usize,
+    /// Bytes of nodes in memory, and of the dirty ones among them.
+    pub bytes: usize,
+    pub dirty_bytes: usize,
+}
+
+#[derive(Default)]
+pub(crate) struct Table {
+    pages: Vec<Box<Page>>,
+    /// Ids in `1..end` have been used.
+    end: u32,
+    free: Vec<NodeId>,
+    pub accounts: Accounts,
+
+    pub dirty: Vec<NodeId>,
+    /// Ids freed since the last freeze that the durable table may still hold.
+    pub freed: Vec<NodeId>,
+    /// Frozen nodes that are not yet placed.
+    pub pending: usize,
+    pub pages_dirty: BTreeSet<u32>,
+    pub pages_in_flight: BTreeSet<u32>,
+    /// Addresses that an abandoned checkpoint was to give back.
+    pub released: Vec<NodeAddress>,
+
+    pub mark: Option<Mark>,
+    pub tracking: bool,
+    pub touched: Vec<NodeId>,
+    /// Subtrees to free, each by its topmost node.
+    pub dead: Vec<NodeId>,
+
+    /// Superseded versions that someone still held, with their sizes.
+    frozen: Vec<(Weak<Node>, usize)>,
+    frozen_prune_at: usize,
+    /// Where the eviction clock stands.
+    hand: u32,
+}
+
+impl Table {
+    pub fn slot(&self, id: NodeId) -> &Slot {
+        &self.pages[id.0 as usize / TABLE_PAGE][id.0 as usize % TABLE_PAGE]
+    }
+
+    pub fn slot_mut(&mut self, id: NodeId) -> &mut Slot {
+        &mut self.pages[id.0 as usize / TABLE_PAGE][id.0 as usize % TABLE_PAGE]
+    }
+
+    pub fn has_slot(&self, id: NodeId) -> bool {
+        id.0 != 0 && id.0 < self.end
+    }
+
+    pub fn ids(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (1..self.end).map(NodeId)
+    }
+
+    pub fn page_count(&self) -> u32 {
+        self.pages.len() as u32
+    }
+
+    pub fn page(&self, page: u32) -> &Page {
+        &self.pages[page as usize]
+    }
+
+    /// Bytes of the table itself, its lists included.
+    pub fn bytes(&self) -> usize {
+        let ids = self.free.capacity()
+            + self.dirty.capacity()
+            + self.freed.capacity()
+            + self.touched.capacity()
+            + self.dead.capacity();
+        self.pages.len() * size_of::<Page>()
+            + self.pages.capacity() * size_of::<Box<Page>>()
+            + ids * size_of::<NodeId>()
+            + self.frozen.capacity() * size_of::<(Weak<Node>, usize)>()
+            + self.mark.as_ref().map_or(0, Mark::bytes)
+    }
+
+    /// Bytes of superseded versions that someone still holds.
+    pub fn frozen_bytes(&self) -> usize {
+        self.frozen.iter().filter(|(node, _)| node.strong_count() > 0).map(|(_, b)| b).sum()
+    }
+
+    // Reading.
+
+    /// The node, as used now.
+    #[inline]
+    pub fn get(&self, id: NodeId) -> Result<&Node, Absent> {
+        let slot = self.slot(id);
+        match &slot.node {
+            Some(node) => {
+                slot.set(RECENT);
+                Ok(node)
+            }
+            None => {
+                assert!(slot.has(USED), "{id} is named by a parent and not in use");
+                Err(Absent(id))
+            }
+        }
+    }
+
+    /// The node if it is in memory.
+    pub fn resident(&self, id: NodeId) -> Option<&Node> {
+        self.slot(id).node.as_deref()
+    }
+
+    /// A node that the operation has found in memory before it changed anything.
+    pub fn node(&self, id: NodeId) -> &Node {
+        self.resident(id).expect("a node was looked up before the operation began and is gone")
+    }
+
+    // Changing.
+
+    fn add_page(&mut self) {
+        self.pages_dirty.insert(self.page_count());
+        self.push_page(&[0; TABLE_PAGE]);
+    }
+
+    /// A page of slots: absent nodes where there is an address, else free.
+    pub fn push_page(&mut self, addresses: &[u64; TABLE_PAGE]) {
+        let slots: Vec<Slot> = addresses
+            .iter()
+            .map(|address| Slot {
+                node: None,
+                address: *address,
+                flags: Cell::new(if *address == 0 { 0 } else { USED }),
+                level: LEVEL_UNKNOWN,
+            })
+            .collect();
+        let page = slots.into_boxed_slice().try_into();
+        self.pages.push(page.unwrap_or_else(|_| unreachable!("one slot for each address")));
+    }
+
+    /// After the pages of a durable table were pushed: what is not used is free.
+    pub fn loaded(&mut self) {
+        self.end = (self.pages.len() * TABLE_PAGE) as u32;
+        self.free = self.ids().filter(|id| !self.slot(*id).has(USED)).collect();
+        self.free.reverse();
+        self.accounts.nodes = self.ids().filter(|id| self.slot(*id).has(USED)).count();
+    }
+
+    /// Notes the level of a node from its parent; false if another was noted before.
+    pub fn learn_level(&mut self, id: NodeId, level: u8) -> bool {
+        let slot = self.slot_mut(id);
+        let known = slot.level().unwrap_or(level);
+        slot.level = known;
+        known == level
+    }
+
+    /// Gives a new node an id.
+    pub fn alloc(&mut self, node: Node) -> NodeId {
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.end = self.end.max(1);
+            if self.end as usize == self.pages.len() * TABLE_PAGE || self.pages.is_empty() {
+                self.add_page();
+            }
+            let id = NodeId(self.end);
+            self.end = self.end.checked_add(1).expect("fewer than 2^32 nodes fit in memory");
+            id
+        });
+        let slot = self.slot_mut(id);
+        debug_assert!(slot.node.is_none() && !slot.has(USED));
+        slot.level = node.level();
+        slot.set(USED | RECENT);
+        self.accounts.nodes += 1;
+        self.put_in(id, Arc::new(node));
+        self.mark_dirty(id);
+        if self.mark.is_some() {
+            self.slot(id).set(NEW);
+            self.shade(id);
+        }
+        self.touch(id);
+        id
+    }
+
+    /// An absent node's version arrives.
+    pub fn put_in(&mut self, id: NodeId, node: Arc<Node>) {
+        self.accounts.resident += 1;
+        self.accounts.leaves += usize::from(node.is_leaf());
+        self.accounts.bytes += node.bytes();
+        self.slot_mut(id).node = Some(node);
+    }
+
+    /// The version leaves memory.
+    pub fn take_out(&mut self, id: NodeId) -> usize {
+        let slot = self.slot_mut(id);
+        let dirty = slot.has(DIRTY);
+        let Some(node) = slot.node.take() else { return 0 };
+        let bytes = node.bytes();
+        self.accounts.resident -= 1;
+        self.accounts.leaves -= usize::from(node.is_leaf());
+        self.accounts.bytes -= bytes;
+        if dirty {
+            self.accounts.dirty_bytes -= bytes;
+        }
+        if Arc::strong_count(&node) > 1 {
+            self.note_frozen(&node);
+        }
+        bytes
+    }
+
+    fn note_frozen(&mut self, node: &Arc<Node>) {
+        if self.frozen.len() >= self.frozen_prune_at {
+            self.frozen.retain(|(node, _)| node.strong_count() > 0);
+            self.frozen_prune_at = 64.max(self.frozen.len() * 2);
+        }
+        self.frozen.push((Arc::downgrade(node), node.bytes()));
+    }
+
+    /// The resident version must be written at the next checkpoint.
+    pub fn mark_dirty(&mut self, id: NodeId) {
+        let slot = self.slot(id);
+        if slot.has(DIRTY) {
+            return;
+        }
+        slot.set(DIRTY);
+        let listed = slot.has(LISTED);
+        slot.set(LISTED);
+        self.accounts.dirty_bytes += self.node(id).bytes();
+        if !listed {
+            self.dirty.push(id);
+        }
+    }
+
+    /// Changes the resident version of a node, or makes a new version if someone holds it.
+    pub fn edit<R>(&mut self, id: NodeId, change: impl FnOnce(&mut Node) -> R) -> R {
+        self.mark_dirty(id);
+        let mut node = self.slot_mut(id).node.take().expect("only resident nodes are edited");
+        let before = node.bytes();
+        if Arc::get_mut(&mut node).is_none() {
+            self.note_frozen(&node);
+            node = Arc::new(Node::clone(&node));
+        }
+        let version = Arc::get_mut(&mut node).expect("nobody else can hold it");
+        let result = change(version);
+        let after = node.bytes();
+        self.accounts.bytes = self.accounts.bytes + after - before;
+        self.accounts.dirty_bytes = self.accounts.dirty_bytes + after - before;
+        let slot = self.slot_mut(id);
+        slot.node = Some(node);
+        slot.set(RECENT);
+        if self.mark.is_some() && self.slot(id).has(VISITED) {
+            self.shade_children(id);
+        }
+        result
+    }
+
+    /// Makes the node below an edge the caller's own, if it is shared, by a copy. Every edge above
+    /// must be owned, and the node resident.
+    pub fn own(&mut self, edge: Edge) -> Edge {
+        if !edge.shared {
+            return edge;
+        }
+        let copy = self.node(edge.child).copy();
+        Edge { child: self.alloc(copy), shared: false, ..edge }
+    }
+
+    /// The node is gone; its id may be used again. Its children are the caller's concern.
+    pub fn release(&mut self, id: NodeId) {
+        self.take_out(id);
+        self.accounts.nodes -= 1;
+        let slot = self.slot_mut(id);
+        debug_assert!(slot.has(USED));
+        let handed_out = !slot.has(NEW);
+        let durable = slot.address != 0 || slot.has(PENDING);
+        slot.level = LEVEL_UNKNOWN;
+        slot.clear(!STICKY);
+        if durable {
+            self.freed.push(id);
+        }
+        match &mut self.mark {
+            Some(mark) => {
+                mark.waiting.remove(&id);
+                // Whoever runs the mark may know the id from it: no new meaning until it ends. An
+                // id that it has not handed out waits in `grey` still, under either meaning.
+                if handed_out { mark.quarantine.push(id) } else { self.free.push(id) }
+            }
+            None => self.free.push(id),
+        }
+    }
+
+    /// Ids are free again after a mark.
+    pub fn reuse(&mut self, ids: Vec<NodeId>) {
+        self.free.extend(ids.into_iter().rev());
+    }
+
+    /// An edge to a node was dropped. If it was owned, nothing else leads there.
+    pub fn drop_edge(&mut self, edge: Edge) {
+        if !edge.shared {
+            debug_assert!(!self.slot(edge.child).has(DEAD));
+            self.slot(edge.child).set(DEAD);
+            self.dead.push(edge.child);
+        }
+    }
+
+    /// Works off dropped subtrees, `limit` nodes at most; whether more remain.
+    pub fn free_some(&mut self, limit: usize) -> bool {
+        for _ in 0..limit {
+            let Some(id) = self.dead.pop() else { return false };
+            let slot = self.slot(id);
+            slot.clear(DEAD);
+            if let Some(node) = slot.node.clone() {
+                node.edges().iter().for_each(|edge| self.drop_edge(*edge));
+                drop(node);
+                self.release(id);
+            } else if slot.level() == Some(0) {
+                self.release(id);
+            }
+            // What hangs below an absent inner node is not worth a read: the mark frees it.
+        }
+        !self.dead.is_empty()
+    }
+
+    /// Drops clean versions that media hold, least recently used first (second chance), until
+    /// `bytes` are free; returns the bytes freed.
+    pub fn evict(&mut self, bytes: usize) -> usize {
+        let mut freed = 0;
+        // Two rounds: the first may only take second chances away.
+        for _ in 0..2 * u64::from(self.end) {
+            if freed >= bytes {
+                break;
+            }
+            self.hand = if self.hand + 1 >= self.end { 1 } else { self.hand + 1 };
+            let id = NodeId(self.hand);
+            let slot = self.slot(id);
+            let Some(node) = &slot.node else { continue };
+            let held = Arc::strong_count(node) > 1;
+            if slot.has(DIRTY | PENDING) || slot.address == 0 || held {
+                continue;
+            }
+            if slot.has(RECENT) {
+                slot.clear(RECENT);
+            } else {
+                freed += self.take_out(id);
+            }
+        }
+        freed
+    }
+}

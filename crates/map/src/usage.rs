@@ -1,0 +1,48 @@
+//! What the map takes of memory.
+
+use crate::Map;
+
+/// Memory that the map takes, and the work it has put off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Ids in use, in memory or not.
+    pub nodes: usize,
+    /// Nodes in memory.
+    pub resident: usize,
+    /// Leaves in memory.
+    pub leaves: usize,
+    /// Bytes of the nodes in memory, unused capacity included.
+    pub resident_bytes: usize,
+    /// Bytes of those among them that must be written before they can be evicted.
+    pub dirty_bytes: usize,
+    /// Bytes of the node table and its lists.
+    pub table_bytes: usize,
+    /// Bytes of superseded versions that someone outside the map still holds.
+    pub frozen_bytes: usize,
+    /// Dropped subtrees that [`Map::free_some`] has yet to work off, each counted once.
+    pub deferred: usize,
+}
+
+impl Usage {
+    /// All memory: nodes in it, the table, and versions held outside.
+    pub fn bytes(&self) -> usize {
+        self.resident_bytes + self.table_bytes + self.frozen_bytes
+    }
+}
+
+impl Map {
+    /// What the map takes of memory now. Linear only in the number of versions held outside.
+    pub fn usage(&self) -> Usage {
+        let accounts = self.table.accounts;
+        Usage {
+            nodes: accounts.nodes,
+            resident: accounts.resident,
+            leaves: accounts.leaves,
+            resident_bytes: accounts.bytes,
+            dirty_bytes: accounts.dirty_bytes,
+            table_bytes: self.table.bytes(),
+            frozen_bytes: self.table.frozen_bytes(),
+            deferred: self.table.dead.len(),
+        }
+    }
+}

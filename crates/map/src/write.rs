@@ -1,0 +1,149 @@
+//! Writes and trims. Most fall into one leaf, which is then changed in place.
+
+use mjolnir_units::{Lba, Pba, TreeId};
+
+use crate::leaf::{self, REPLACE_BLOCKS_MAX, fill};
+use crate::{Absent, Edge, LEAF_MAX, Map, NodeId};
+
+/// The way from a root to an owned leaf: inner nodes and which child was taken.
+type Path = Vec<(NodeId, usize)>;
+
+impl Map {
+    /// Maps `blocks` blocks from `lba` to those from `pba`.
+    pub fn write(&mut self, tree: TreeId, lba: Lba, pba: Pba, blocks: u64) -> Result<(), Absent> {
+        let fits = pba <= Pba::MAX && blocks <= Pba::MAX.0 - pba.0 + 1;
+        assert!(fits, "{blocks} blocks from {pba} reach past {}", Pba::MAX);
+        self.put(tree, lba, blocks, Some(pba))
+    }
+
+    /// Makes `blocks` blocks from `lba` a hole.
+    pub fn trim(&mut self, tree: TreeId, lba: Lba, blocks: u64) -> Result<(), Absent> {
+        self.put(tree, lba, blocks, None)
+    }
+
+    fn put(&mut self, tree: TreeId, lba: Lba, blocks: u64, pba: Option<Pba>) -> Result<(), Absent> {
+        self.check_range(tree, lba, blocks);
+        if blocks == 0 {
+            return Ok(());
+        }
+        let (lo, hi) = (lba.0, lba.0 + blocks);
+        let small = pba.is_none() || blocks <= REPLACE_BLOCKS_MAX;
+        let spot = self.locate(tree, lo)?;
+        if small && hi <= spot.end {
+            self.table.get(spot.leaf)?;
+            self.put_in_leaf(tree, lo, hi, pba);
+            return Ok(());
+        }
+        // Across one border between leaves, both keep something: two small changes.
+        if small && lo > spot.start {
+            let (border, next) = (spot.end, self.locate(tree, spot.end)?);
+            if hi < next.end {
+                self.table.get(spot.leaf)?;
+                self.table.get(next.leaf)?;
+                self.put_in_leaf(tree, lo, border, pba);
+                self.put_in_leaf(tree, border, hi, pba.map(|at| at.plus(border - lo)));
+                return Ok(());
+            }
+        }
+        self.probe_range(tree, lo, blocks)?;
+        self.split_oversize_ends(tree, lo, blocks);
+        let words: Vec<u64> = fill(pba, blocks).collect();
+        let rope = self.table.rope_of(&words);
+        self.replace_range(tree, lo, hi, rope);
+        Ok(())
+    }
+
+    /// A change within one leaf. The way there is in memory.
+    fn put_in_leaf(&mut self, tree: TreeId, lo: u64, hi: u64, pba: Option<Pba>) {
+        let mut spot = self.located(tree, lo);
+        if hi > spot.end {
+            // The first half of a change across a border moved the border.
+            let border = spot.end;
+            self.put_in_leaf(tree, lo, border, pba);
+            self.put_in_leaf(tree, border, hi, pba.map(|at| at.plus(border - lo)));
+            return;
+        }
+        if !spot.owned {
+            self.own_path(tree, lo);
+            spot = self.located(tree, lo);
+        }
+        let (start, total) = (spot.start, spot.end - spot.start);
+        let (before, after, changed) = self.table.edit(spot.leaf, |node| {
+            let words = node.words_mut();
+            let before = words.len();
+            let changed = leaf::replace(words, total, lo - start, hi - start, pba);
+            (before, words.len(), changed)
+        });
+        if after > LEAF_MAX {
+            self.split_at(tree, lo, changed);
+        } else if after < before && self.table.node(spot.leaf).is_thin() {
+            self.mend(tree, lo);
+        }
+    }
+
+    fn located(&self, tree: TreeId, at: u64) -> crate::read::Spot {
+        self.locate(tree, at).expect("the way was in memory when the operation began")
+    }
+
+    /// Makes every node on the way to block `at` the tree's own. They are in memory.
+    fn own_path(&mut self, tree: TreeId, at: u64) -> Path {
+        let mut root = self.root(tree);
+        if root.edge.shared {
+            root.edge = self.table.own(root.edge);
+            self.set_root(tree, root);
+        }
+        let (mut id, mut at) = (root.edge.child, at);
+        let mut path = Path::with_capacity(root.level.into());
+        for _ in 0..root.level {
+            let (index, start) = self.table.node(id).child_at(at);
+            let edge = self.table.node(id).edges()[index];
+            path.push((id, index));
+            if edge.shared {
+                let own = self.table.own(edge);
+                self.table.edit(id, |node| node.edges_mut()[index] = own);
+                id = own.child;
+            } else {
+                id = edge.child;
+            }
+            at -= start;
+        }
+        path
+    }
+
+    /// Splits the leaf that holds block `at`, and what must be split above it.
+    fn split_at(&mut self, tree: TreeId, at: u64, changed: usize) {
+        let path = self.own_path(tree, at);
+        let leaf = self.located(tree, at).leaf;
+        let mut edges: Vec<Edge> = self.table.split_leaf(leaf, Some(changed));
+        for (id, index) in path.iter().rev() {
+            self.table.replace_child(*id, *index, &edges);
+            edges = self.table.split_inner(*id, Some(*index + edges.len() - 1));
+            if edges.len() == 1 {
+                return;
+            }
+        }
+        let level = path.len() as u8;
+        let root = self.table.crown(edges, level);
+        self.set_root(tree, root);
+    }
+
+    /// Splits the leaf that a cut before block `at` would go through, if a relocation left it with
+    /// too many words.
+    pub(crate) fn split_oversize(&mut self, tree: TreeId, at: u64) {
+        if at < self.root(tree).edge.blocks {
+            let spot = self.located(tree, at);
+            if let Some(node) = self.table.resident(spot.leaf)
+                && node.size() > LEAF_MAX
+                && spot.start < at
+            {
+                self.split_at(tree, at, 0);
+            }
+        }
+    }
+
+    /// [`split_oversize`](Map::split_oversize) at both ends of a range.
+    pub(crate) fn split_oversize_ends(&mut self, tree: TreeId, lo: u64, blocks: u64) {
+        self.split_oversize(tree, lo);
+        self.split_oversize(tree, lo + blocks);
+    }
+}

@@ -1,0 +1,395 @@
+//! From the greeting to the choice of an export.
+
+use std::rc::Rc;
+
+use futures_io::{AsyncRead, AsyncWrite};
+use mjolnir_store::{Error, ErrorKind, Store, TargetInfo};
+use mjolnir_units::TreeId;
+
+use crate::input::Input;
+use crate::output::Output;
+use crate::protocol::{
+    self, BASE_ALLOCATION, BASE_ALLOCATION_ID, BLOCK_BYTES_MIN, BLOCK_BYTES_PREFERRED, ClientFlags,
+    ClientOption, InfoRequest, Malformed, MetaRequest, OPTION_BYTES_MAX, OPTION_SKIP_BYTES_MAX,
+    OptionHeader, PAYLOAD_BYTES_MAX, info, option, option_reply_type as reply,
+};
+use crate::{Disconnect, DisconnectKind, Export, Options, Session, Stats, Tls};
+
+/// Options of one client; more end the connection. A client that explores every export of a
+/// large store over one connection stays below it.
+const OPTIONS_MAX: u32 = 100_000;
+/// Replies are written once this many bytes of them wait.
+const REPLY_BYTES: u64 = 64 << 10;
+
+/// How a negotiation ended.
+pub enum Negotiated<T> {
+    /// The client chose an export.
+    Ready(Session<T>),
+    /// The client took its leave.
+    Ended,
+    /// The client waits for a TLS handshake on this transport. Continue with
+    /// [`negotiate_secured`]. Happens only where [`Options::tls`] offers TLS.
+    StartTls {
+        /// The transport, with nothing read ahead.
+        transport: T,
+        /// What is known of the client so far.
+        handshake: Handshake,
+    },
+}
+
+/// What a client said before it upgraded to TLS.
+#[derive(Clone, Copy, Debug)]
+pub struct Handshake(ClientFlags);
+
+/// Greets a client, answers its options, and returns once it chose an export or left.
+///
+/// Takes as long as the client does: the caller limits the time by dropping the future.
+///
+/// # Errors
+///
+/// The client broke the protocol, chose what it cannot have by `EXPORT_NAME` (which has no error
+/// reply), or is gone.
+pub async fn negotiate<S, T>(
+    store: &S,
+    transport: T,
+    options: &Options,
+) -> Result<Negotiated<T>, Disconnect>
+where
+    S: Store,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut wire = Wire::new(transport);
+    wire.output.push_head(&protocol::greeting());
+    wire.output.drain(&mut wire.transport).await?;
+    wire.input.fill(&mut wire.transport, ClientFlags::BYTES, "the greeting").await?;
+    let flags = wire.input.peek().expect("filled above");
+    let flags = ClientFlags::decode(flags).map_err(out_of_step)?;
+    wire.input.consume(ClientFlags::BYTES);
+    Negotiation::new(store, wire, options, flags, false).run().await
+}
+
+/// Continues a negotiation over a transport that TLS now secures. What was negotiated before is
+/// forgotten, as the protocol demands.
+///
+/// # Errors
+///
+/// As [`negotiate`].
+pub async fn negotiate_secured<S, T>(
+    store: &S,
+    transport: T,
+    handshake: Handshake,
+    options: &Options,
+) -> Result<Negotiated<T>, Disconnect>
+where
+    S: Store,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    Negotiation::new(store, Wire::new(transport), options, handshake.0, true).run().await
+}
+
+/// A transport with its buffers.
+struct Wire<T> {
+    transport: T,
+    input: Input,
+    output: Output,
+}
+
+impl<T> Wire<T> {
+    fn new(transport: T) -> Self {
+        Wire { transport, input: Input::new(), output: Output::default() }
+    }
+}
+
+struct Negotiation<'a, S, T> {
+    store: &'a S,
+    wire: Wire<T>,
+    options: &'a Options,
+    flags: ClientFlags,
+    secured: bool,
+    structured: bool,
+    /// The export for which `base:allocation` was selected.
+    block_status_of: Option<TreeId>,
+}
+
+/// What follows an option.
+enum Next {
+    Option,
+    Transmit(Export),
+    StartTls,
+    End,
+}
+
+impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
+    fn new(
+        store: &'a S,
+        wire: Wire<T>,
+        options: &'a Options,
+        flags: ClientFlags,
+        secured: bool,
+    ) -> Self {
+        let (structured, block_status_of) = (false, None);
+        Negotiation { store, wire, options, flags, secured, structured, block_status_of }
+    }
+
+    async fn run(mut self) -> Result<Negotiated<T>, Disconnect> {
+        for _ in 0..OPTIONS_MAX {
+            let next = self.option().await?;
+            self.wire.output.drain(&mut self.wire.transport).await?;
+            let Wire { transport, input, output } = self.wire;
+            match next {
+                Next::Option => self.wire = Wire { transport, input, output },
+                Next::End => return Ok(Negotiated::Ended),
+                Next::Transmit(export) => {
+                    let (options, stats) = (self.options.clone(), Rc::new(Stats::default()));
+                    return Ok(Negotiated::Ready(Session {
+                        transport,
+                        input,
+                        output,
+                        export,
+                        options,
+                        stats,
+                    }));
+                }
+                Next::StartTls => {
+                    return Ok(Negotiated::StartTls {
+                        transport,
+                        handshake: Handshake(self.flags),
+                    });
+                }
+            }
+        }
+        Err(Disconnect::protocol(format!(
+            "the client sent {OPTIONS_MAX} options and chose no export"
+        )))
+    }
+
+    /// Receives one option and queues its reply.
+    async fn option(&mut self) -> Result<Next, Disconnect> {
+        let Wire { transport, input, .. } = &mut self.wire;
+        input.fill(transport, OptionHeader::BYTES, "negotiation").await?;
+        let header = OptionHeader::decode(input.peek().expect("filled above"));
+        let header = header.map_err(out_of_step)?;
+        input.consume(OptionHeader::BYTES);
+        if !self.flags.fixed_newstyle && header.option != option::EXPORT_NAME {
+            return Err(Disconnect::protocol(format!(
+                "the client sent option {} and did not say that it understands replies",
+                header.option
+            )));
+        }
+        let length = header.length as usize;
+        if header.length > OPTION_SKIP_BYTES_MAX
+            || (header.option == option::EXPORT_NAME && header.length > OPTION_BYTES_MAX)
+        {
+            return Err(Disconnect::protocol(format!(
+                "the client announced {length} bytes of data for option {}",
+                header.option
+            )));
+        }
+        if header.length > OPTION_BYTES_MAX {
+            input.skip(transport, length, "negotiation").await?;
+            self.fail(header.option, reply::ERR_TOO_BIG, "the option's data are too long");
+            return Ok(Next::Option);
+        }
+        input.fill(transport, length, "negotiation").await?;
+        let data = input.bytes()[..length].to_vec();
+        input.consume(length);
+        if self.options.tls == Tls::Required && !self.secured {
+            match header.option {
+                option::STARTTLS | option::ABORT => {}
+                option::EXPORT_NAME => {
+                    return Err(Disconnect::new(
+                        DisconnectKind::Refused,
+                        "the client chose an export without TLS, which this server requires",
+                    ));
+                }
+                other => {
+                    self.fail(other, reply::ERR_TLS_REQD, "this server requires TLS");
+                    return Ok(Next::Option);
+                }
+            }
+        }
+        match ClientOption::decode(header.option, &data) {
+            Ok(decoded) => self.answer(header.option, decoded).await,
+            Err(why) if header.option == option::EXPORT_NAME => {
+                Err(Disconnect::protocol(format!("the client chose an export: {}", why.0)))
+            }
+            Err(why) => {
+                if header.option == option::SET_META_CONTEXT {
+                    self.block_status_of = None;
+                }
+                self.fail(header.option, reply::ERR_INVALID, why.0);
+                Ok(Next::Option)
+            }
+        }
+    }
+
+    /// Queues the reply to option number `number`.
+    async fn answer(&mut self, number: u32, asked: ClientOption<'_>) -> Result<Next, Disconnect> {
+        match asked {
+            ClientOption::ExportName(name) => return self.export_name(name),
+            ClientOption::Abort => {
+                self.reply(number, reply::ACK, &[]);
+                // A client may leave without waiting for this reply; it left in order.
+                let _ = self.wire.output.drain(&mut self.wire.transport).await;
+                self.wire.output = Output::default();
+                return Ok(Next::End);
+            }
+            ClientOption::List => self.list().await?,
+            ClientOption::StartTls => match self.options.tls {
+                Tls::Off => self.fail(number, reply::ERR_UNSUP, "this server has no TLS"),
+                _ if self.secured => self.fail(number, reply::ERR_INVALID, "TLS is on already"),
+                // Bytes sent in the clear must not be taken for bytes that came secured.
+                _ if !self.wire.input.bytes().is_empty() => {
+                    return Err(Disconnect::protocol(
+                        "the client sent more before the TLS handshake that it asked for",
+                    ));
+                }
+                _ => {
+                    self.reply(number, reply::ACK, &[]);
+                    return Ok(Next::StartTls);
+                }
+            },
+            ClientOption::Info(request) => {
+                self.info(number, &request);
+            }
+            ClientOption::Go(request) => {
+                if let Some(export) = self.info(number, &request) {
+                    return Ok(Next::Transmit(export));
+                }
+            }
+            ClientOption::StructuredReply => {
+                self.structured = true;
+                self.reply(number, reply::ACK, &[]);
+            }
+            ClientOption::ListMetaContext(request) => self.meta_context(number, &request),
+            ClientOption::SetMetaContext(request) => self.meta_context(number, &request),
+            ClientOption::Unknown(_) => {
+                self.fail(number, reply::ERR_UNSUP, "this server does not know the option");
+            }
+        }
+        Ok(Next::Option)
+    }
+
+    fn export_name(&mut self, name: &str) -> Result<Next, Disconnect> {
+        let target = self.store.find(name).map_err(|why| {
+            Disconnect::new(
+                DisconnectKind::Refused,
+                format!("the client chose the export {name:?}: {why}"),
+            )
+        })?;
+        let export = self.export(target);
+        let mut bytes = Vec::new();
+        protocol::export_name_reply(
+            &mut bytes,
+            export.target.size,
+            export.flags(),
+            self.flags.no_zeroes,
+        );
+        self.wire.output.push_head(&bytes);
+        Ok(Next::Transmit(export))
+    }
+
+    async fn list(&mut self) -> Result<(), Disconnect> {
+        for target in self.store.targets() {
+            let name = target.name.as_bytes();
+            let length = (name.len() as u32).to_be_bytes();
+            self.reply(option::LIST, reply::SERVER, &[&length, name]);
+            if self.wire.output.bytes() >= REPLY_BYTES {
+                self.wire.output.drain(&mut self.wire.transport).await?;
+            }
+        }
+        self.reply(option::LIST, reply::ACK, &[]);
+        Ok(())
+    }
+
+    /// Answers `INFO` or `GO`; returns the export if there is one.
+    fn info(&mut self, number: u32, request: &InfoRequest<'_>) -> Option<Export> {
+        let export = match self.store.find(request.name) {
+            Ok(target) => self.export(target),
+            Err(why) => {
+                self.fail_by(number, &why);
+                return None;
+            }
+        };
+        let (size, flags) = (export.target.size.to_be_bytes(), export.flags().to_be_bytes());
+        self.tell(number, info::EXPORT, &[&size, &flags]);
+        if request.canonical_name {
+            self.tell(number, info::NAME, &[export.target.name.as_bytes()]);
+        }
+        if request.description {
+            self.tell(number, info::DESCRIPTION, &[export.description().as_bytes()]);
+        }
+        if request.block_size {
+            let sizes = [BLOCK_BYTES_MIN, BLOCK_BYTES_PREFERRED, PAYLOAD_BYTES_MAX];
+            let [min, preferred, max] = sizes.map(u32::to_be_bytes);
+            self.tell(number, info::BLOCK_SIZE, &[&min, &preferred, &max]);
+        }
+        self.reply(number, reply::ACK, &[]);
+        Some(export)
+    }
+
+    fn meta_context(&mut self, number: u32, request: &MetaRequest<'_>) {
+        let select = number == option::SET_META_CONTEXT;
+        if select {
+            self.block_status_of = None;
+        }
+        if !self.structured {
+            self.fail(number, reply::ERR_INVALID, "negotiate structured replies first");
+            return;
+        }
+        let target = match self.store.find(request.name) {
+            Ok(target) => target,
+            Err(why) => return self.fail_by(number, &why),
+        };
+        let asked_for = |query: &&str| *query == BASE_ALLOCATION || (!select && *query == "base:");
+        let all = !select && request.queries.is_empty();
+        if all || request.queries.iter().any(asked_for) {
+            let id = if select { BASE_ALLOCATION_ID } else { 0 };
+            let name = BASE_ALLOCATION.as_bytes();
+            self.reply(number, reply::META_CONTEXT, &[&id.to_be_bytes(), name]);
+            if select {
+                self.block_status_of = Some(target.id);
+            }
+        }
+        self.reply(number, reply::ACK, &[]);
+    }
+
+    fn export(&self, target: TargetInfo) -> Export {
+        Export {
+            read_only: target.read_only || self.options.read_only,
+            structured: self.structured,
+            block_status: self.block_status_of == Some(target.id),
+            target,
+        }
+    }
+
+    fn tell(&mut self, number: u32, kind: u16, data: &[&[u8]]) {
+        let kind = kind.to_be_bytes();
+        let mut pieces: Vec<&[u8]> = vec![&kind];
+        pieces.extend_from_slice(data);
+        self.reply(number, reply::INFO, &pieces);
+    }
+
+    fn fail_by(&mut self, number: u32, error: &Error) {
+        let kind = match error.kind {
+            ErrorKind::Closed => reply::ERR_SHUTDOWN,
+            _ => reply::ERR_UNKNOWN,
+        };
+        self.fail(number, kind, &error.message);
+    }
+
+    fn fail(&mut self, number: u32, kind: u32, message: &str) {
+        let message = &message[..message.floor_char_boundary(protocol::STRING_BYTES_MAX)];
+        self.reply(number, kind, &[message.as_bytes()]);
+    }
+
+    fn reply(&mut self, number: u32, kind: u32, data: &[&[u8]]) {
+        let mut bytes = Vec::new();
+        protocol::option_reply(&mut bytes, number, kind, data);
+        self.wire.output.push_head(&bytes);
+    }
+}
+
+fn out_of_step(malformed: Malformed) -> Disconnect {
+    Disconnect::protocol(format!("{malformed}, so the connection is out of step"))
+}

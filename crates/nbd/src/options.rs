@@ -1,0 +1,39 @@
+//! What a server is willing to do.
+
+/// Settings of a connection. [`Options::default`] suits a unix socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Offer every export for reading only.
+    pub read_only: bool,
+    /// The most requests of one connection that are handled at once; at least 1 is taken.
+    pub requests_in_flight_max: usize,
+    /// The most payload and reply bytes that one connection holds in memory. A single request
+    /// may exceed it.
+    pub bytes_in_flight_max: u64,
+    /// Whether connections are to be secured.
+    pub tls: Tls,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            read_only: false,
+            requests_in_flight_max: 256,
+            bytes_in_flight_max: 64 << 20,
+            tls: Tls::Off,
+        }
+    }
+}
+
+/// What to answer a client about TLS. Upgrading the transport is the caller's: see
+/// [`Negotiated::StartTls`](crate::Negotiated::StartTls).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tls {
+    /// There is none here.
+    #[default]
+    Off,
+    /// A client may upgrade.
+    Offered,
+    /// A client must upgrade before anything else.
+    Required,
+}

@@ -1,0 +1,170 @@
+//! From the outcome of a request to the bytes of its reply.
+
+use mjolnir_store::{Chunk, Extent, Mapping};
+
+use crate::Export;
+use crate::execute::{Content, Outcome, Refusal};
+use crate::output::Output;
+use crate::protocol::{
+    self, BASE_ALLOCATION_ID, Chunk as ChunkKind, Command, Errno, Request, STATE_HOLE, STATE_ZERO,
+    chunk_header, command_flag, simple_reply,
+};
+
+/// Queues the reply to a request.
+pub(crate) fn push_reply(output: &mut Output, export: &Export, outcome: Outcome) {
+    let Outcome { request, result, .. } = outcome;
+    let pushed = result.and_then(|content| match content {
+        Content::Data(chunks) => push_data(output, export, &request, chunks),
+        Content::Extents(extents) => push_status(output, &request, &extents),
+        Content::Nothing if request.command == Command::Read as u16 && export.structured => {
+            // A read of nothing; a simple reply would be out of place.
+            output.push_head(&chunk_header(ChunkKind::None, true, request.cookie, 0));
+            Ok(())
+        }
+        Content::Nothing => {
+            output.push_head(&simple_reply(request.cookie, 0));
+            Ok(())
+        }
+    });
+    if let Err(refusal) = pushed {
+        push_refusal(output, export, &request, &refusal);
+    }
+}
+
+/// Queues the reply to a failed request, with the reason where the client can take one.
+pub(crate) fn push_refusal(
+    output: &mut Output,
+    export: &Export,
+    request: &Request,
+    refusal: &Refusal,
+) {
+    if export.structured {
+        output.push_head(&protocol::error_chunk(request.cookie, refusal.errno, &refusal.message));
+    } else {
+        output.push_head(&simple_reply(request.cookie, refusal.errno as u32));
+    }
+}
+
+/// What a client is told when the store's answer does not fit the question.
+fn misfit(what: &'static str) -> Refusal {
+    Refusal::new(Errno::Io, what)
+}
+
+fn push_data(
+    output: &mut Output,
+    export: &Export,
+    request: &Request,
+    chunks: Vec<Chunk>,
+) -> Result<(), Refusal> {
+    let length = u64::from(request.length);
+    if chunks.iter().map(Chunk::len).sum::<u64>() != length {
+        return Err(misfit("the store returned another number of bytes than was asked for"));
+    }
+    if !export.structured {
+        output.push_head(&simple_reply(request.cookie, 0));
+        push_bytes(output, chunks);
+    } else if request.flags & command_flag::DF != 0
+        && chunks.iter().any(|chunk| matches!(chunk, Chunk::Data(_)))
+    {
+        push_data_header(output, request, request.offset, length, true);
+        push_bytes(output, chunks);
+    } else {
+        push_sparse(output, request, chunks);
+    }
+    Ok(())
+}
+
+/// Queues the bytes of chunks, zeroes included.
+fn push_bytes(output: &mut Output, chunks: Vec<Chunk>) {
+    for chunk in chunks {
+        match chunk {
+            Chunk::Data(bytes) => output.push_data(bytes),
+            Chunk::Zeroes(count) => output.push_zeroes(count),
+        }
+    }
+}
+
+/// Queues one chunk of a reply for each run of data or of zeroes.
+fn push_sparse(output: &mut Output, request: &Request, mut chunks: Vec<Chunk>) {
+    chunks.retain(|chunk| !chunk.is_empty());
+    let end = request.offset + u64::from(request.length);
+    let mut offset = request.offset;
+    let mut rest = &mut chunks[..];
+    while let Some(first) = rest.first() {
+        let is_data = matches!(first, Chunk::Data(_));
+        let same = rest.iter().take_while(|chunk| matches!(chunk, Chunk::Data(_)) == is_data);
+        let (count, run) = same.fold((0, 0), |(count, run), chunk| (count + 1, run + chunk.len()));
+        let (taken, after) = std::mem::take(&mut rest).split_at_mut(count);
+        let done = offset + run == end;
+        if is_data {
+            push_data_header(output, request, offset, run, done);
+            for chunk in taken {
+                if let Chunk::Data(bytes) = chunk {
+                    output.push_data(std::mem::take(bytes));
+                }
+            }
+        } else {
+            let mut hole = [0; 32];
+            hole[..20].copy_from_slice(&chunk_header(
+                ChunkKind::OffsetHole,
+                done,
+                request.cookie,
+                12,
+            ));
+            hole[20..28].copy_from_slice(&offset.to_be_bytes());
+            hole[28..].copy_from_slice(&(run as u32).to_be_bytes());
+            output.push_head(&hole);
+        }
+        offset += run;
+        rest = after;
+    }
+}
+
+fn push_data_header(output: &mut Output, request: &Request, offset: u64, length: u64, done: bool) {
+    let mut header = [0; 28];
+    // At most 32 MiB and the offset, so it fits.
+    let payload = 8 + length as u32;
+    header[..20].copy_from_slice(&chunk_header(
+        ChunkKind::OffsetData,
+        done,
+        request.cookie,
+        payload,
+    ));
+    header[20..].copy_from_slice(&offset.to_be_bytes());
+    output.push_head(&header);
+}
+
+/// Queues extents in one chunk: neighbours of one state merged, cut at the end of the request.
+fn push_status(output: &mut Output, request: &Request, extents: &[Extent]) -> Result<(), Refusal> {
+    let mut descriptors: Vec<(u32, u32)> = Vec::with_capacity(extents.len());
+    let mut left = u64::from(request.length);
+    for extent in extents {
+        let length = extent.length.min(left);
+        left -= length;
+        let state = match extent.mapping {
+            Mapping::Data => 0,
+            Mapping::Hole => STATE_HOLE | STATE_ZERO,
+        };
+        match descriptors.last_mut() {
+            _ if length == 0 => {}
+            Some((last, of)) if *of == state => *last += length as u32,
+            _ => descriptors.push((length as u32, state)),
+        }
+    }
+    if request.flags & command_flag::REQ_ONE != 0 {
+        descriptors.truncate(1);
+    }
+    if descriptors.is_empty() {
+        return Err(misfit("the store returned no extents"));
+    }
+    let mut bytes = Vec::with_capacity(24 + 8 * descriptors.len());
+    let payload = 4 + 8 * descriptors.len() as u32;
+    bytes.extend_from_slice(&chunk_header(ChunkKind::BlockStatus, true, request.cookie, payload));
+    bytes.extend_from_slice(&BASE_ALLOCATION_ID.to_be_bytes());
+    for (length, state) in descriptors {
+        bytes.extend_from_slice(&length.to_be_bytes());
+        bytes.extend_from_slice(&state.to_be_bytes());
+    }
+    output.push_head(&bytes);
+    Ok(())
+}

@@ -1,0 +1,207 @@
+//! The transmission phase: requests in, replies out, many at a time.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use futures_io::{AsyncRead, AsyncWrite};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use mjolnir_store::Store;
+
+use crate::execute::{Job, Outcome, execute};
+use crate::input::Input;
+use crate::output::Output;
+use crate::receive::{End, Receiver, Taken};
+use crate::reply::{push_refusal, push_reply};
+use crate::stats::add;
+use crate::{Disconnect, Export, Options, Served, Stats};
+
+/// Times around the loop before other tasks of the thread get their turn.
+const ROUNDS: usize = 4;
+/// Pieces of replies that may wait for a client that does not read them.
+const PIECES_MAX: usize = 4096;
+
+/// A connection that is past its negotiation. Run it with [`transmit`].
+pub struct Session<T> {
+    pub(crate) transport: T,
+    pub(crate) input: Input,
+    pub(crate) output: Output,
+    pub(crate) export: Export,
+    pub(crate) options: Options,
+    pub(crate) stats: Rc<Stats>,
+}
+
+impl<T> Session<T> {
+    /// What the client chose.
+    pub fn export(&self) -> &Export {
+        &self.export
+    }
+
+    /// The connection's counters, to be watched while it runs.
+    pub fn stats(&self) -> Rc<Stats> {
+        self.stats.clone()
+    }
+}
+
+/// Answers requests until the client says goodbye or `stop` completes.
+///
+/// Once `stop` completes, no more requests are taken; those in flight are finished and answered.
+/// [`std::future::pending`] is a `stop` that never comes. Dropping this future ends the
+/// connection at once; requests in flight are then done, undone, or done in part.
+///
+/// # Errors
+///
+/// Every end but these two: see [`DisconnectKind`](crate::DisconnectKind).
+pub async fn transmit<S, T>(
+    store: &S,
+    session: Session<T>,
+    stop: impl Future<Output = ()>,
+) -> Result<Served, Disconnect>
+where
+    S: Store,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    let Session { transport, input, output, export, options, stats } = session;
+    let mut stop = pin!(stop);
+    let start = |job| execute(store, &export, job);
+    let mut connection = Connection {
+        transport,
+        receiver: Receiver::new(input),
+        output,
+        in_flight: FuturesUnordered::new(),
+        reserved: 0,
+        export: &export,
+        options: &options,
+        stats: &stats,
+    };
+    let end = poll_fn(|cx| {
+        if connection.receiver.ended().is_none() && stop.as_mut().poll(cx).is_ready() {
+            connection.receiver.stop();
+        }
+        connection.poll(cx, &start)
+    })
+    .await?;
+    match end {
+        End::Goodbye | End::Stopped => {
+            // Lets TLS say goodbye; the client may be gone already.
+            let _ = poll_fn(|cx| Pin::new(&mut connection.transport).poll_close(cx)).await;
+            drop(connection);
+            Ok(Served {
+                export: Some(export.target.name),
+                requests: stats.requests.get(),
+                bytes_read: stats.bytes_read.get(),
+                bytes_written: stats.bytes_written.get(),
+            })
+        }
+        End::Closed => Err(Disconnect::vanished("transmission, between requests")),
+        End::Severed => Err(Disconnect::vanished("transmission, within a request")),
+    }
+}
+
+struct Connection<'a, T, F> {
+    transport: T,
+    receiver: Receiver,
+    output: Output,
+    in_flight: FuturesUnordered<F>,
+    /// Memory set aside for requests in flight, in bytes. What waits in `output` counts too.
+    reserved: u64,
+    export: &'a Export,
+    options: &'a Options,
+    stats: &'a Stats,
+}
+
+impl<T, F> Connection<'_, T, F>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+    F: Future<Output = Outcome>,
+{
+    /// Ready once nothing comes any more and everything is answered.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        start: &impl Fn(Job) -> F,
+    ) -> Poll<Result<End, Disconnect>> {
+        for _ in 0..ROUNDS {
+            let mut progress = self.take_requests(start)?;
+            while let Poll::Ready(Some(outcome)) = self.in_flight.poll_next_unpin(cx) {
+                self.finish(outcome);
+                progress = true;
+            }
+            // Requests can have been held back by what these replies have freed.
+            progress |= self.poll_write(cx)?;
+            if self.receiver.wants_input() && self.has_place() {
+                let read = self.receiver.poll_read(cx, &mut self.transport);
+                match read.map_err(|why| Disconnect::transport("reading from", why))? {
+                    Poll::Ready(()) => progress = true,
+                    Poll::Pending => {}
+                }
+            }
+            self.stats.in_flight.set(self.in_flight.len());
+            self.stats.receiving.set(self.receiver.is_receiving());
+            if let Some(end) = self.receiver.ended()
+                && self.in_flight.is_empty()
+                && self.output.is_idle()
+            {
+                return Poll::Ready(Ok(end));
+            }
+            if !progress {
+                return Poll::Pending;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Whether one more request may be taken, whatever it is.
+    fn has_place(&self) -> bool {
+        self.in_flight.len() < self.options.requests_in_flight_max.max(1)
+            && self.output.pieces() < PIECES_MAX
+            && self.output.bytes() <= self.options.bytes_in_flight_max
+    }
+
+    fn take_requests(&mut self, start: &impl Fn(Job) -> F) -> Result<bool, Disconnect> {
+        let mut progress = false;
+        while self.has_place() {
+            let used = self.reserved + self.output.bytes();
+            let most = self.options.bytes_in_flight_max;
+            let has_room = |bytes| used == 0 || used + bytes <= most;
+            let Some(taken) = self.receiver.take(self.export, has_room)? else { break };
+            progress = true;
+            match taken {
+                Taken::Job(job) => {
+                    add(&self.stats.bytes_written, job.payload.len() as u64);
+                    self.reserved += crate::execute::cost(&job.request, job.command);
+                    self.in_flight.push(start(job));
+                }
+                Taken::Refused(request, refusal) => {
+                    add(&self.stats.requests, 1);
+                    push_refusal(&mut self.output, self.export, &request, &refusal);
+                }
+            }
+        }
+        Ok(progress)
+    }
+
+    fn finish(&mut self, outcome: Outcome) {
+        add(&self.stats.requests, 1);
+        if let Ok(crate::execute::Content::Data(_)) = &outcome.result {
+            add(&self.stats.bytes_read, u64::from(outcome.request.length));
+        }
+        self.reserved -= outcome.cost;
+        push_reply(&mut self.output, self.export, outcome);
+    }
+
+    /// Writes what can be written; returns whether that was anything.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<bool, Disconnect> {
+        if self.output.is_idle() {
+            return Ok(false);
+        }
+        let before = self.output.bytes();
+        match self.output.poll_drain(cx, &mut self.transport) {
+            Poll::Ready(Ok(())) => Ok(true),
+            Poll::Pending => Ok(self.output.bytes() < before),
+            Poll::Ready(Err(why)) => Err(Disconnect::transport("writing to", why)),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! How fast reclaim may run, and when clients must wait for it.
+//!
+//! The paper's rate limiter (Mjölnir, INFLOW'15, section 4.3.2) decides which fraction of the
+//! device's bandwidth goes to clients and which to reclaim, from the free segments, from how much
+//! there is to win, and from the work that waits on either side. A [`PacingPolicy`] takes that
+//! decision; a [`Gate`] turns it into "may this client write now" and "may reclaim move blocks
+//! now"; a [`ScanBudget`] bounds the processor time of marking.
+
+mod free_space;
+mod gate;
+mod panic_only;
+mod scan_budget;
+mod view;
+
+pub use free_space::FreeSpace;
+pub use gate::Gate;
+pub use panic_only::PanicOnly;
+pub use scan_budget::ScanBudget;
+pub use view::{Pacing, PacingView};
+
+use crate::UnknownPolicy;
+use crate::registry::{self, Entry};
+
+/// Divides the device between clients and reclaim.
+///
+/// # Contract
+///
+/// * `reclaim_share` and `pressure` lie in 0 to 1, and neither falls as free space falls, all else
+///   being equal.
+/// * Nothing to win: no share, no pressure, no panic.
+/// * Panic begins only below the reserve.
+/// * Equal views (and equal histories of views) give equal answers.
+pub trait PacingPolicy: Send {
+    /// What the policy is called in settings and results.
+    fn name(&self) -> &'static str;
+
+    /// Decides for the present state. Cheap: call it whenever a segment is allocated or freed, and
+    /// whenever work begins or ceases to wait.
+    fn decide(&mut self, view: &PacingView) -> Pacing;
+}
+
+const ENTRIES: &[Entry<dyn PacingPolicy>] = &[
+    ("free-space", || Box::new(FreeSpace::default())),
+    ("panic-only", || Box::new(PanicOnly::default())),
+];
+
+/// The pacing policy called `name`.
+pub fn by_name(name: &str) -> Result<Box<dyn PacingPolicy>, UnknownPolicy> {
+    registry::find("pacing", ENTRIES, name)
+}
+
+/// Names of all pacing policies, the default first.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ENTRIES.iter().map(|(name, _)| *name)
+}

@@ -1,0 +1,71 @@
+//! What a pacing policy may look at, and what it decides.
+
+/// Space and work, as they stand.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PacingView {
+    /// Segments that could be opened now, the reserve among them.
+    pub free_segments: u32,
+    /// Unwritten blocks of the segment that clients append to. Less than a segment; it makes
+    /// decisions glide from one segment to the next instead of stepping.
+    pub open_room_blocks: u64,
+    /// Segments that only reclaim and checkpoints may open. The allocator keeps it from clients;
+    /// pacing sees to it that they rarely notice.
+    pub reserve_segments: u32,
+    /// Segments of the store.
+    pub total_segments: u32,
+    /// Blocks of a segment.
+    pub segment_blocks: u64,
+    /// Blocks of sealed segments that are not live: what reclaim could win at most.
+    pub reclaimable_blocks: u64,
+    /// Client requests wait, or are in flight.
+    pub client_work_waiting: bool,
+    /// Victims wait to be relocated. False while the first mark still looks for some.
+    pub reclaim_work_waiting: bool,
+    /// Reclaim rests while less than this share of the store is used; 0.5 in the paper (its
+    /// section 5.1).
+    pub start_utilization: f64,
+}
+
+impl PacingView {
+    /// Free space above the reserve, in segments; never negative.
+    pub fn slack_segments(&self) -> f64 {
+        let free = f64::from(self.free_segments) + self.in_segments(self.open_room_blocks);
+        (free - f64::from(self.reserve_segments)).max(0.0)
+    }
+
+    /// What reclaim could win at most, in segments.
+    pub fn reclaimable_segments(&self) -> f64 {
+        self.in_segments(self.reclaimable_blocks)
+    }
+
+    /// Used share of the store, 0 to 1.
+    pub fn utilization(&self) -> f64 {
+        let free = f64::from(self.free_segments) + self.in_segments(self.open_room_blocks);
+        (1.0 - free / f64::from(self.total_segments.max(1))).clamp(0.0, 1.0)
+    }
+
+    /// Whether free space has fallen below the reserve while there is something to win.
+    pub fn below_reserve(&self) -> bool {
+        self.free_segments < self.reserve_segments && self.reclaimable_blocks > 0
+    }
+
+    fn in_segments(&self, blocks: u64) -> f64 {
+        blocks as f64 / self.segment_blocks.max(1) as f64
+    }
+}
+
+/// A decision on pacing; with its view, it is what telemetry shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pacing {
+    /// Reclaim's share of the device's bandwidth, 0 to 1, while both it and clients have work.
+    pub reclaim_share: f64,
+    /// How scarce space is, 0 (plenty, or nothing to win) to 1 (only the reserve is left).
+    pub pressure: f64,
+    /// Reclaim cycles should run: marks, and moves as far as the share allows.
+    pub active: bool,
+    /// No client waits and cleaning ahead is worth while: reclaim may use the whole device until
+    /// one does.
+    pub idle: bool,
+    /// Clients wait until reclaim has won space. The last resort; count it.
+    pub panic: bool,
+}

@@ -1,0 +1,123 @@
+//! `cargo xtask test`: everything that a change must pass.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use crate::metadata::Metadata;
+use crate::steps::{Outcome, Steps};
+use crate::{Check, cargo, house, licences, rooms, root, tools};
+
+/// How to run the checks.
+#[derive(Args)]
+pub struct Options {
+    /// Install no programs; tests that lack one are skipped by name.
+    #[arg(long)]
+    no_install: bool,
+    /// Fail tests that lack a program, instead of skipping them.
+    #[arg(long)]
+    require_tools: bool,
+    /// Leave out what takes long: the release build, documentation and the simulator. Tests
+    /// against real clients then use the debug build.
+    #[arg(long)]
+    quick: bool,
+    /// Seeds that the simulator runs.
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    seeds: u32,
+}
+
+/// Packages whose programs ship or measure. They are always built together: built apart, what
+/// they share would be built twice with different features.
+const PROGRAMS: &[&str] =
+    &["build", "--release", "-p", "mjolnir-cli", "-p", "mjolnir-lab", "--bins"];
+
+/// Runs all steps; whether all passed.
+pub fn run(options: &Options) -> Result<bool> {
+    let root = &root();
+    let cargo = |arguments: &[&str]| cargo::command(root, arguments);
+    let mut steps = Steps::default();
+
+    steps.run("format", || cargo::run(cargo(&["fmt", "--all", "--check"])));
+    let checks: [(_, Check); 3] =
+        [("rooms", rooms::check), ("licences", licences::check), ("house", house::check)];
+    for (name, check) in checks {
+        steps.run(name, || check(root));
+    }
+    steps.run("tools", || Ok(tools::provide(!options.no_install)));
+    steps.run("lints", || {
+        cargo::run(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+    });
+
+    let quick = || Ok(Outcome::skip("left out by --quick"));
+    let mut programs = None;
+    if options.quick {
+        steps.run("documentation", quick);
+        steps.run("release build", quick);
+        steps.run("simulator", quick);
+    } else {
+        steps.run("documentation", || {
+            let mut command = cargo(&["doc", "--workspace", "--no-deps"]);
+            command.env("RUSTDOCFLAGS", "-D warnings");
+            cargo::run(command)
+        });
+        steps.run("release build", || {
+            let outcome = cargo::run(cargo(PROGRAMS))?;
+            if outcome.passed() {
+                programs = Some(release_folder(root)?);
+            }
+            Ok(outcome)
+        });
+        steps.run("simulator", || match &programs {
+            Some(folder) => cargo::run(simulator(folder, options.seeds)),
+            None => Ok(Outcome::fail("it was not built")),
+        });
+    }
+
+    // Tests come last: what they print is what one looks for first.
+    let test = |arguments: &[&str]| {
+        let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
+        command.args(arguments);
+        if let Some(folder) = &programs {
+            command.env("MJOLNIR_BIN", folder.join("mjolnir"));
+        }
+        if options.require_tools {
+            command.env("MJOLNIR_REQUIRE_TOOLS", "1");
+        }
+        command
+    };
+    steps.run("benches", || {
+        // Run by `cargo test`, a benchmark takes each of its measurements once, at a small size.
+        let metadata = Metadata::load(root, &["--no-deps"])?;
+        let mut targets = metadata.members().flat_map(|package| &package.targets);
+        if !targets.any(|target| target.kind.iter().any(|kind| kind == "bench")) {
+            return Ok(Outcome::skip("there are none"));
+        }
+        cargo::run(test(&["--bench", "*"]))
+    });
+    steps.run("doc tests", || cargo::run_tests(test(&["--doc"])));
+    steps.run("tests", || {
+        cargo::run_tests(test(&["--lib", "--bins", "--tests", "--", "--show-output"]))
+    });
+
+    println!("\n{}", steps.report());
+    Ok(steps.passed())
+}
+
+/// `cargo xtask sim`: whether the simulator ended well.
+pub fn simulate(arguments: &[String]) -> Result<bool> {
+    let mut command = cargo::command(&root(), &["run", "--release", "-p", "mjolnir-lab"]);
+    command.args(["--bin", "sim", "--"]).args(arguments);
+    Ok(command.status().context("cannot run cargo")?.success())
+}
+
+fn simulator(folder: &Path, seeds: u32) -> Command {
+    let mut command = Command::new(folder.join("sim"));
+    command.args(["--seeds", &seeds.to_string()]);
+    command
+}
+
+fn release_folder(root: &Path) -> Result<PathBuf> {
+    Ok(Metadata::load(root, &["--no-deps"])?.target_directory.join("release"))
+}
