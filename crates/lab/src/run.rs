@@ -168,7 +168,7 @@ impl Story<'_> {
                 cuts_left -= 1;
                 disk.cut_after(1 + self.chance.below(60));
             }
-            if self.swarm.trouble == Trouble::FlakyReads {
+            if self.swarm.trouble == Trouble::FlakyReads && cuts_left > 0 {
                 let rates = self.swarm.fault_rates(&mut self.chance);
                 disk.faults().by_chance(self.chance.bits(), rates);
             }
@@ -185,10 +185,10 @@ impl Story<'_> {
                 }
                 Some(Err(error)) if !disk.is_off() => {
                     let faulted = disk.faults().faults() > 0;
-                    if !(faulted && cuts_left > 0) {
+                    if !faulted {
                         return Err(Violation::new(format!("the store does not open: {error}")));
                     }
-                    cuts_left -= 1;
+                    cuts_left = cuts_left.saturating_sub(1);
                 }
                 _ => {}
             }
