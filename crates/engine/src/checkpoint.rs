@@ -244,6 +244,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut placed = Vec::with_capacity(images.spans.len());
         // An image never straddles two appends: each append takes as many whole images as fit.
         let mut rest = images.spans.as_slice();
+        let mut failures = 0;
         while let Some(&(_, begin, _)) = rest.first() {
             let first_block = begin / BLOCK_SIZE;
             let last = rest.last().expect("not empty");
@@ -257,7 +258,19 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     let end = (first_block + u64::from(fit)) * BLOCK_SIZE;
                     let taken = rest.iter().take_while(|(_, from, len)| from + len <= end).count();
                     if taken == 0 {
-                        state.log.close_group(&mut state.space, MAP_STREAM);
+                        // The first image is longer than what is left of the group, or of the
+                        // segment.
+                        match failures {
+                            0 => state.log.close_group(&mut state.space, MAP_STREAM),
+                            1 => state.log.seal_segment(&mut state.space, MAP_STREAM),
+                            _ => {
+                                return Err(Hurdle::Failed(Error::new(
+                                    mjolnir_store::ErrorKind::Unsupported,
+                                    "a node of the map does not fit a segment; the store needs \
+                                     larger segments",
+                                )));
+                            }
+                        }
                         return Ok((at, 0));
                     }
                     let (_, from, len) = rest[taken - 1];
@@ -268,6 +281,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     Ok((at, taken))
                 })
                 .await?;
+            failures = if taken == 0 { failures + 1 } else { 0 };
             for &(id, from, bytes) in &rest[..taken] {
                 let within = from - first_block * BLOCK_SIZE;
                 let pba = at.plus(within / BLOCK_SIZE);
