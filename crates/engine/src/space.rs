@@ -32,6 +32,8 @@ pub(crate) struct Segment {
     pub incarnation: u64,
     /// Blocks in use: headers, payload and footer.
     pub used: u32,
+    /// Of those, blocks of payload.
+    pub payload: u32,
     /// Offset of the footer; 0 for none.
     pub footer: u32,
     /// Log sequence number at its sealing.
@@ -51,6 +53,7 @@ impl Segment {
             stream: 0,
             incarnation: 0,
             used: 0,
+            payload: 0,
             footer: 0,
             sealed: 0,
             live: None,
