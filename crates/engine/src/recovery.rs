@@ -231,7 +231,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let zone_blocks = self.state().info.zone_blocks;
         let start = zone.start(zone_blocks).plus(u64::from(group.offset) + 1);
         let buffer = AlignedBuf::zeroed(group.checksums.len() * BLOCK_BYTES);
-        let Ok(bytes) = self.device().read(start, buffer).await else { return Ok(false) };
+        // What cannot be read may be durable: to end the log here would lose it in silence.
+        let bytes = self.device().read(start, buffer).await.map_err(|error| {
+            fault::device(&format!("reading what was logged at {start}"), error)
+        })?;
         Ok(bytes.as_ref().chunks_exact(BLOCK_BYTES).zip(&group.checksums).enumerate().all(
             |(index, (block, expected))| {
                 let at = start.plus(index as u64);
