@@ -554,6 +554,10 @@ impl Subject for Toy {
         Ok(())
     }
 
+    fn describe(&self) -> String {
+        "a toy".into()
+    }
+
     async fn check(&self) -> Result<(), Error> {
         Ok(())
     }
