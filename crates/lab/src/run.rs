@@ -160,7 +160,7 @@ impl Story<'_> {
         &mut self,
         mut memory: MemoryDevice,
     ) -> Result<(S, SimDisk, SimRuntime), Violation> {
-        let mut cuts_left = 4;
+        let mut cuts_left: u32 = 4;
         loop {
             let (disk, runtime) = self.disk(&memory);
             let cut = cuts_left > 0 && self.chance.one_in(self.swarm.cut_recovery_one_in);
