@@ -36,6 +36,7 @@ mod output;
 pub mod protocol;
 mod receive;
 mod reply;
+mod signal;
 mod stats;
 mod transmission;
 
