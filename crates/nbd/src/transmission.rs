@@ -68,7 +68,7 @@ where
     let start = |job| execute(store, &export, job);
     let mut connection = Connection {
         transport,
-        receiver: Receiver::new(input),
+        receiver: Receiver::new(input, options.buffers.clone()),
         output,
         in_flight: FuturesUnordered::new(),
         readable: Signal::new(),
