@@ -21,8 +21,7 @@
 //! * What a connection holds in memory is bounded, whatever the client sends or does not read:
 //!   its input buffer, plus [`Options::bytes_in_flight_max`] (or one request, if that is larger)
 //!   (and a quarter) of payloads and replies. Beyond it the transport is not read on.
-//! * Bytes from the client are decoded only in [`protocol`], which neither panics nor allocates
-//!   more than in proportion to what it was given.
+//! * Bytes from the client are decoded only in [`protocol`], which neither panics nor allocates.
 //! * A reply is encoded only once its whole content is at hand, so an error never cuts one short.
 
 mod buffers;
