@@ -1,6 +1,6 @@
 //! How fast 4 KiB appends at depth 32 go through `FileDevice`, beside a bare io_uring loop on the
-//! same file: `cargo run --release -p mjolnir-backends --example append_rate -- FILE [SECONDS]`.
-//! FILE is made, filled (1 GiB) and removed again.
+//! same file: `cargo run --release -p mjolnir-backends --example append_rate -- FILE [SECONDS
+//! [WHAT]]`. FILE is made, filled (1 GiB) and removed again; only lines that contain WHAT are run.
 
 // A measurement needs the clock.
 #![allow(clippy::disallowed_methods)]
@@ -27,9 +27,10 @@ const BYTES: u64 = 1 << 30;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let path = arguments.next().expect("usage: append_rate FILE [SECONDS]");
+    let path = arguments.next().expect("usage: append_rate FILE [SECONDS [WHAT]]");
     let path = Path::new(&path);
     let seconds = arguments.next().map_or(3, |text| text.parse().expect("a number of seconds"));
+    let what = arguments.next().unwrap_or_default();
     let time = Duration::from_secs(seconds);
     let create = CreateOptions {
         bytes: Some(BYTES + (1 << 20)),
@@ -42,7 +43,10 @@ fn main() {
     run(async |runtime| fill(path, &runtime).await);
     for round in 1..=2 {
         println!("round {round}");
-        report("bare io_uring, direct", || bare(path, time));
+        let name = "bare io_uring, direct";
+        if name.contains(&what) {
+            report(name, || bare(path, time));
+        }
         for (name, io, direct) in [
             ("FileDevice, io_uring, direct", IoChoice::Uring, Direct::Auto),
             ("FileDevice, threads, direct", IoChoice::Pool, Direct::Auto),
@@ -50,6 +54,9 @@ fn main() {
             ("FileDevice, threads, page cache", IoChoice::Pool, Direct::Never),
         ] {
             let options = OpenOptions { io, direct, ..Default::default() };
+            if !name.contains(&what) {
+                continue;
+            }
             report(name, || run(async |runtime| appends(path, options, &runtime, time).await));
         }
     }
