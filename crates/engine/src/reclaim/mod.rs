@@ -248,7 +248,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     async fn cycle(&self) -> Result<Won, Error> {
         let mut won = Won::default();
         let live = self.mark().await?;
-        won.retired += self.retire_empty(&live);
+        let emptied = self.retire_empty(&live);
+        if self.inner.options.paranoid {
+            for zone in &emptied {
+                self.prove_unreferenced(*zone).await?;
+            }
+        }
+        won.retired += emptied.len();
         let candidates: Vec<ZoneId> = self.state().reclaim.candidates.keys().copied().collect();
         for zone in candidates {
             if self.state().closing {
@@ -269,9 +275,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Gives up segments in which the mark found nothing live.
-    fn retire_empty(&self, live: &mark::LiveMap) -> usize {
+    fn retire_empty(&self, live: &mark::LiveMap) -> Vec<ZoneId> {
         let mut state = self.state();
-        let mut retired = 0;
+        let mut retired = Vec::new();
         for (zone, count) in live.counts() {
             let segment = state.space.get_mut(zone);
             if segment.state != SegmentState::Sealed {
@@ -282,7 +288,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 segment.state = SegmentState::Retiring;
                 state.reclaim.candidates.remove(&zone);
                 state.reclaim.counters.segments_retired += 1;
-                retired += 1;
+                retired.push(zone);
             }
         }
         retired
