@@ -383,7 +383,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     None
                 } else {
                     state.flush_running = true;
-                    state.log.close_groups(&mut state.space);
+                    state.log.close_logged_groups(&mut state.space);
                     Some(state.log.sequence)
                 }
             };

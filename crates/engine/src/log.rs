@@ -16,7 +16,7 @@ use crate::format::bind;
 use crate::format::group::{FIXED_BYTES, GroupHeader};
 use crate::format::record::Record;
 use crate::format::segment::{Footer, SegmentHeader};
-use crate::space::{Claim, SegmentState, Space};
+use crate::space::{Claim, RECLAIM_STREAM, SegmentState, Space};
 
 /// The most payload blocks in a group: 512 KiB.
 pub(crate) const GROUP_BLOCKS_MAX: u32 = 128;
@@ -118,7 +118,8 @@ impl Log {
         }
     }
 
-    fn group_blocks_max(&self) -> u32 {
+    /// The most payload blocks in one group here.
+    pub fn group_blocks_max(&self) -> u32 {
         (self.append_blocks_max - 1).min(GROUP_BLOCKS_MAX)
     }
 
@@ -231,10 +232,14 @@ impl Log {
         builder.serial
     }
 
-    /// Whether a group is being built in any stream, and which was begun first.
+    /// Which group was begun first of those being built that somebody may wait for. Reclaim sends
+    /// its own, in full: nothing waits for them, and short ones would fill segments with headers.
     pub fn oldest_open_group(&self) -> Option<u64> {
         self.streams
             .iter()
+            .enumerate()
+            .filter(|(stream, _)| *stream != usize::from(RECLAIM_STREAM))
+            .map(|(_, open)| open)
             .flatten()
             .filter_map(|open| open.builder.as_ref())
             .filter(|builder| !builder.records.is_empty() || !builder.payload.is_empty())
@@ -279,6 +284,16 @@ impl Log {
         self.blocks_written[usize::from(stream)] += 1 + u64::from(blocks);
         self.groups_total += 1;
         self.outbox.push(Submission::Append { id: builder.serial, at, data });
+    }
+
+    /// Sends every group that is being built and holds sequenced records, or what a checkpoint
+    /// needs: all but reclaim's.
+    pub fn close_logged_groups(&mut self, space: &mut Space) {
+        for stream in 0..self.streams.len() as u8 {
+            if stream != RECLAIM_STREAM {
+                self.close_group(space, stream);
+            }
+        }
     }
 
     /// Sends every group that is being built.

@@ -218,7 +218,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let mut guard = self.state();
                 let state = &mut *guard;
                 if state.failed.is_none() && state.log.oldest_open_group() == Some(oldest) {
-                    state.log.close_groups(&mut state.space);
+                    state.log.close_logged_groups(&mut state.space);
                 }
             }
             self.submit();

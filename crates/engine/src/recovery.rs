@@ -217,7 +217,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let sequence = state.log.sequence;
         let segment = state.space.get_mut(zone);
         segment.used = values.len() as u32;
-        segment.payload = (values.len() - 1 - groups.len()) as u32;
+        segment.payload = groups.iter().map(|group| group.checksums.len() as u32).sum();
         segment.footer = 0;
         segment.sealed = segment.sealed.max(sequence);
         state.checksums.insert(zone, values);

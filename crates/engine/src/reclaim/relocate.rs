@@ -49,14 +49,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let bytes = self.read_verified(run.at, run.blocks).await?;
                 self.copy_forward(run, bytes, &mut moves, &mut groups).await?;
             }
+            // Before any wait: clients may wait for what has not been sent.
+            self.send_relocated();
             self.wait_while_dirty().await?;
         }
-        {
-            let mut guard = self.state();
-            let state = &mut *guard;
-            state.log.close_group(&mut state.space, RECLAIM_STREAM);
-        }
-        self.submit();
         if let Some(last) = groups.last().copied() {
             self.wait_while(|state| {
                 state.failed.is_none()
@@ -247,6 +243,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let leaves = state.reclaim.candidates.get(&zone);
         let rest = leaves.into_iter().flatten().filter(|id| !handled.contains(*id));
         rest.copied().take(LEAVES_A_STEP).collect()
+    }
+
+    /// Sends the group that reclaim is building.
+    fn send_relocated(&self) {
+        {
+            let mut guard = self.state();
+            let state = &mut *guard;
+            state.log.close_group(&mut state.space, RECLAIM_STREAM);
+        }
+        self.submit();
     }
 
     /// Waits until pacing lets reclaim move more.
