@@ -1,0 +1,41 @@
+//! Recovery finds every segment that was opened since the checkpoint, whatever the checkpoint met
+//! when it wrote its list of free ones.
+
+mod support;
+
+use mjolnir_device::MemoryDevice;
+use mjolnir_device::filter::Verb;
+use mjolnir_engine::{Engine, OpenOptions};
+use mjolnir_store::Store;
+use support::{Held, fresh, put, run, soon, tag_of, turns};
+
+#[test]
+fn a_zone_that_is_being_reset_during_a_checkpoint_stays_in_the_order() {
+    run(async |runtime| {
+        let device = Held::new(MemoryDevice::of_zones(64, 64));
+        let engine = fresh(|| device.clone(), &runtime, OpenOptions::default()).await;
+        let volume = engine.create_volume("v", 4096 * support::BLOCK).await.unwrap();
+        // Until a segment is opened, so that the reset task begins with the next zone.
+        device.hold(Verb::Reset);
+        for lba in 0..70 {
+            put(&engine, volume.id, lba, lba + 1).await.unwrap();
+        }
+        turns(50).await;
+        soon("a checkpoint", engine.checkpoint()).await.unwrap();
+        device.release(Verb::Reset);
+        turns(50).await;
+        for lba in 70..700 {
+            put(&engine, volume.id, lba, lba + 1).await.unwrap();
+        }
+        engine.flush().await.unwrap();
+        let found = device.inner.crash(1);
+        let engine =
+            Engine::open(found, runtime.clone(), OpenOptions::default()).await.unwrap();
+        for lba in 0..700 {
+            assert_eq!(tag_of(&engine, volume.id, lba).await, lba + 1, "block {lba}");
+        }
+        let stats = engine.stats();
+        assert_eq!(engine.check().await.unwrap().problems, Vec::<String>::new());
+        assert_eq!(stats.dropped_records, 0);
+    });
+}
