@@ -91,6 +91,8 @@ pub(crate) struct Space {
     free: VecDeque<ZoneId>,
     /// Taken from the front of `free` and reset: can be opened at once.
     ready: VecDeque<ZoneId>,
+    /// Being reset: between `free` and `ready`. A checkpoint that is written meanwhile lists it.
+    resetting: Option<ZoneId>,
     /// The highest incarnation given out.
     pub incarnation: u64,
     /// Zones opened since the map was last frozen for a checkpoint.
@@ -112,6 +114,7 @@ impl Space {
             segments: vec![Segment::free(); zones as usize],
             free: VecDeque::new(),
             ready: VecDeque::new(),
+            resetting: None,
             incarnation: 0,
             opened: Vec::new(),
             checkpoint_reserve: 2,
@@ -138,7 +141,7 @@ impl Space {
 
     /// Segments that could be opened, by someone.
     pub fn free_count(&self) -> usize {
-        self.free.len() + self.ready.len()
+        self.free.len() + self.ready.len() + usize::from(self.resetting.is_some())
     }
 
     pub fn count(&self, state: SegmentState) -> usize {
@@ -190,11 +193,13 @@ impl Space {
         if !self.next_reset_wanted() {
             return None;
         }
+        assert_eq!(self.resetting, None, "zones are reset one after another");
         // In order but for the rare one that a read still uses: recovery tolerates short gaps.
         let idle = |zone: &ZoneId| self.get(*zone).pins == 0 && !busy(*zone);
         let at = self.free.iter().take(ORDER_SLACK).position(idle)?;
         let zone = self.free.remove(at)?;
         *self.get_mut(zone) = Segment::free();
+        self.resetting = Some(zone);
         Some(zone)
     }
 
@@ -203,7 +208,9 @@ impl Space {
         self.allows(claim) && !self.ready.is_empty()
     }
 
+    /// The reset of a zone has completed.
     pub fn push_ready(&mut self, zone: ZoneId) {
+        assert_eq!(self.resetting.take(), Some(zone), "only a zone that was reset is ready");
         self.ready.push_back(zone);
     }
 
@@ -224,7 +231,7 @@ impl Space {
 
     /// Free segments in the order in which they will be opened.
     pub fn free_order(&self) -> Vec<ZoneId> {
-        self.ready.iter().chain(&self.free).copied().collect()
+        self.ready.iter().chain(&self.resetting).chain(&self.free).copied().collect()
     }
 
     /// Adds zones that the device has grown by. They are free in no durable checkpoint yet, but

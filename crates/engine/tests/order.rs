@@ -5,7 +5,7 @@ mod support;
 
 use mjolnir_device::MemoryDevice;
 use mjolnir_device::filter::Verb;
-use mjolnir_engine::{Engine, OpenOptions};
+use mjolnir_engine::{Engine, OpenOptions, ReclaimOptions};
 use mjolnir_store::Store;
 use support::{Held, fresh, put, run, soon, tag_of, turns};
 
@@ -13,7 +13,11 @@ use support::{Held, fresh, put, run, soon, tag_of, turns};
 fn a_zone_that_is_being_reset_during_a_checkpoint_stays_in_the_order() {
     run(async |runtime| {
         let device = Held::new(MemoryDevice::of_zones(64, 64));
-        let engine = fresh(|| device.clone(), &runtime, OpenOptions::default()).await;
+        let options = OpenOptions {
+            reclaim: ReclaimOptions { enabled: false, ..ReclaimOptions::default() },
+            ..OpenOptions::default()
+        };
+        let engine = fresh(|| device.clone(), &runtime, options).await;
         let volume = engine.create_volume("v", 4096 * support::BLOCK).await.unwrap();
         // Until a segment is opened, so that the reset task begins with the next zone.
         device.hold(Verb::Reset);
