@@ -106,7 +106,7 @@ impl State {
         self.catalog.insert(tree, Entry { kind, created });
     }
 
-    fn drop_tree(&mut self, tree: TreeId) {
+    pub fn drop_tree(&mut self, tree: TreeId) {
         if self.map.contains(tree) {
             self.map.drop_tree(tree);
         }
@@ -119,7 +119,7 @@ impl State {
         })
     }
 
-    fn prepared_at(&self, transaction: TreeId) -> Result<usize, Error> {
+    pub fn prepared_at(&self, transaction: TreeId) -> Result<usize, Error> {
         self.prepared.iter().position(|(tree, _)| *tree == transaction).ok_or_else(|| {
             Error::new(
                 mjolnir_store::ErrorKind::NotFound,
@@ -182,8 +182,8 @@ impl State {
         changed.sort();
         changed.dedup();
         let backup = |index: usize| TreeId(BACKUPS_FROM + index as u32);
+        changed.iter().try_for_each(|tree| self.known(*tree).map(|_| ()))?;
         for (index, tree) in changed.iter().enumerate() {
-            self.known(*tree)?;
             self.map.snapshot(*tree, backup(index));
         }
         let outcome = remaps.iter().try_for_each(|remap| self.apply_remap(remap));
