@@ -89,7 +89,7 @@ fn what_was_staged_when_the_power_went_away_is_given_back() {
             let options = OpenOptions { dirty_bytes_max: 4 * BLOCK, ..OpenOptions::default() };
             let engine = fresh(|| device.clone(), &runtime, options).await;
             let a = engine.create_volume("a", 1024 * BLOCK).await.unwrap();
-            let write = |n| Op::Write { to: a.id, offset: n * 32 * BLOCK, data: payload(n + 1, 32) };
+            let write = |n: u64| Op::Write { to: a.id, offset: n * 32 * BLOCK, data: payload(n + 1, 32) };
             let vector = engine.atomic((0..20).map(write).collect(), Durability::Durable);
             let flushes = async {
                 loop {
