@@ -32,6 +32,8 @@ pub(crate) struct Segment {
     pub incarnation: u64,
     /// Blocks in use: headers, payload and footer.
     pub used: u32,
+    /// Of those, blocks of payload.
+    pub payload: u32,
     /// Offset of the footer; 0 for none.
     pub footer: u32,
     /// Log sequence number at its sealing.
@@ -51,6 +53,7 @@ impl Segment {
             stream: 0,
             incarnation: 0,
             used: 0,
+            payload: 0,
             footer: 0,
             sealed: 0,
             live: None,
@@ -89,10 +92,11 @@ pub(crate) struct Space {
     pub segments: Vec<Segment>,
     /// Free in the durable checkpoint, in the order of its list; not reset yet.
     free: VecDeque<ZoneId>,
+    /// Taken from the front of `free`, and being reset. Still free, and next in the order: a
+    /// manifest that left it out would hide the records that are soon logged in it.
+    resetting: Option<ZoneId>,
     /// Taken from the front of `free` and reset: can be opened at once.
     ready: VecDeque<ZoneId>,
-    /// Being reset: between `free` and `ready`. A checkpoint that is written meanwhile lists it.
-    resetting: Option<ZoneId>,
     /// The highest incarnation given out.
     pub incarnation: u64,
     /// Zones opened since the map was last frozen for a checkpoint.
@@ -113,8 +117,8 @@ impl Space {
             zone_blocks,
             segments: vec![Segment::free(); zones as usize],
             free: VecDeque::new(),
-            ready: VecDeque::new(),
             resetting: None,
+            ready: VecDeque::new(),
             incarnation: 0,
             opened: Vec::new(),
             checkpoint_reserve: 2,
@@ -193,13 +197,12 @@ impl Space {
         if !self.next_reset_wanted() {
             return None;
         }
-        assert_eq!(self.resetting, None, "zones are reset one after another");
         // In order but for the rare one that a read still uses: recovery tolerates short gaps.
         let idle = |zone: &ZoneId| self.get(*zone).pins == 0 && !busy(*zone);
         let at = self.free.iter().take(ORDER_SLACK).position(idle)?;
         let zone = self.free.remove(at)?;
         *self.get_mut(zone) = Segment::free();
-        self.resetting = Some(zone);
+        assert!(self.resetting.replace(zone).is_none(), "two segments are reset at once");
         Some(zone)
     }
 
@@ -208,9 +211,9 @@ impl Space {
         self.allows(claim) && !self.ready.is_empty()
     }
 
-    /// The reset of a zone has completed.
+    /// The zone being reset is empty now.
     pub fn push_ready(&mut self, zone: ZoneId) {
-        assert_eq!(self.resetting.take(), Some(zone), "only a zone that was reset is ready");
+        assert_eq!(self.resetting.take(), Some(zone), "a segment was reset unasked");
         self.ready.push_back(zone);
     }
 
