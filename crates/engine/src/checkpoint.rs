@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use mjolnir_device::{AlignedBuf, Device, Runtime};
 use mjolnir_map::{NodeAddress, NodeId};
-use mjolnir_store::Error;
+use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
 
 use crate::engine::{Engine, Hurdle, State};
@@ -38,15 +38,16 @@ const NODES_A_STEP: usize = 64;
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Takes a checkpoint now and waits until it is durable. Recovery begins from the newest.
     pub async fn checkpoint(&self) -> Result<(), Error> {
-        let begun = self.state().checkpoint.begun;
-        self.state().checkpoint.wanted = true;
+        let begun = {
+            let mut state = self.state();
+            if state.stopping {
+                return Err(Error::new(ErrorKind::Closed, "the store is shut down"));
+            }
+            state.checkpoint.wanted = true;
+            state.checkpoint.begun
+        };
         self.inner.checkpoint_wanted.notify(1);
-        self.wait_while(|state| {
-            state.failed.is_none()
-                && !(state.checkpoint.begun > begun
-                    && state.checkpoint.ended == state.checkpoint.begun)
-        })
-        .await;
+        self.wait_while(|state| state.failed.is_none() && state.checkpoint.ended <= begun).await;
         self.state().failed.clone().map_or(Ok(()), Err)
     }
 
@@ -224,7 +225,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         let nodes = self.state().map.nodes_at(|address| inside(address.0));
         for id in nodes {
-            self.step(|state| state.map.redirty(id).map_err(Hurdle::from)).await?;
+            match self.step(|state| state.map.redirty(id).map_err(Hurdle::from)).await {
+                // What cannot be read cannot be moved: it stays, and so does its segment.
+                Err(error) if matches!(error.kind, ErrorKind::Damaged | ErrorKind::Io) => {}
+                other => other?,
+            }
         }
         let mut state = self.state();
         let pages: Vec<u32> =
@@ -265,7 +270,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                             1 => state.log.seal_segment(&mut state.space, MAP_STREAM),
                             _ => {
                                 return Err(Hurdle::Failed(Error::new(
-                                    mjolnir_store::ErrorKind::Unsupported,
+                                    ErrorKind::Unsupported,
                                     "a node of the map does not fit a segment; the store needs \
                                      larger segments",
                                 )));
@@ -316,7 +321,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         if chunks.len() > MANIFEST_CHUNKS_MAX {
             return Err(Error::new(
-                mjolnir_store::ErrorKind::Unsupported,
+                ErrorKind::Unsupported,
                 "the store's manifest is too long for its root; use larger segments",
             ));
         }

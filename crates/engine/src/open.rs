@@ -85,7 +85,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Ends everything: refuses new work, makes what was acknowledged durable, takes a last
     /// checkpoint, and waits for every task. The device may be dropped afterwards.
     pub async fn close(&self) -> Result<(), Error> {
-        self.state().closing = true;
+        if std::mem::replace(&mut self.state().closing, true) {
+            self.wait_while(|state| !state.stopping || state.tasks > 0).await;
+            return Ok(());
+        }
         self.notify();
         self.inner.reclaim_wanted.notify(usize::MAX);
         let sequence = self.state().log.sequence;

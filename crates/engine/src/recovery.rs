@@ -70,6 +70,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     footer: entry.footer,
                     sealed: entry.sealed,
                     live: None,
+                    stuck: None,
                     map_bytes: 0,
                     pins: 0,
                 };

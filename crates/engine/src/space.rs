@@ -40,6 +40,9 @@ pub(crate) struct Segment {
     pub sealed: u64,
     /// Live blocks as the last mark counted them; `None` if it was not sealed when that began.
     pub live: Option<u32>,
+    /// What `live` was when the segment could not be relocated, for damage: not tried again
+    /// before that has changed.
+    pub stuck: Option<u32>,
     /// Live bytes of node images, table pages and manifests, for the map's stream.
     pub map_bytes: u64,
     /// Reads under way; the zone is not reset before they end.
@@ -57,6 +60,7 @@ impl Segment {
             footer: 0,
             sealed: 0,
             live: None,
+            stuck: None,
             map_bytes: 0,
             pins: 0,
         }
@@ -72,6 +76,11 @@ pub(crate) enum Claim {
 }
 
 impl Claim {
+    /// Whether it waits for reclaim, rather than reclaim for it.
+    pub fn is_client(self) -> bool {
+        self == Claim::Client
+    }
+
     pub fn of_stream(stream: u8) -> Self {
         match stream {
             MAP_STREAM => Claim::Map,

@@ -33,8 +33,7 @@ fn a_zone_that_is_being_reset_during_a_checkpoint_stays_in_the_order() {
         }
         engine.flush().await.unwrap();
         let found = device.inner.crash(1);
-        let engine =
-            Engine::open(found, runtime.clone(), OpenOptions::default()).await.unwrap();
+        let engine = Engine::open(found, runtime.clone(), OpenOptions::default()).await.unwrap();
         for lba in 0..700 {
             assert_eq!(tag_of(&engine, volume.id, lba).await, lba + 1, "block {lba}");
         }

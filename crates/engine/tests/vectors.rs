@@ -45,13 +45,8 @@ fn odd_vectors_are_refused_or_do_nothing() {
         let full = Op::Write { to: a.id, offset: BLOCK, data: payload(7, 1) };
         engine.atomic(vec![empty, full.clone()], Durability::Durable).await.unwrap();
         assert_eq!(tag_of(&engine, a.id, 1).await, 7);
-        let nobody = Op::Move {
-            from: TreeId(0),
-            from_offset: 0,
-            to: a.id,
-            to_offset: 0,
-            length: BLOCK,
-        };
+        let nobody =
+            Op::Move { from: TreeId(0), from_offset: 0, to: a.id, to_offset: 0, length: BLOCK };
         for ops in [vec![nobody.clone()], vec![nobody, full]] {
             let refused = engine.atomic(ops, Durability::Buffered).await.unwrap_err();
             assert_eq!(refused.kind, ErrorKind::NotFound);
@@ -89,7 +84,8 @@ fn what_was_staged_when_the_power_went_away_is_given_back() {
             let options = OpenOptions { dirty_bytes_max: 4 * BLOCK, ..OpenOptions::default() };
             let engine = fresh(|| device.clone(), &runtime, options).await;
             let a = engine.create_volume("a", 1024 * BLOCK).await.unwrap();
-            let write = |n: u64| Op::Write { to: a.id, offset: n * 32 * BLOCK, data: payload(n + 1, 32) };
+            let write =
+                |n: u64| Op::Write { to: a.id, offset: n * 32 * BLOCK, data: payload(n + 1, 32) };
             let vector = engine.atomic((0..20).map(write).collect(), Durability::Durable);
             let flushes = async {
                 loop {
