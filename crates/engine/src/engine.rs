@@ -139,6 +139,8 @@ pub(crate) enum Hurdle {
     Absent(Absent),
     /// No segment can be opened for this claim.
     NoRoom(Claim),
+    /// A checkpoint has to come first; whether the step frees space.
+    Crowded(bool),
     Failed(Error),
 }
 
@@ -217,6 +219,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let (submissions, begun) = {
             let mut state = self.state();
             state.map.free_some(FREES_A_STEP);
+            state.follow_reserve();
             for (zone, checksums) in std::mem::take(&mut state.log.sealed) {
                 state.checksums.insert(zone, checksums);
             }
@@ -255,7 +258,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if state.space.next_reset_wanted() {
             self.inner.reset_wanted.notify(1);
         }
-        if state.log.since_checkpoint >= self.inner.options.checkpoint_bytes {
+        if state.is_squeezed() || state.log.since_checkpoint >= self.inner.options.checkpoint_bytes
+        {
             self.inner.checkpoint_wanted.notify(1);
         }
     }
@@ -269,9 +273,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if engine.state().failed.is_some() {
                 return;
             }
-            if let Err(error) = engine.device().seal(zone).await {
+            let sealed = engine.device().seal(zone).await;
+            engine.state().log.sealing.remove(&zone);
+            if let Err(error) = sealed {
                 engine.fail(fault::device("sealing a segment", error));
             }
+            engine.inner.reset_wanted.notify(1);
         });
     }
 
@@ -280,6 +287,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         match hurdle {
             Hurdle::Absent(absent) => self.load_node(absent.0).await,
             Hurdle::NoRoom(claim) => self.wait_for_room(claim).await,
+            Hurdle::Crowded(relief) => self.wait_while_crowded(relief).await,
             Hurdle::Failed(error) => Err(error),
         }
     }
@@ -331,6 +339,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         })
         .await;
         verdict.take().map_or(Ok(()), Err)
+    }
+
+    /// Waits for a checkpoint, and if that does not help, for reclaim.
+    async fn wait_while_crowded(&self, relief: bool) -> Result<(), Error> {
+        let _waiting = Waiting::new(self);
+        self.checkpoint().await?;
+        if !self.state().is_crowded(relief) {
+            return Ok(());
+        }
+        self.wait_for_room(if relief { Claim::Relief } else { Claim::Client }).await
     }
 
     /// Waits until a client's write may be accepted: within the bound on unwritten data, and as
