@@ -81,7 +81,9 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
         let target = self.state().writable(id)?;
         State::check_range(&target, offset, data.len() as u64)?;
         let length = data.len() as u64;
-        let sequence = self.write_bytes(id, offset, data).await?;
+        // An empty write makes what came before it durable all the same.
+        let before = self.state().log.sequence;
+        let sequence = self.write_bytes(id, offset, data).await?.max(before);
         self.settle(sequence, durability).await?;
         let mut state = self.state();
         state.counters.client_write_bytes += length;
@@ -101,7 +103,8 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
         let target = self.state().writable(id)?;
         State::check_range(&target, offset, length)?;
         if length == 0 {
-            return Ok(());
+            let before = self.state().log.sequence;
+            return self.settle(before, durability).await;
         }
         let end = offset + length;
         let (first, last) = (offset.div_ceil(BLOCK_SIZE), end / BLOCK_SIZE);
