@@ -29,9 +29,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             })
             .filter_map(|(zone, segment)| {
                 let live = segment.live?;
+                if segment.stuck == Some(live) {
+                    return None;
+                }
                 // When asked for, each segment there was then is moved at most once, even a wholly
                 // live one (the paper's way of measuring). Else only what wins something.
-                let eligible = (forced && segment.incarnation <= limit) || live < segment.payload;
+                // A short one, such as every restart leaves, can be joined with others.
+                let short = u64::from(segment.payload) < capacity / 2;
+                let eligible =
+                    (forced && segment.incarnation <= limit) || live < segment.payload || short;
                 eligible.then(|| SegmentView {
                     zone,
                     live_blocks: u64::from(live),
