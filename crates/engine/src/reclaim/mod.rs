@@ -40,9 +40,13 @@ pub(crate) struct ReclaimState {
     fruitless_from: Option<u64>,
     /// Clients lack space: collect whatever there is to win, at full speed.
     pub urgent: bool,
+    /// How many cycles had begun when that was last asked for.
+    pub urgent_from: u64,
     /// Forced cycles wanted (`gc run`), and done.
     pub forced: u64,
     pub forced_done: u64,
+    /// Forced cycles take only segments up to this incarnation: those there were when asked.
+    pub forced_incarnation: u64,
     pub running: bool,
     /// Segments to relocate, with the leaves that refer to them.
     pub candidates: BTreeMap<ZoneId, BTreeSet<NodeId>>,
@@ -75,8 +79,10 @@ impl ReclaimState {
             cycles_begun: 0,
             fruitless_from: None,
             urgent: false,
+            urgent_from: 0,
             forced: 0,
             forced_done: 0,
+            forced_incarnation: 0,
             running: false,
             candidates: BTreeMap::new(),
             pacing: Box::new(FreeSpace::default()),
@@ -88,8 +94,9 @@ impl ReclaimState {
         }
     }
 
+    /// Clients wait for moves only while there is something to move.
     pub fn client_may_write(&self) -> bool {
-        !self.options.enabled || self.gate.client_may_write()
+        !self.options.enabled || self.candidates.is_empty() || self.gate.client_may_write()
     }
 
     pub fn gate_closed(&self) -> bool {
@@ -123,6 +130,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let mut state = self.state();
             state.check_health()?;
             state.reclaim.forced += 1;
+            state.reclaim.forced_incarnation = state.space.incarnation;
             (state.reclaim.forced, state.reclaim.counters.segments_retired)
         };
         self.inner.reclaim_wanted.notify(1);
@@ -202,7 +210,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let gained = state.space.free_count() > free || won.retired > 0;
             if !gained && won.selected == 0 {
                 state.reclaim.fruitless_from = Some(begun);
-                state.reclaim.urgent = false;
+                // Whoever asked after this cycle began is owed another.
+                state.reclaim.urgent &= state.reclaim.urgent_from > begun;
                 state.reclaim.forced_done = forced;
             } else if state.space.free_count() > 2 * state.space.reserve() {
                 state.reclaim.urgent = false;
