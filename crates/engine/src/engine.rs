@@ -301,11 +301,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     /// Waits until `claim` may take a segment, or there is proof that reclaim cannot help.
     async fn wait_for_room(&self, claim: Claim) -> Result<(), Error> {
-        if claim == Claim::Client {
+        if claim.is_clients() {
             self.state().clients_waiting += 1;
         }
         let outcome = self.wait_for_room_counted(claim).await;
-        if claim == Claim::Client {
+        if claim.is_clients() {
             self.state().clients_waiting -= 1;
         }
         outcome
@@ -315,7 +315,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let asked = self.state().reclaim.cycles_begun;
         let verdict = Cell::new(None);
         self.inner.checkpoint_wanted.notify(1);
-        if claim == Claim::Client {
+        if claim.is_clients() {
             let mut state = self.state();
             state.reclaim.urgent = true;
             state.reclaim.urgent_from = asked;
@@ -433,7 +433,7 @@ impl State {
     fn check_health_for(&self, claim: Claim) -> Result<(), Error> {
         match (&self.failed, claim) {
             (Some(error), _) => Err(error.clone()),
-            (None, Claim::Client) => self.check_health(),
+            (None, Claim::Client | Claim::Record) => self.check_health(),
             (None, _) => Ok(()),
         }
     }
@@ -442,7 +442,7 @@ impl State {
     /// ended without winning a segment.
     fn no_room_is_proven(&self, asked: u64, claim: Claim) -> bool {
         match claim {
-            Claim::Client => self.reclaim.fruitless_since(asked),
+            Claim::Client | Claim::Record => self.reclaim.fruitless_since(asked),
             // Reclaim and checkpoints do not wait for reclaim: they would wait for themselves.
             Claim::Reclaim | Claim::Map => true,
         }

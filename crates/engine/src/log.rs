@@ -50,6 +50,8 @@ struct OpenSegment {
     groups: Vec<u32>,
     checksums: Vec<u32>,
     builder: Option<Builder>,
+    /// Opened from the reserve for records: data may not fill it while space is that short.
+    for_records: bool,
 }
 
 /// A group that the device has not finished writing.
@@ -133,11 +135,21 @@ impl Log {
         blocks: u32,
     ) -> Result<(Pba, u32), NoRoom> {
         let most = self.group_blocks_max();
+        let claim = match Claim::of_stream(stream) {
+            Claim::Client if blocks == 0 => Claim::Record,
+            claim => claim,
+        };
         loop {
             let Some(open) = &mut self.streams[usize::from(stream)] else {
-                self.open_segment(space, stream)?;
+                self.open_segment(space, stream, claim)?;
                 continue;
             };
+            if open.for_records && claim == Claim::Client {
+                if !space.allows(claim) {
+                    return Err(NoRoom);
+                }
+                open.for_records = false;
+            }
             let footer = Footer::blocks(self.zone_blocks, open.groups.len() + 1) as u32;
             let limit = self.zone_blocks as u32 - footer;
             let least = blocks.min(1);
@@ -322,8 +334,9 @@ impl Log {
         self.sealed.push((open.zone, open.checksums));
     }
 
-    fn open_segment(&mut self, space: &mut Space, stream: u8) -> Result<(), NoRoom> {
-        let (zone, incarnation) = space.open(Claim::of_stream(stream), stream).ok_or(NoRoom)?;
+    fn open_segment(&mut self, space: &mut Space, stream: u8, claim: Claim) -> Result<(), NoRoom> {
+        let for_records = claim == Claim::Record && !space.allows(Claim::Client);
+        let (zone, incarnation) = space.open(claim, stream).ok_or(NoRoom)?;
         let header =
             SegmentHeader { uuid: self.uuid, zone, incarnation, epoch: self.epoch, stream };
         let at = zone.start(self.zone_blocks);
@@ -340,6 +353,7 @@ impl Log {
             groups: Vec::new(),
             checksums: vec![0],
             builder: None,
+            for_records,
         });
         Ok(())
     }

@@ -30,7 +30,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state
                 .log
                 .prepare(&mut state.space, CLIENT_STREAM, bytes, 0)
-                .map_err(|_| Hurdle::NoRoom(Claim::Client))?;
+                .map_err(|_| Hurdle::NoRoom(Claim::Record))?;
             let sequence = state.log.sequence + 1;
             state.apply(&record, sequence)?;
             state.log.push(CLIENT_STREAM, record.clone(), &[], bytes, true);

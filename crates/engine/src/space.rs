@@ -66,12 +66,20 @@ impl Segment {
 /// Who asks for a segment: the order of the last reserves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
+    /// A client's data.
     Client,
+    /// A record without payload: it may be the trim or deletion that frees space.
+    Record,
     Reclaim,
     Map,
 }
 
 impl Claim {
+    /// Whether a client waits for it.
+    pub fn is_clients(self) -> bool {
+        matches!(self, Claim::Client | Claim::Record)
+    }
+
     pub fn of_stream(stream: u8) -> Self {
         match stream {
             MAP_STREAM => Claim::Map,
@@ -110,6 +118,10 @@ pub(crate) struct Space {
 /// Segments kept for relocation beyond the checkpoint's reserve: one that is being filled while
 /// another is emptied.
 const RECLAIM_RESERVE: usize = 2;
+
+/// Segments kept for records without payload, so that a full store takes trims and deletions. What
+/// is filled by them alone has nothing live, so it comes back with the next cycle.
+const RECORD_RESERVE: usize = 1;
 
 impl Space {
     pub fn new(zones: u32, zone_blocks: u64) -> Self {
@@ -154,7 +166,7 @@ impl Space {
 
     /// Segments that clients leave for reclaim and checkpoints.
     pub fn reserve(&self) -> usize {
-        self.checkpoint_reserve + RECLAIM_RESERVE
+        self.checkpoint_reserve + RECLAIM_RESERVE + RECORD_RESERVE
     }
 
     pub fn checkpoint_reserve(&self) -> usize {
@@ -172,6 +184,7 @@ impl Space {
     pub fn allows(&self, claim: Claim) -> bool {
         let kept = match claim {
             Claim::Client => self.reserve(),
+            Claim::Record => self.checkpoint_reserve + RECLAIM_RESERVE,
             Claim::Reclaim => self.checkpoint_reserve,
             Claim::Map => 0,
         };
