@@ -66,11 +66,16 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
                     loss.target, loss.offset, loss.length
                 );
             }
-            text += match (report.damage.is_empty(), report.losses.is_empty()) {
-                (true, true) => "no damage\n",
-                (false, true) => "no volume or snapshot is hit; reclaim will clear the damage\n",
-                (_, false) => "",
-            };
+            if report.stale_blocks > 0 {
+                text += &format!(
+                    "{} did not verify, but nothing refers to them: a crash or a full disk left \
+                     them, or the medium is failing\n",
+                    count(report.stale_blocks, "stale block")
+                );
+            }
+            if report.damage.is_empty() && report.losses.is_empty() {
+                text += "no damage\n";
+            }
             text
         }
         Response::Check(check) => check_text(check),
