@@ -53,7 +53,7 @@ async fn converse(
 /// A difference comes in pages, so that its length is not bounded by memory.
 async fn diff(door: &mut Door, old: &str, new: &str, json: bool) -> Result<(), Failure> {
     let mut from = Some(0);
-    let mut begun = false;
+    let mut told = 0;
     while let Some(at) = from {
         let request = Request::Diff { old: old.to_owned(), new: new.to_owned(), from: at };
         let response =
@@ -64,10 +64,10 @@ async fn diff(door: &mut Door, old: &str, new: &str, json: bool) -> Result<(), F
         // A page that brings nothing and leads nowhere would go on for ever.
         from = page.next.filter(|next| *next > at);
         output::print(&match json {
-            true => show::diff_json(&page, !begun, from.is_none())?,
-            false => show::diff_text(&page, !begun),
+            true => show::diff_json(&page, told, from.is_none())?,
+            false => show::diff_text(&page, at == 0),
         })?;
-        begun = true;
+        told += page.extents.len();
     }
     Ok(())
 }

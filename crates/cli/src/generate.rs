@@ -11,7 +11,7 @@ use crate::output;
 
 /// Prints the help.
 pub fn help() -> Result<(), Failure> {
-    output::print(&Arguments::command().render_long_help().to_string())
+    output::print(&Arguments::command().render_help().to_string())
 }
 
 /// Prints completions for a shell.

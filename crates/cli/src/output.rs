@@ -84,6 +84,11 @@ pub fn bytes(bytes: u64) -> String {
     ByteSize(bytes).to_string()
 }
 
+/// So many of a thing.
+pub fn count(number: u64, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
 /// A part of a whole as a percentage.
 pub fn percent(part: f64) -> String {
     format!("{:.1} %", part * 100.0)

@@ -6,7 +6,7 @@ use mjolnir_engine::{DiffPage, LatencySummary, Stats};
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::output::{Table, bytes, percent, time};
+use crate::output::{Table, bytes, count, percent, time};
 use crate::request::{CheckOf, Response, StatsOf, Target};
 
 /// Which side of an answer to show.
@@ -47,7 +47,7 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
         Response::Diff(page) => diff_text(page, true),
         Response::Collected { segments: 0, .. } => "there was nothing to win\n".to_owned(),
         Response::Collected { segments, bytes: won } => {
-            format!("won {segments} segments, {}\n", bytes(*won))
+            format!("won {}, {}\n", count(*segments, "segment"), bytes(*won))
         }
         Response::Stats(of) if view == View::Reclaim => reclaim(&of.stats),
         Response::Stats(of) => stats(store, of),
@@ -66,11 +66,16 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
                     loss.target, loss.offset, loss.length
                 );
             }
-            text += match (report.damage.is_empty(), report.losses.is_empty()) {
-                (true, true) => "no damage\n",
-                (false, true) => "no volume or snapshot is hit; reclaim will clear the damage\n",
-                (_, false) => "",
-            };
+            if report.stale_blocks > 0 {
+                text += &format!(
+                    "{} did not verify, but nothing refers to them: a crash or a full disk left \
+                     them, or the medium is failing\n",
+                    count(report.stale_blocks, "stale block")
+                );
+            }
+            if report.damage.is_empty() && report.losses.is_empty() {
+                text += "no damage\n";
+            }
             text
         }
         Response::Check(check) => check_text(check),
@@ -129,16 +134,17 @@ pub fn diff_text(page: &DiffPage, first: bool) -> String {
     text
 }
 
-/// A page of a difference as a part of one JSON list, an extent on a line.
-pub fn diff_json(page: &DiffPage, first: bool, last: bool) -> Result<String, Failure> {
-    let mut text = if first { "[".to_owned() } else { String::new() };
+/// A page of a difference as a part of one JSON list, an extent on a line. `told` counts the
+/// extents in the pages before.
+pub fn diff_json(page: &DiffPage, told: usize, last: bool) -> Result<String, Failure> {
+    let mut text = String::new();
     for (index, extent) in page.extents.iter().enumerate() {
-        text += if first && index == 0 { "\n  " } else { ",\n  " };
+        text += if told + index == 0 { "[\n  " } else { ",\n  " };
         text += &serde_json::to_string(extent)
             .map_err(|error| Failure::new(format!("encoding as JSON: {error}")))?;
     }
     if last {
-        text += "\n]\n";
+        text += if told + page.extents.len() == 0 { "[]\n" } else { "\n]\n" };
     }
     Ok(text)
 }
@@ -146,15 +152,15 @@ pub fn diff_json(page: &DiffPage, first: bool, last: bool) -> Result<String, Fai
 fn stats(store: &Path, of: &StatsOf) -> String {
     let stats = &of.stats;
     let mut text = format!(
-        "{}: {}, {} volumes, {} snapshots, {} segments of {}\n",
+        "{}: {}; {}, {}, {} of {}\n",
         store.display(),
         match of.served {
             true => format!("served for {:.0} s", stats.uptime_s),
             false => "at rest (counts are of this command alone)".to_owned(),
         },
-        stats.volumes,
-        stats.snapshots,
-        stats.space.total_bytes / stats.segment_bytes.max(1),
+        count(stats.volumes, "volume"),
+        count(stats.snapshots, "snapshot"),
+        count(stats.space.total_bytes / stats.segment_bytes.max(1), "segment"),
         bytes(stats.segment_bytes),
     );
     if let Some(failed) = &stats.failed.as_ref().filter(|_| of.served) {
@@ -277,16 +283,16 @@ mod tests {
             DiffPage { extents: vec![extent(8192)], next: None },
         ];
         for count in 1..=3 {
-            let mut begun = false;
+            let mut told = 0;
             let mut text = String::new();
-            for (index, page) in pages[3 - count..].iter().enumerate() {
-                text += &diff_json(page, !begun, index + 1 == count).unwrap();
-                begun = true;
+            for (index, page) in pages[..count].iter().enumerate() {
+                text += &diff_json(page, told, index + 1 == count).unwrap();
+                told += page.extents.len();
             }
             let list: Vec<DiffExtent> = serde_json::from_str(&text).unwrap_or_else(|error| {
                 panic!("{error} in {text}");
             });
-            assert_eq!(list.len(), count.min(2));
+            assert_eq!(list.len(), count - 1);
         }
     }
 }
