@@ -408,6 +408,7 @@ impl State {
                 stream: segment.stream,
                 incarnation: segment.incarnation,
                 used: segment.used,
+                payload: segment.payload,
                 footer: segment.footer,
                 sealed: segment.sealed,
             })

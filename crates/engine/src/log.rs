@@ -263,7 +263,9 @@ impl Log {
         open.checksums.resize(builder.offset as usize + 1, 0);
         open.checksums.extend_from_slice(&header.checksums);
         open.next = builder.offset + 1 + blocks;
-        space.get_mut(open.zone).used = open.next;
+        let segment = space.get_mut(open.zone);
+        segment.used = open.next;
+        segment.payload += blocks;
         let at = open.zone.start(self.zone_blocks).plus(u64::from(builder.offset));
         let mut data = Vec::with_capacity(1 + builder.payload.len());
         data.push(aligned(&header.encode()));

@@ -65,6 +65,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     stream: entry.stream,
                     incarnation: entry.incarnation,
                     used: entry.used,
+                    payload: entry.payload,
                     footer: entry.footer,
                     sealed: entry.sealed,
                     live: None,
@@ -216,6 +217,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let sequence = state.log.sequence;
         let segment = state.space.get_mut(zone);
         segment.used = values.len() as u32;
+        segment.payload = (values.len() - 1 - groups.len()) as u32;
         segment.footer = 0;
         segment.sealed = segment.sealed.max(sequence);
         state.checksums.insert(zone, values);
@@ -392,6 +394,7 @@ fn check_manifest(
     let bad = manifest.segments.iter().find(|segment| {
         u64::from(segment.used) > zone_blocks
             || segment.footer > segment.used
+            || segment.payload > segment.used
             || segment.incarnation > root.incarnation
     });
     if let Some(segment) = bad {

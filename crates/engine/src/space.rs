@@ -32,6 +32,8 @@ pub(crate) struct Segment {
     pub incarnation: u64,
     /// Blocks in use: headers, payload and footer.
     pub used: u32,
+    /// Of those, blocks of payload.
+    pub payload: u32,
     /// Offset of the footer; 0 for none.
     pub footer: u32,
     /// Log sequence number at its sealing.
@@ -51,6 +53,7 @@ impl Segment {
             stream: 0,
             incarnation: 0,
             used: 0,
+            payload: 0,
             footer: 0,
             sealed: 0,
             live: None,
@@ -89,7 +92,9 @@ pub(crate) struct Space {
     pub segments: Vec<Segment>,
     /// Free in the durable checkpoint, in the order of its list; not reset yet.
     free: VecDeque<ZoneId>,
-    /// Taken from the front of `free` and reset: can be opened at once.
+    /// Taken from the front of `free`, and being reset.
+    resetting: Option<ZoneId>,
+    /// Reset: can be opened at once.
     ready: VecDeque<ZoneId>,
     /// The highest incarnation given out.
     pub incarnation: u64,
@@ -111,6 +116,7 @@ impl Space {
             zone_blocks,
             segments: vec![Segment::free(); zones as usize],
             free: VecDeque::new(),
+            resetting: None,
             ready: VecDeque::new(),
             incarnation: 0,
             opened: Vec::new(),
@@ -138,7 +144,7 @@ impl Space {
 
     /// Segments that could be opened, by someone.
     pub fn free_count(&self) -> usize {
-        self.free.len() + self.ready.len()
+        self.free.len() + usize::from(self.resetting.is_some()) + self.ready.len()
     }
 
     pub fn count(&self, state: SegmentState) -> usize {
@@ -195,6 +201,7 @@ impl Space {
         let at = self.free.iter().take(ORDER_SLACK).position(idle)?;
         let zone = self.free.remove(at)?;
         *self.get_mut(zone) = Segment::free();
+        assert_eq!(self.resetting.replace(zone), None, "one zone is reset at a time");
         Some(zone)
     }
 
@@ -203,7 +210,9 @@ impl Space {
         self.allows(claim) && !self.ready.is_empty()
     }
 
+    /// The zone being reset is empty now.
     pub fn push_ready(&mut self, zone: ZoneId) {
+        assert_eq!(self.resetting.take(), Some(zone));
         self.ready.push_back(zone);
     }
 
@@ -224,7 +233,7 @@ impl Space {
 
     /// Free segments in the order in which they will be opened.
     pub fn free_order(&self) -> Vec<ZoneId> {
-        self.ready.iter().chain(&self.free).copied().collect()
+        self.ready.iter().chain(&self.resetting).chain(&self.free).copied().collect()
     }
 
     /// Adds zones that the device has grown by. They are free in no durable checkpoint yet, but

@@ -32,6 +32,8 @@ pub struct Options {
     pub job_cost: Duration,
     /// Virtual time after which a simulation that is not done is called stuck.
     pub time_limit: Duration,
+    /// Polls after which the same is said of it, for tasks that spin.
+    pub poll_limit: u64,
     /// Print every event.
     pub loud: bool,
 }
@@ -42,7 +44,8 @@ impl Default for Options {
             shuffle: false,
             poll_cost: Duration::from_nanos(300),
             job_cost: Duration::from_micros(20),
-            time_limit: Duration::from_secs(3600),
+            time_limit: Duration::from_secs(600),
+            poll_limit: 5_000_000,
             loud: false,
         }
     }
@@ -53,7 +56,7 @@ impl Default for Options {
 pub enum Stuck {
     /// No task is ready and no timer is set, but the main future waits.
     Deadlock(Instant),
-    /// The time limit has passed.
+    /// The time limit or the poll limit has passed.
     TooLong(Instant),
 }
 
@@ -177,9 +180,11 @@ impl Sim {
         let waker = Waker::from(handle.clone());
         let mut main = pin!(main);
         let limit = core.options.time_limit.as_nanos() as u64;
+        let mut polls = 0;
         loop {
             core.fire_timers();
-            if core.now.get() > limit {
+            polls += 1;
+            if core.now.get() > limit || polls > core.options.poll_limit {
                 return Err(Stuck::TooLong(Instant(core.now.get())));
             }
             let Some(number) = core.next_ready() else {

@@ -160,7 +160,7 @@ impl Story<'_> {
         &mut self,
         mut memory: MemoryDevice,
     ) -> Result<(S, SimDisk, SimRuntime), Violation> {
-        let mut cuts_left = 4;
+        let mut cuts_left: u32 = 4;
         loop {
             let (disk, runtime) = self.disk(&memory);
             let cut = cuts_left > 0 && self.chance.one_in(self.swarm.cut_recovery_one_in);
@@ -168,7 +168,7 @@ impl Story<'_> {
                 cuts_left -= 1;
                 disk.cut_after(1 + self.chance.below(60));
             }
-            if self.swarm.trouble == Trouble::FlakyReads {
+            if self.swarm.trouble == Trouble::FlakyReads && cuts_left > 0 {
                 let rates = self.swarm.fault_rates(&mut self.chance);
                 disk.faults().by_chance(self.chance.bits(), rates);
             }
@@ -185,10 +185,10 @@ impl Story<'_> {
                 }
                 Some(Err(error)) if !disk.is_off() => {
                     let faulted = disk.faults().faults() > 0;
-                    if !(faulted && cuts_left > 0) {
+                    if !faulted {
                         return Err(Violation::new(format!("the store does not open: {error}")));
                     }
-                    cuts_left -= 1;
+                    cuts_left = cuts_left.saturating_sub(1);
                 }
                 _ => {}
             }

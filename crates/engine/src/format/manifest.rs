@@ -42,6 +42,8 @@ pub struct SegmentEntry {
     pub incarnation: u64,
     /// Blocks in use, footer included; for an open segment, so far.
     pub used: u32,
+    /// Of those, blocks of payload.
+    pub payload: u32,
     /// Offset of its footer; 0 if it has none.
     pub footer: u32,
     /// Log sequence number when it was sealed.
@@ -86,6 +88,7 @@ impl Manifest {
             out.u8(segment.stream);
             out.u64(segment.incarnation);
             out.u32(segment.used);
+            out.u32(segment.payload);
             out.u32(segment.footer);
             out.u64(segment.sealed);
         }
@@ -130,12 +133,13 @@ impl Manifest {
         }
         let mut manifest =
             Manifest { zones: input.u32()?, next_tree: input.u32()?, ..Manifest::default() };
-        for _ in 0..input.count(29)? {
+        for _ in 0..input.count(33)? {
             manifest.segments.push(SegmentEntry {
                 zone: ZoneId(input.u32()?),
                 stream: input.u8()?,
                 incarnation: input.u64()?,
                 used: input.u32()?,
+                payload: input.u32()?,
                 footer: input.u32()?,
                 sealed: input.u64()?,
             });
@@ -182,6 +186,7 @@ mod tests {
                 stream: 1,
                 incarnation: 12,
                 used: 60,
+                payload: 50,
                 footer: 59,
                 sealed: 1000,
             }],

@@ -43,6 +43,8 @@ pub(crate) struct ReclaimState {
     /// Forced cycles wanted (`gc run`), and done.
     pub forced: u64,
     pub forced_done: u64,
+    /// Forced cycles take only segments up to this incarnation: those there were when asked.
+    pub forced_incarnation: u64,
     pub running: bool,
     /// Segments to relocate, with the leaves that refer to them.
     pub candidates: BTreeMap<ZoneId, BTreeSet<NodeId>>,
@@ -77,6 +79,7 @@ impl ReclaimState {
             urgent: false,
             forced: 0,
             forced_done: 0,
+            forced_incarnation: 0,
             running: false,
             candidates: BTreeMap::new(),
             pacing: Box::new(FreeSpace::default()),
@@ -123,6 +126,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let mut state = self.state();
             state.check_health()?;
             state.reclaim.forced += 1;
+            state.reclaim.forced_incarnation = state.space.incarnation;
             (state.reclaim.forced, state.reclaim.counters.segments_retired)
         };
         self.inner.reclaim_wanted.notify(1);

@@ -14,6 +14,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut guard = self.state();
         let state = &mut *guard;
         let capacity = state.space.zone_blocks;
+        let forced = state.reclaim.forced > state.reclaim.forced_done;
+        let due = forced || state.reclaim.urgent || state.reclaim.last_pacing.active;
+        if !due || state.closing {
+            return 0;
+        }
+        let limit = state.reclaim.forced_incarnation;
         let segments: Vec<SegmentView> = state
             .space
             .zones()
@@ -21,15 +27,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 segment.state == SegmentState::Sealed && segment.stream != MAP_STREAM
             })
             .filter_map(|(zone, segment)| {
-                Some(SegmentView {
+                let live = segment.live?;
+                // When asked for, each segment there was then is moved at most once, even a wholly
+                // live one (the paper's way of measuring). Else only what wins something.
+                let eligible = (forced && segment.incarnation <= limit) || live < segment.payload;
+                eligible.then(|| SegmentView {
                     zone,
-                    live_blocks: u64::from(segment.live?),
-                    used_blocks: u64::from(if segment.footer > 0 {
-                        segment.footer
-                    } else {
-                        segment.used
-                    })
-                    .saturating_sub(1),
+                    live_blocks: u64::from(live),
+                    used_blocks: u64::from(segment.payload),
                     capacity_blocks: capacity,
                     sealed_sequence: segment.sealed,
                     youngest_sequence: segment.sealed,
@@ -38,7 +43,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             .collect();
         // What may be moved: into the segments that reclaim may take, less one that fills partly.
         let room = state.space.free_count().saturating_sub(state.space.checkpoint_reserve() + 1);
-        let forced = state.reclaim.forced > state.reclaim.forced_done;
         let view = VictimView {
             segments: &segments,
             now_sequence: state.log.sequence,
@@ -46,10 +50,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             segments_max: state.reclaim.options.candidates_max,
             live_blocks_max: (room as u64 * capacity).max(capacity),
         };
-        let due = forced || state.reclaim.urgent || state.reclaim.last_pacing.active;
-        if !due || state.closing {
-            return 0;
-        }
         let mut policy = victim::by_name(&state.reclaim.options.policy)
             .expect("the policy's name was checked when the store was opened");
         let chosen = policy.choose(&view);

@@ -35,20 +35,20 @@ fn the_same_seed_repeats_and_another_differs() {
 }
 
 #[test]
-fn an_hour_of_sleep_takes_no_time_and_equal_instants_keep_their_order() {
+fn minutes_of_sleep_take_no_time_and_equal_instants_keep_their_order() {
     let sim = sim(0, false);
     let world = sim.world();
     let woken = Rc::new(RefCell::new(Vec::new()));
     for task in 0..3 {
-        let (timer, woken) = (world.sleep(Duration::from_secs(3000)), woken.clone());
+        let (timer, woken) = (world.sleep(Duration::from_secs(300)), woken.clone());
         world.spawn(async move {
             timer.await;
             woken.borrow_mut().push(task);
         });
     }
-    sim.run(world.sleep(Duration::from_secs(3001))).unwrap();
+    sim.run(world.sleep(Duration::from_secs(301))).unwrap();
     assert_eq!(*woken.borrow(), [0, 1, 2]);
-    assert!(sim.now().0 >= 3_001_000_000_000 && sim.now().0 < 3_001_000_100_000);
+    assert!(sim.now().0 >= 301_000_000_000 && sim.now().0 < 301_000_100_000);
 }
 
 #[test]
