@@ -42,7 +42,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use content::Content;
 use load::{Load, Loaded};
 use place::Place;
-use readback::Readback;
+use readback::{DEPTH, Readback};
 use server::{NewStore, Server};
 use summary::Summary;
 use tally::Tally;
@@ -210,7 +210,8 @@ impl Demo {
 
     fn read_back(&self, export: &str, versions: &Versions) -> Result<()> {
         let (socket, content) = (&self.place.socket(), self.content());
-        let whole = Readback { socket, export, content, versions, tally: &self.tally }.all()?;
+        let tally = &self.tally;
+        let whole = Readback { socket, export, content, versions, depth: DEPTH, tally }.all()?;
         ensure!(whole, "interrupted while reading {export} back");
         Ok(())
     }

@@ -12,8 +12,10 @@ use super::content::Content;
 use super::tally::Tally;
 use super::versions::Versions;
 
-/// Requests in flight on one connection.
-const DEPTH: usize = 8;
+/// Requests in flight on one connection, when nothing else is to be done.
+pub const DEPTH: usize = 8;
+/// The same under load, which is not to starve for it.
+pub const DEPTH_UNDER_LOAD: usize = 2;
 /// Blocks in a request: 128 KiB.
 const REQUEST_BLOCKS: u64 = 32;
 /// Connections that share the reading of one export.
@@ -30,6 +32,8 @@ pub struct Readback<'a> {
     pub content: Content,
     /// Which version each block has.
     pub versions: &'a Versions,
+    /// Requests in flight on one connection.
+    pub depth: usize,
     /// Takes the verdicts, and says whether to stop.
     pub tally: &'a Tally,
 }
@@ -71,7 +75,7 @@ impl Readback<'_> {
         let mut next = blocks.start;
         loop {
             let goes_on = !self.tally.is_interrupted();
-            while goes_on && client.in_flight() < DEPTH && next < blocks.end {
+            while goes_on && client.in_flight() < self.depth && next < blocks.end {
                 let count = REQUEST_BLOCKS.min(blocks.end - next);
                 let length = (count * BLOCK_SIZE) as u32;
                 client.ask(Ask::Read { offset: next * BLOCK_SIZE, length }, next)?;

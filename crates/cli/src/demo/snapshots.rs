@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::content::Content;
-use super::readback::Readback;
+use super::readback::{DEPTH_UNDER_LOAD, Readback};
 use super::server::Admin;
 use super::tally::Tally;
 use super::versions::{Deal, Versions};
@@ -88,6 +88,7 @@ impl Snapshots {
                 export: &taken.export,
                 content: self.content,
                 versions: &taken.versions,
+                depth: DEPTH_UNDER_LOAD,
                 tally: &self.tally,
             };
             if readback.part(0..self.deal.blocks())? {
