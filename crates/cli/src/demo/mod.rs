@@ -100,11 +100,17 @@ pub fn run(options: DemoOptions) -> Result<()> {
     let demo = Demo { deal: Deal::of(bytes / 5 * 2, WRITERS), options, place, tally };
     let outcome = demo.run();
     let interrupted = demo.tally.is_interrupted();
-    demo.place.remove()?;
+    let Demo { place, tally, .. } = demo;
+    place.remove()?;
     if interrupted {
         bail!("interrupted; the files are removed");
     }
-    let summary = outcome?;
+    let summary = outcome.map_err(|error| match tally.wrong() {
+        (0, _) => error,
+        (wrong, findings) => {
+            error.context(format!("{wrong} blocks were wrong: {}", findings.join("; ")))
+        }
+    })?;
     say(&summary.to_string());
     ensure!(
         summary.all_right(),
@@ -222,13 +228,12 @@ impl Demo {
 
     fn head(&self) -> String {
         format!(
-            "Mjolnir demo: {WRITERS} clients write to a volume of {} on a store of {} for {} s, \
-             over NBD on {} (seed {})",
+            "Mjolnir demo, {} s: {WRITERS} clients write to {} of a {} store over NBD (seed {}, {})",
+            self.options.seconds,
             ByteSize(self.deal.bytes()),
             self.options.size,
-            self.options.seconds,
-            self.place.socket().display(),
             self.options.seed,
+            self.place.socket().display(),
         )
     }
 }
