@@ -318,6 +318,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if claim == Claim::Client {
             let mut state = self.state();
             state.reclaim.urgent = true;
+            state.reclaim.urgent_from = asked;
             state.counters.room_waits += 1;
         }
         self.inner.reclaim_wanted.notify(1);

@@ -92,9 +92,10 @@ pub(crate) struct Space {
     pub segments: Vec<Segment>,
     /// Free in the durable checkpoint, in the order of its list; not reset yet.
     free: VecDeque<ZoneId>,
-    /// Taken from the front of `free`, and being reset.
+    /// Taken from the front of `free`, and being reset. Still free, and next in the order: a
+    /// manifest that left it out would hide the records that are soon logged in it.
     resetting: Option<ZoneId>,
-    /// Reset: can be opened at once.
+    /// Taken from the front of `free` and reset: can be opened at once.
     ready: VecDeque<ZoneId>,
     /// The highest incarnation given out.
     pub incarnation: u64,
@@ -144,7 +145,7 @@ impl Space {
 
     /// Segments that could be opened, by someone.
     pub fn free_count(&self) -> usize {
-        self.free.len() + usize::from(self.resetting.is_some()) + self.ready.len()
+        self.free.len() + self.ready.len() + usize::from(self.resetting.is_some())
     }
 
     pub fn count(&self, state: SegmentState) -> usize {
@@ -201,7 +202,7 @@ impl Space {
         let at = self.free.iter().take(ORDER_SLACK).position(idle)?;
         let zone = self.free.remove(at)?;
         *self.get_mut(zone) = Segment::free();
-        assert_eq!(self.resetting.replace(zone), None, "one zone is reset at a time");
+        assert!(self.resetting.replace(zone).is_none(), "two segments are reset at once");
         Some(zone)
     }
 
@@ -212,7 +213,7 @@ impl Space {
 
     /// The zone being reset is empty now.
     pub fn push_ready(&mut self, zone: ZoneId) {
-        assert_eq!(self.resetting.take(), Some(zone));
+        assert_eq!(self.resetting.take(), Some(zone), "a segment was reset unasked");
         self.ready.push_back(zone);
     }
 

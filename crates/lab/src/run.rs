@@ -1,6 +1,6 @@
 //! One seed from beginning to end: format, live, lose power, recover, be judged, and again.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -83,18 +83,24 @@ pub fn run_swarm<S: Subject>(seed: u64, swarm: Swarm, loud: bool, size: RunSize)
     let options = Options { shuffle: swarm.shuffle, loud, ..Options::default() };
     let sim = Sim::new(seed, options);
     let tally = Rc::new(RefCell::new(Tally::default()));
+    let model: Rc<RefCell<Model>> = Rc::default();
+    let phase = Rc::new(Cell::new("formatting"));
     let story = Story {
         sim: &sim,
+        phase: phase.clone(),
         chance: Chance::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
         swarm: Rc::new(swarm),
-        model: Rc::default(),
+        model: model.clone(),
         tally: tally.clone(),
     };
     let outcome = catch_unwind(AssertUnwindSafe(|| sim.run(story.tell::<S>())));
     let message = match outcome {
         Ok(Ok(Ok(()))) => None,
         Ok(Ok(Err(violation))) => Some(violation.0),
-        Ok(Err(stuck)) => Some(stuck.to_string()),
+        Ok(Err(stuck)) => {
+            let waiting = model.borrow().in_flight().join("; ");
+            Some(format!("{stuck}, while {}; in flight: {waiting}", phase.get()))
+        }
         Err(panic) => Some(format!("panic: {}", panic_message(&*panic))),
     };
     let size = if size == RunSize::Long { " --long" } else { "" };
@@ -115,6 +121,8 @@ fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
 
 struct Story<'a> {
     sim: &'a Sim,
+    /// What it is doing, for messages.
+    phase: Rc<Cell<&'static str>>,
     chance: Chance,
     swarm: Rc<Swarm>,
     model: Rc<RefCell<Model>>,
@@ -206,7 +214,9 @@ impl Story<'_> {
         memory: MemoryDevice,
         last: bool,
     ) -> Result<MemoryDevice, Violation> {
+        self.phase.set("recovering");
         let (store, disk, runtime) = self.recover::<S>(memory).await?;
+        self.phase.set("reading all after recovery");
         // What a recovery found is durable, so its judgement may be cut as well.
         let judged = or(async { Some(self.judge(&store, &disk).await) }, async {
             disk.power_lost().await;
@@ -216,6 +226,7 @@ impl Story<'_> {
             Some(judgement) if !disk.is_off() => judgement?,
             _ => return Ok(self.crash(&disk, &runtime)),
         }
+        self.phase.set("clients work");
         self.stir(&disk);
         let orderly = last || self.chance.one_in(self.swarm.orderly_one_in);
         if !orderly && !disk.is_off() {
@@ -229,6 +240,7 @@ impl Story<'_> {
             disk.cut();
             return Ok(self.crash(&disk, &runtime));
         }
+        self.phase.set("closing");
         self.finish(&store, &disk, &runtime).await
     }
 

@@ -40,6 +40,8 @@ pub(crate) struct ReclaimState {
     fruitless_from: Option<u64>,
     /// Clients lack space: collect whatever there is to win, at full speed.
     pub urgent: bool,
+    /// How many cycles had begun when that was last asked for.
+    pub urgent_from: u64,
     /// Forced cycles wanted (`gc run`), and done.
     pub forced: u64,
     pub forced_done: u64,
@@ -77,6 +79,7 @@ impl ReclaimState {
             cycles_begun: 0,
             fruitless_from: None,
             urgent: false,
+            urgent_from: 0,
             forced: 0,
             forced_done: 0,
             forced_incarnation: 0,
@@ -91,8 +94,9 @@ impl ReclaimState {
         }
     }
 
+    /// Clients wait for moves only while there is something to move.
     pub fn client_may_write(&self) -> bool {
-        !self.options.enabled || self.gate.client_may_write()
+        !self.options.enabled || self.candidates.is_empty() || self.gate.client_may_write()
     }
 
     pub fn gate_closed(&self) -> bool {
@@ -206,7 +210,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let gained = state.space.free_count() > free || won.retired > 0;
             if !gained && won.selected == 0 {
                 state.reclaim.fruitless_from = Some(begun);
-                state.reclaim.urgent = false;
+                // Whoever asked after this cycle began is owed another.
+                state.reclaim.urgent &= state.reclaim.urgent_from > begun;
                 state.reclaim.forced_done = forced;
             } else if state.space.free_count() > 2 * state.space.reserve() {
                 state.reclaim.urgent = false;

@@ -267,6 +267,12 @@ impl Model {
         }
     }
 
+    /// Operations that were neither acknowledged nor refused yet.
+    pub fn in_flight(&self) -> Vec<String> {
+        let waiting = |op: &&Rc<Op>| op.acked.get().is_none() && !op.failed.get();
+        self.pending.values().filter(waiting).map(|op| op.to_string()).collect()
+    }
+
     /// A flush begins.
     pub fn flush_begins(&mut self) -> FlushTicket {
         FlushTicket(self.tick())
