@@ -1,6 +1,9 @@
 //! The demo, short and on a small store: it verifies everything, says so, and leaves nothing
 //! behind; where it cannot run or is interrupted, it says why.
 
+// It waits for another process, by the clock.
+#![allow(clippy::disallowed_methods)]
+
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -34,6 +37,18 @@ fn a_short_demo_verifies_everything_and_cleans_up() {
     // No terminal: plain lines without any escape sequence, one for each second.
     assert!(!text.contains('\x1b'), "{text:?}");
     assert!(text.contains("  1 s: clients wrote") && text.contains("  2 s: clients"), "{text}");
+    assert_empty(&folder);
+}
+
+#[test]
+fn the_summary_is_also_one_json_object() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = demo(&folder, &["--seconds", "1", "--size", "128M", "--json"]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["all_right"], true, "{summary}");
+    assert_eq!(summary["blocks_wrong"], 0, "{summary}");
+    assert!(summary["stats"]["device_write_bytes"].as_u64() > Some(0), "{summary}");
     assert_empty(&folder);
 }
 

@@ -81,13 +81,13 @@ const WRITERS: u64 = 4;
 /// The volume's name.
 const VOLUME: &str = "demo";
 
-/// Runs the demo.
+/// Runs the demo. With `json` it prints nothing but its summary, as one JSON object.
 ///
 /// # Errors
 ///
 /// There is no room, something failed, or something read back was wrong. The files are removed
 /// all the same.
-pub fn run(options: DemoOptions) -> Result<()> {
+pub fn run(options: DemoOptions, json: bool) -> Result<()> {
     let bytes = options.size.0;
     ensure!(
         bytes >= STORE_BYTES_MIN,
@@ -97,7 +97,7 @@ pub fn run(options: DemoOptions) -> Result<()> {
     );
     let place = Place::find(options.dir.as_deref(), bytes)?;
     let tally = Arc::new(Tally::new(signals()?));
-    let demo = Demo { deal: Deal::of(bytes / 5 * 2, WRITERS), options, place, tally };
+    let demo = Demo { deal: Deal::of(bytes / 5 * 2, WRITERS), options, json, place, tally };
     let outcome = demo.run();
     let interrupted = demo.tally.is_interrupted();
     let Demo { place, tally, .. } = demo;
@@ -111,7 +111,11 @@ pub fn run(options: DemoOptions) -> Result<()> {
             error.context(format!("{wrong} blocks were wrong: {}", findings.join("; ")))
         }
     })?;
-    say(&summary.to_string());
+    if json {
+        say(&serde_json::to_string_pretty(&summary.figures())?);
+    } else {
+        say(&summary.to_string());
+    }
     ensure!(
         summary.all_right(),
         "what was read back is not what was written, or the store is damaged"
@@ -134,6 +138,7 @@ fn signals() -> Result<Arc<AtomicBool>> {
 
 struct Demo {
     options: DemoOptions,
+    json: bool,
     deal: Deal,
     place: Place,
     tally: Arc<Tally>,
@@ -143,7 +148,10 @@ impl Demo {
     fn run(&self) -> Result<Summary> {
         let server = self.start(true)?;
         let length = Duration::from_secs(self.options.seconds);
-        let mut view = View::new(self.options.plain, self.head(), length);
+        let mut view = match self.json {
+            true => View::silent(),
+            false => View::new(self.options.plain, self.head(), length),
+        };
         let load = Load {
             admin: server.admin().clone(),
             socket: self.place.socket(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use mjolnir_engine::Stats;
 use mjolnir_units::{BLOCK_SIZE, ByteSize};
+use serde::Serialize;
 
 use super::sample::grouped;
 use super::snapshots::SnapshotsDone;
@@ -40,14 +41,66 @@ impl Summary {
         self.blocks_wrong == 0 && self.problems.is_empty()
     }
 
-    fn latencies(&self, of: impl Fn(&Written) -> &[u32]) -> String {
-        let mut all: Vec<u32> = self.written.iter().flat_map(|w| of(w)).copied().collect();
+    /// Median, 99th percentile and the longest, in microseconds.
+    fn latencies(&self, of: impl Fn(&Written) -> &[u32]) -> [u32; 3] {
+        let mut all: Vec<u32> = self.written.iter().flat_map(of).copied().collect();
         all.sort_unstable();
         let part = |per_mille: usize| all.get(all.len() * per_mille / 1000).copied();
-        let [half, most, last] = [part(500), part(990), all.last().copied()]
-            .map(|us| milliseconds(Duration::from_micros(us.unwrap_or(0).into())));
-        format!("p50 {half}, p99 {most}, longest {last}")
+        [part(500), part(990), all.last().copied()].map(|us| us.unwrap_or(0))
     }
+
+    /// Everything as data, for `--json`.
+    pub fn figures(&self) -> Figures<'_> {
+        let sum = |of: fn(&Written) -> u64| self.written.iter().map(of).sum();
+        Figures {
+            all_right: self.all_right(),
+            blocks_verified: self.blocks_verified,
+            blocks_wrong: self.blocks_wrong,
+            problems: &self.problems,
+            client_write_bytes: sum(|w| w.bytes_written),
+            client_read_bytes: sum(|w| w.bytes_read),
+            client_trim_bytes: sum(|w| w.bytes_trimmed),
+            write_latency_us_p50_p99_max: self.latencies(|w| &w.write_us),
+            read_latency_us_p50_p99_max: self.latencies(|w| &w.read_us),
+            pause_us_max: self.longest_pause.as_micros() as u64,
+            utilization_max: self.utilization_max,
+            reclaim_share_max: self.share_max,
+            snapshots_taken: self.snapshots.taken,
+            snapshots_read_back: self.snapshots.read_back,
+            snapshot_us_max: self.snapshots.longest.as_micros() as u64,
+            restart_us: self.restart.as_micros() as u64,
+            stats: &self.stats,
+        }
+    }
+}
+
+/// The summary as data. Latencies are those that clients saw: median, 99th percentile, longest.
+#[derive(Serialize)]
+pub struct Figures<'a> {
+    all_right: bool,
+    blocks_verified: u64,
+    blocks_wrong: u64,
+    problems: &'a [String],
+    client_write_bytes: u64,
+    client_read_bytes: u64,
+    client_trim_bytes: u64,
+    write_latency_us_p50_p99_max: [u32; 3],
+    read_latency_us_p50_p99_max: [u32; 3],
+    pause_us_max: u64,
+    utilization_max: f64,
+    reclaim_share_max: f64,
+    snapshots_taken: u64,
+    snapshots_read_back: u64,
+    snapshot_us_max: u64,
+    restart_us: u64,
+    /// The store when the load was over.
+    stats: &'a Stats,
+}
+
+fn latency([half, most, last]: [u32; 3]) -> String {
+    let [half, most, last] =
+        [half, most, last].map(|us| milliseconds(Duration::from_micros(us.into())));
+    format!("p50 {half}, p99 {most}, longest {last}")
 }
 
 fn milliseconds(time: Duration) -> String {
@@ -67,8 +120,8 @@ impl Display for Summary {
             sum(|w| w.bytes_read),
             sum(|w| w.bytes_trimmed),
         )?;
-        writeln!(f, "writes      {}", self.latencies(|w| &w.write_us))?;
-        writeln!(f, "reads       {}", self.latencies(|w| &w.read_us))?;
+        writeln!(f, "writes      {}", latency(self.latencies(|w| &w.write_us)))?;
+        writeln!(f, "reads       {}", latency(self.latencies(|w| &w.read_us)))?;
         writeln!(
             f,
             "pauses      longest time without an answered write {}; clients had to wait for \

@@ -15,7 +15,13 @@ const COLUMNS_MIN: usize = 40;
 
 /// The demo's face. What cannot be printed (a closed pipe) is let go.
 pub struct View {
-    live: Option<Live>,
+    face: Face,
+}
+
+enum Face {
+    Panels(Box<Live>),
+    Lines,
+    Silent,
 }
 
 struct Live {
@@ -37,37 +43,48 @@ impl View {
         let large = columns >= COLUMNS_MIN && rows >= ROWS + OTHER_ROWS;
         if plain || dumb || !large {
             say(&head);
-            return View { live: None };
+            return View { face: Face::Lines };
         }
         let coloured = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let (samples, news) = (Vec::new(), String::new());
-        View { live: Some(Live { head, span, samples, news, drawn: 0, coloured }) }
+        let live = Live { head, span, samples, news, drawn: 0, coloured };
+        View { face: Face::Panels(Box::new(live)) }
+    }
+
+    /// Shows nothing.
+    pub fn silent() -> Self {
+        View { face: Face::Silent }
     }
 
     /// How often a sample is wanted.
     pub fn interval(&self) -> Duration {
-        if self.live.is_some() { Duration::from_millis(250) } else { Duration::from_secs(1) }
+        match self.face {
+            Face::Panels(_) => Duration::from_millis(250),
+            Face::Lines | Face::Silent => Duration::from_secs(1),
+        }
     }
 
     /// Shows a sample.
     pub fn sample(&mut self, sample: Sample) {
-        match &mut self.live {
-            Some(live) => {
+        match &mut self.face {
+            Face::Panels(live) => {
                 live.samples.push(sample);
                 live.draw();
             }
-            None => say(&line(&sample)),
+            Face::Lines => say(&line(&sample)),
+            Face::Silent => {}
         }
     }
 
     /// Tells what happened.
     pub fn tell(&mut self, news: String) {
-        match &mut self.live {
-            Some(live) => {
+        match &mut self.face {
+            Face::Panels(live) => {
                 live.news = news;
                 live.draw();
             }
-            None => say(&news),
+            Face::Lines => say(&news),
+            Face::Silent => {}
         }
     }
 }
