@@ -9,7 +9,8 @@
 //! 3. walk their groups; verify the payload of groups that no later group calls durable;
 //! 4. load the map's roots and node table (nodes come as needed);
 //! 5. replay records by sequence number until one is missing;
-//! 6. count what lives in the map's segments.
+//! 6. drop what was staged for vectors that never came;
+//! 7. count what lives in the map's segments.
 //!
 //! The caller then takes a checkpoint with a new epoch, so what lay beyond the gap never replays;
 //! a crash before that finds the same checkpoint again and repeats the same steps.
@@ -19,14 +20,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use mjolnir_device::{AlignedBuf, Device, Runtime};
 use mjolnir_map::Map;
 use mjolnir_store::{Error, ErrorKind};
-use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Lba, Pba, ZoneId};
+use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Lba, Pba, TreeId, ZoneId};
 
 use crate::catalog::Entry;
 use crate::engine::{Engine, Hurdle};
 use crate::fault;
 use crate::format::bind;
 use crate::format::group::GroupHeader;
-use crate::format::manifest::Manifest;
+use crate::format::manifest::{Manifest, TreeKind};
 use crate::format::record::Record;
 use crate::format::root::Root;
 use crate::format::segment::SegmentHeader;
@@ -69,6 +70,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     footer: entry.footer,
                     sealed: entry.sealed,
                     live: None,
+                    stuck: None,
                     map_bytes: 0,
                     pins: 0,
                 };
@@ -124,6 +126,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         let mut guard = engine.state();
         let state = &mut *guard;
+        // Nothing can take over any more what was staged and not prepared.
+        let staged: Vec<TreeId> = state
+            .catalog
+            .iter()
+            .filter(|(_, entry)| entry.kind == TreeKind::Staging)
+            .map(|(tree, _)| tree)
+            .filter(|tree| !state.prepared.iter().any(|(prepared, _)| prepared == tree))
+            .collect();
+        staged.into_iter().for_each(|tree| state.drop_tree(tree));
         let lost = logged.len();
         state.counters.replayed_records = next - 1 - root.sequence;
         state.counters.dropped_records = lost as u64;
@@ -217,7 +228,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let sequence = state.log.sequence;
         let segment = state.space.get_mut(zone);
         segment.used = values.len() as u32;
-        segment.payload = (values.len() - 1 - groups.len()) as u32;
+        segment.payload = groups.iter().map(|group| group.checksums.len() as u32).sum();
         segment.footer = 0;
         segment.sealed = segment.sealed.max(sequence);
         state.checksums.insert(zone, values);
