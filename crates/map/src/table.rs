@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
 use crate::mark::Mark;
+use crate::node::Shape;
 use crate::{Absent, Edge, Node, NodeAddress, NodeId};
 
 /// Addresses in one page of the durable node table.
@@ -86,6 +87,7 @@ pub(crate) struct Accounts {
 
 #[derive(Default)]
 pub(crate) struct Table {
+    pub shape: Shape,
     pages: Vec<Box<Page>>,
     /// Ids in `1..end` have been used.
     end: u32,

@@ -3,7 +3,7 @@
 use mjolnir_units::{Lba, Pba, TreeId};
 
 use crate::leaf::{self, REPLACE_BLOCKS_MAX, fill};
-use crate::{Absent, Edge, LEAF_MAX, Map, NodeId};
+use crate::{Absent, Edge, Map, NodeId};
 
 /// The way from a root to an owned leaf: inner nodes and which child was taken.
 type Path = Vec<(NodeId, usize)>;
@@ -74,9 +74,9 @@ impl Map {
             let changed = leaf::replace(words, total, lo - start, hi - start, pba);
             (before, words.len(), changed)
         });
-        if after > LEAF_MAX {
+        if after > self.table.shape.leaf_max {
             self.split_at(tree, lo, changed);
-        } else if after < before && self.table.node(spot.leaf).is_thin() {
+        } else if after < before && self.table.shape.is_thin(self.table.node(spot.leaf)) {
             self.mend(tree, lo);
         }
     }
@@ -133,7 +133,7 @@ impl Map {
         if at < self.root(tree).edge.blocks {
             let spot = self.located(tree, at);
             if let Some(node) = self.table.resident(spot.leaf)
-                && node.size() > LEAF_MAX
+                && node.size() > self.table.shape.leaf_max
                 && spot.start < at
             {
                 self.split_at(tree, at, 0);
