@@ -192,7 +192,7 @@ impl Map {
         if let Some(mark) = &mut table.mark
             && mark.waiting.remove(&id)
         {
-            table.shade(id);
+            table.grey(id); // Though it may be black: a leaf can be waiting to be seen again.
         }
         Ok(())
     }
