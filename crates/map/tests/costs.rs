@@ -91,7 +91,7 @@ fn clones_moves_and_trims_of_any_length_touch_a_bounded_number_of_nodes() {
     for blocks in [20_000, 150_000] {
         for longest in [100, blocks] {
             let mut map = volume(blocks);
-            let mut range = |dice: &mut dyn FnMut(u64) -> u64| {
+            let range = |dice: &mut dyn FnMut(u64) -> u64| {
                 let length = 1 + dice(longest - 1);
                 (length, Lba(dice(blocks - length)), Lba(dice(blocks - length)))
             };

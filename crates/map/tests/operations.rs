@@ -47,3 +47,31 @@ fn trees_of_full_size_nodes_equal_the_model() {
 fn tiny_trees_equal_the_model() {
     for_seeds(300..340, |seed| random_operations(seed, (4, 4), 12, 600));
 }
+
+/// Cost follows distinct leaves: thousands of snapshots, each of a slightly different volume.
+#[test]
+fn thousands_of_snapshots_keep_their_content() {
+    for_seeds(400..402, |seed| {
+        let mut world = World::new(seed, (8, 4));
+        let volume = world.create(200);
+        world.write(volume, 0, 200);
+        for i in 0..3000 {
+            let (lba, blocks) = world.range(200);
+            match i % 3 {
+                0 => world.write(volume, lba, blocks.min(3)),
+                1 => world.trim(volume, lba, blocks.min(3)),
+                _ => world.clone_range(volume, lba, volume, (200 - blocks) / 2, blocks),
+            }
+            let snapshot = world.snapshot(volume);
+            if world.dice.chance(20) {
+                world.drop_tree(snapshot);
+            }
+        }
+        world.verify();
+        world.compare();
+        world.mark();
+        world.verify();
+        world.compare();
+        assert_eq!(world.map.usage().nodes, world.reachable().len());
+    });
+}

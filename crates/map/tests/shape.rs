@@ -3,87 +3,107 @@
 
 mod world;
 
-use mjolnir_map::{INNER_MAX, LEAF_MAX, NodeAddress};
-use mjolnir_units::{Lba, Pba, TreeId};
-use world::Dice;
+use std::collections::BTreeSet;
+
+use mjolnir_units::TreeId;
+use world::World;
 
 struct Fill {
-    leaves: f64,
-    inner: f64,
+    words: f64,
+    edges: f64,
     height: u8,
     nodes: usize,
 }
 
-fn fill(map: &mjolnir_map::Map, tree: TreeId) -> Fill {
-    let root = map.tree_root(tree).unwrap();
+/// Mean words a leaf and edges an inner node below the root, of the first tree.
+fn fill(world: &mut World) -> Fill {
+    let root = world.map.tree_root(TreeId(1)).unwrap();
     let mut open = vec![root.edge.child];
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     let (mut leaves, mut words, mut inner, mut edges) = (0, 0, 0, 0);
     while let Some(id) = open.pop() {
         if seen.insert(id) {
-            let node = map.node(id).unwrap();
+            let node = world.retry(|map| map.node(id));
             if node.is_leaf() {
                 leaves += 1;
                 words += node.entries().len();
             } else {
-                inner += 1;
-                edges += node.edges().len();
+                // The root may be as thin as it is.
+                inner += i32::from(id != root.edge.child);
+                edges += if id == root.edge.child { 0 } else { node.edges().len() };
                 open.extend(node.edges().iter().map(|edge| edge.child));
             }
         }
     }
     Fill {
-        leaves: words as f64 / f64::from(leaves) / LEAF_MAX as f64,
-        inner: f64::from(edges as u32) / f64::from(inner.max(1)) / INNER_MAX as f64,
+        words: words as f64 / f64::from(leaves),
+        edges: edges as f64 / f64::from(inner.max(1)),
         height: root.level + 1,
         nodes: seen.len(),
     }
 }
 
-#[test]
-fn trees_stay_low_and_filled() {
-    const BLOCKS: u64 = 1 << 22;
-    let tree = TreeId(1);
-    let mut dice = Dice::new(1);
-    let mut map = mjolnir_map::Map::new();
-    map.create(tree, BLOCKS);
-    let mut pba = 0;
-    for round in 0..40 {
-        for _ in 0..1000 {
-            let longest = dice.pick(&[20, 3000, 100_000]);
-            let blocks = 1 + dice.below(longest);
-            let from = dice.below(BLOCKS - blocks);
-            let to = dice.below(BLOCKS - blocks);
-            match dice.below(10) {
-                0..=1 => map.clone_range(tree, Lba(from), tree, Lba(to), blocks).unwrap(),
-                2..=4 => map.move_range(tree, Lba(from), tree, Lba(to), blocks).unwrap(),
-                5 => map.trim(tree, Lba(from), blocks.min(50)).unwrap(),
-                _ => {
-                    for i in 0..8 {
-                        map.write(tree, Lba(from + i * 2 % blocks), Pba(pba), 1).unwrap();
-                        pba += 2;
-                    }
-                }
+/// Rounds of 500 operations on ranges of up to `longest` blocks in one volume.
+fn wear(node_sizes: (usize, usize), blocks: u64, longest: u64, evicting: bool, height_max: u8) {
+    let mut world = World::new(blocks, node_sizes);
+    let tree = world.create(blocks);
+    for i in 0..blocks / 2 {
+        world.write(tree, i * 2, 1);
+    }
+    for round in 0..30 {
+        for _ in 0..500 {
+            let most = if world.dice.chance(5) { longest } else { 20 };
+            let length = 1 + world.dice.below(most);
+            let from = world.dice.below(blocks - length);
+            let to = world.dice.below(blocks - length);
+            match world.dice.below(10) {
+                0..=1 => world.clone_range(tree, from, tree, to, length),
+                2..=3 => world.move_range(tree, from, tree, to, length),
+                4 => world.trim(tree, from, length.min(9)),
+                // Fragments what the others made whole.
+                _ => (0..length.min(20)).for_each(|i| world.write(tree, from + i, 1)),
+            }
+            if evicting && world.dice.chance(3) {
+                world.checkpoint();
+                world.map.evict(usize::MAX);
+                world.map.evict(usize::MAX);
             }
         }
-        while map.free_some(1000) {}
-        map.begin_mark();
-        while !map.mark_step(1000).done {}
-        map.end_mark();
-        map.verify().unwrap();
-        let fill = fill(&map, tree);
-        assert_eq!(map.usage().nodes, fill.nodes);
+        world.mark();
+        world.verify();
+        let fill = fill(&mut world);
         println!(
-            "round {round}: {} nodes, height {}, leaves {:.2} full, inner nodes {:.2}",
-            fill.nodes, fill.height, fill.leaves, fill.inner
+            "{node_sizes:?}, evicting {evicting}, round {round}: {} nodes, height {}, {:.1} words \
+             a leaf, {:.1} edges an inner node",
+            fill.nodes, fill.height, fill.words, fill.edges
         );
-        assert!(fill.height <= 4, "height {}", fill.height);
-        if fill.nodes > 100 {
-            assert!(fill.leaves >= 0.3 && fill.inner >= 0.2, "{} {}", fill.leaves, fill.inner);
-        }
-        let frozen = map.freeze();
-        for (id, _) in &frozen.nodes {
-            map.placed(*id, NodeAddress(1 + u64::from(id.0)));
-        }
+        assert!(fill.height <= height_max, "height {}", fill.height);
+        assert!(fill.words >= 0.35 * node_sizes.0 as f64, "{} words a leaf", fill.words);
+        assert!(
+            fill.height == 2 || fill.edges >= 0.25 * node_sizes.1 as f64,
+            "{} edges",
+            fill.edges
+        );
     }
+    world.compare();
+}
+
+#[test]
+fn full_size_nodes_stay_low_and_filled() {
+    wear((512, 128), 100_000, 2_000, false, 3);
+}
+
+#[test]
+fn full_size_nodes_stay_low_and_filled_under_eviction() {
+    wear((512, 128), 100_000, 2_000, true, 3);
+}
+
+#[test]
+fn tall_trees_stay_low_and_filled() {
+    wear((16, 16), 20_000, 5_000, false, 6);
+}
+
+#[test]
+fn tall_trees_stay_low_and_filled_under_eviction() {
+    wear((16, 16), 20_000, 5_000, true, 6);
 }
