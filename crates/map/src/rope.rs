@@ -1,6 +1,7 @@
 //! Cutting and joining ropes. A rope is a [`Root`] that no tree has at the moment: its topmost node
 //! and level. Both operations touch the nodes along one seam only: owned nodes are changed in place,
-//! shared ones copied.
+//! shared ones copied. The operation has seen ([`Map::probe`]) that the inner nodes on both sides of
+//! each seam are in memory.
 
 use crate::dense::{even_pieces, splice, trim};
 use crate::leaf;
@@ -112,10 +113,6 @@ impl Table {
         if level == right.level {
             return self.fuse(level, edge, right.edge);
         }
-        if self.resident(edge.child).is_none() {
-            let raised = self.raise(right, level);
-            return vec![edge, raised];
-        }
         let id = self.own(edge).child;
         let (index, last) = (self.node(id).size() - 1, self.node(id).edges()[..].last().copied());
         let edges = self.append(level - 1, last.expect("an inner node has children"), right);
@@ -127,10 +124,6 @@ impl Table {
     fn prepend(&mut self, level: u8, edge: Edge, left: Root) -> Vec<Edge> {
         if level == left.level {
             return self.fuse(level, left.edge, edge);
-        }
-        if self.resident(edge.child).is_none() {
-            let raised = self.raise(left, level);
-            return vec![raised, edge];
         }
         let id = self.own(edge).child;
         let first = self.node(id).edges()[0];
@@ -146,15 +139,6 @@ impl Table {
             (Some(a), Some(b)) if a.size() + b.size() <= most => self.merge(left, right),
             _ => vec![left, right],
         }
-    }
-
-    /// Puts inner nodes on top of a rope until it reaches `level`.
-    fn raise(&mut self, mut rope: Root, level: u8) -> Edge {
-        while rope.level < level {
-            let child = self.alloc(Node::inner(rope.level + 1, vec![rope.edge]));
-            rope = Root { edge: self.edge_to(child), level: rope.level + 1 };
-        }
-        rope.edge
     }
 
     /// Puts `edges` in the place of one child of an owned node.

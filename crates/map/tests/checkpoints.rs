@@ -5,7 +5,7 @@
 
 mod world;
 
-use world::{World, for_seeds};
+use world::{World, for_seeds, image};
 
 fn random_checkpoints(seed: u64, node_sizes: (usize, usize), blocks: u64, steps: usize) {
     let mut world = World::new(seed, node_sizes);
@@ -53,12 +53,17 @@ fn random_checkpoints(seed: u64, node_sizes: (usize, usize), blocks: u64, steps:
 }
 
 fn checkpoint_with_operations_in_between(world: &mut World) {
-    let (frozen, model) = (world.map.freeze(), world.model.clone());
-    let mut placed = 0;
-    while placed < frozen.nodes.len() {
-        let count = world.dice.below(20) as usize;
-        world.place(&frozen, placed, count);
-        placed += count;
+    let (mut frozen, model) = (world.map.freeze(), world.model.clone());
+    let mut images: Vec<_> = frozen.nodes.iter().map(|(id, node)| image(*id, node)).collect();
+    if world.dice.chance(50) {
+        // Once a node is encoded, nothing needs its frozen version.
+        frozen.nodes.clear();
+    }
+    while !images.is_empty() {
+        let count = images.len().min(world.dice.below(20) as usize);
+        for (id, image) in images.drain(..count) {
+            world.place_image(id, image);
+        }
         world.step(8);
         world.map.evict(1 << 12);
         world.map.free_some(2);

@@ -81,7 +81,12 @@ fn mark_under_mutation(seed: u64, node_sizes: (usize, usize), blocks: u64) {
             for (id, node) in step.leaves {
                 handed_out.entry(id).or_default().extend(references(&node));
             }
-            step.absent.iter().for_each(|id| world.fetch(*id));
+            for id in step.absent {
+                // Those that are not fetched now may be gone when they are.
+                if busy == 0 || world.dice.chance(50) {
+                    world.fetch(id);
+                }
+            }
             if busy > 0 {
                 busy -= 1;
                 match world.dice.below(20) {
@@ -134,6 +139,38 @@ fn marks_hold_under_mutation_of_tall_trees() {
 #[test]
 fn marks_hold_under_mutation_of_full_size_nodes() {
     for_seeds(100..106, |seed| mark_under_mutation(seed, (512, 128), 6000));
+}
+
+/// Whoever runs the mark knows leaves by id: no id changes its meaning while it runs.
+#[test]
+fn ids_are_not_used_again_while_a_mark_knows_them() {
+    for_seeds(400..420, |seed| {
+        let mut world = prepared(seed, (8, 4), 300);
+        world.map.begin_mark();
+        let mut gone: Vec<NodeId> = Vec::new();
+        for _ in 0..100 {
+            gone.extend(world.map.mark_step(3).leaves.iter().map(|(id, _)| *id));
+            world.step(8);
+            while world.map.free_some(10) {}
+        }
+        gone.retain(|id| world.map.leaf(*id).unwrap().is_none());
+        assert!(!gone.is_empty(), "some leaves died");
+        let before = world.map.usage().nodes;
+        for _ in 0..200 {
+            world.create(1);
+        }
+        assert_eq!(world.map.usage().nodes, before + 200);
+        for id in &gone {
+            assert_eq!(world.map.leaf(*id), Ok(None), "{id} was used again");
+        }
+        while !world.map.mark_step(100).done {}
+        world.map.end_mark();
+        world.verify();
+        for _ in 0..200 {
+            world.create(1);
+        }
+        assert!(gone.iter().any(|id| world.map.leaf(*id).unwrap().is_some()), "now they are");
+    });
 }
 
 #[test]

@@ -147,7 +147,57 @@ fn what_is_gone_is_repointed_without_effect() {
     world.map.trim(TreeId(volume), Lba(0), 10).unwrap();
     assert_eq!(world.map.repoint(leaf, &moves), Ok(0), "it refers to none any more");
     world.drop_tree(volume);
+    assert_eq!(world.map.leaf(leaf), Ok(None), "it is as good as gone");
     world.map.free_some(1);
     assert_eq!(world.map.repoint(leaf, &moves), Ok(0), "it is gone");
     assert_eq!(world.map.leaf(leaf), Ok(None));
+}
+
+#[test]
+fn extents_that_come_to_lie_next_to_each_other_become_one() {
+    let mut world = World::new(1, (512, 128));
+    let volume = world.create(100);
+    for i in 0..50 {
+        world.map.write(TreeId(volume), Lba(i * 2), Pba(1000 - 10 * i), 2).unwrap();
+    }
+    let leaf = world.roots()[0].edge.child;
+    let mut moves = Relocations::builder();
+    for i in 0..50 {
+        moves.add(Pba(1000 - 10 * i), 2, Pba(5000 + 2 * i));
+    }
+    assert_eq!(world.map.repoint(leaf, &moves.build()), Ok(100));
+    let node = world.map.leaf(leaf).unwrap().unwrap();
+    assert_eq!(node.extents().collect::<Vec<_>>(), [(0, 100, Some(Pba(5000)))]);
+}
+
+#[test]
+fn a_change_across_a_fragmented_leaf_splits_it_too() {
+    for operation in 0..3 {
+        let mut world = World::new(1, (16, 16));
+        let (volume, other) = (world.create(2000), world.create(2000));
+        world.write(volume, 0, 2000);
+        for i in 0..1000 {
+            world.write(other, 2 * i, 1);
+        }
+        let leaf = world.roots()[0].edge.child;
+        let (mut moves, first) = (Relocations::builder(), world.model[&volume][0].unwrap());
+        for i in 0..1000 {
+            moves.add(Pba(first + 2 * i), 1, Pba(100_000 + 2 * i));
+        }
+        let moves = moves.build();
+        world.map.repoint(leaf, &moves).unwrap();
+        for cell in world.model.get_mut(&volume).unwrap() {
+            *cell = cell.map(|at| moves.lookup(Pba(at)).map_or(at, |(to, _)| to.0));
+        }
+        match operation {
+            0 => world.clone_range(other, 101, volume, 555, 333),
+            1 => world.move_range(volume, 101, other, 555, 1333),
+            _ => world.resize(volume, 1500),
+        }
+        world.verify();
+        world.compare();
+        for id in world.reachable() {
+            assert!(world.map.node(id).unwrap().entries().len() <= 16, "by operation {operation}");
+        }
+    }
 }

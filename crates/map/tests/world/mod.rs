@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mjolnir_map::{Absent, Frozen, Map, NodeAddress, NodeId, Run, TABLE_PAGE};
+use mjolnir_map::{Absent, Frozen, Map, Node, NodeAddress, NodeId, Run, TABLE_PAGE};
 use mjolnir_units::{Lba, Pba, TreeId};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
@@ -281,14 +281,17 @@ impl World {
     /// Writes the frozen nodes of a checkpoint that are at `from` or later in it, up to `count`.
     pub fn place(&mut self, frozen: &Frozen, from: usize, count: usize) {
         for (id, node) in frozen.nodes.iter().skip(from).take(count) {
-            let mut image = Vec::new();
-            node.encode(*id, &mut image);
-            assert_eq!(image.len(), node.image_bytes());
-            let address = self.next_address;
-            self.next_address += 1;
-            self.media.insert(address, image);
-            self.superseded.extend(self.map.placed(*id, NodeAddress(address)));
+            let (id, image) = image(*id, node);
+            self.place_image(id, image);
         }
+    }
+
+    /// Writes one node of a checkpoint.
+    pub fn place_image(&mut self, id: NodeId, image: Vec<u8>) {
+        let address = self.next_address;
+        self.next_address += 1;
+        self.media.insert(address, image);
+        self.superseded.extend(self.map.placed(id, NodeAddress(address)));
     }
 
     /// Completes a checkpoint whose nodes are placed: writes the table's dirty pages, and only now
@@ -360,6 +363,14 @@ impl World {
     pub fn roots(&self) -> Vec<mjolnir_map::Root> {
         self.trees().iter().map(|tree| self.map.tree_root(TreeId(*tree)).unwrap()).collect()
     }
+}
+
+/// A node's image.
+pub fn image(id: NodeId, node: &Node) -> (NodeId, Vec<u8>) {
+    let mut image = Vec::new();
+    node.encode(id, &mut image);
+    assert_eq!(image.len(), node.image_bytes());
+    (id, image)
 }
 
 /// Runs, block by block.
