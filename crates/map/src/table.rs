@@ -35,8 +35,10 @@ pub(crate) const NEW: u16 = 1 << 7;
 pub(crate) const TOUCHED: u16 = 1 << 8;
 /// In `Table::dead`.
 pub(crate) const DEAD: u16 = 1 << 9;
+/// In `Table::freed`. Survives the node.
+pub(crate) const FREED: u16 = 1 << 10;
 /// What stays when a node goes: these say in which lists the id stands.
-const STICKY: u16 = LISTED | PENDING | GREY | TOUCHED;
+const STICKY: u16 = LISTED | PENDING | GREY | TOUCHED | FREED;
 
 /// The level of a node that no parent has told yet.
 const LEVEL_UNKNOWN: u8 = u8::MAX;
@@ -345,7 +347,8 @@ impl Table {
         let durable = slot.address != 0 || slot.has(PENDING);
         slot.level = LEVEL_UNKNOWN;
         slot.clear(!STICKY);
-        if durable {
+        if durable && !slot.has(FREED) {
+            slot.set(FREED);
             self.freed.push(id);
         }
         match &mut self.mark {

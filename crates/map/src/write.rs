@@ -8,6 +8,15 @@ use crate::{Absent, Edge, Map, NodeId};
 /// The way from a root to an owned leaf: inner nodes and which child was taken.
 type Path = Vec<(NodeId, usize)>;
 
+/// Where blocks that a leaf comes to refer to were before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Nowhere: they were just written.
+    Fresh,
+    /// In some leaf.
+    Elsewhere,
+}
+
 impl Map {
     /// Maps `blocks` blocks from `lba` to those from `pba`.
     pub fn write(&mut self, tree: TreeId, lba: Lba, pba: Pba, blocks: u64) -> Result<(), Absent> {
@@ -31,17 +40,16 @@ impl Map {
         let spot = self.locate(tree, lo)?;
         if small && hi <= spot.end {
             self.table.get(spot.leaf)?;
-            self.put_in_leaf(tree, lo, hi, pba);
+            self.put_in_leaf(tree, lo, hi, pba, Origin::Fresh);
             return Ok(());
         }
         // Across one border between leaves, both keep something: two small changes.
         if small && lo > spot.start {
-            let (border, next) = (spot.end, self.locate(tree, spot.end)?);
+            let next = self.locate(tree, spot.end)?;
             if hi < next.end {
                 self.table.get(spot.leaf)?;
                 self.table.get(next.leaf)?;
-                self.put_in_leaf(tree, lo, border, pba);
-                self.put_in_leaf(tree, border, hi, pba.map(|at| at.plus(border - lo)));
+                self.put_in_leaf(tree, lo, hi, pba, Origin::Fresh);
                 return Ok(());
             }
         }
@@ -53,14 +61,21 @@ impl Map {
         Ok(())
     }
 
-    /// A change within one leaf. The way there is in memory.
-    fn put_in_leaf(&mut self, tree: TreeId, lo: u64, hi: u64, pba: Option<Pba>) {
+    /// A change within one leaf, or a few. They and the ways there are in memory.
+    pub(crate) fn put_in_leaf(
+        &mut self,
+        tree: TreeId,
+        lo: u64,
+        hi: u64,
+        pba: Option<Pba>,
+        origin: Origin,
+    ) {
         let mut spot = self.located(tree, lo);
         if hi > spot.end {
-            // The first half of a change across a border moved the border.
             let border = spot.end;
-            self.put_in_leaf(tree, lo, border, pba);
-            self.put_in_leaf(tree, border, hi, pba.map(|at| at.plus(border - lo)));
+            self.put_in_leaf(tree, lo, border, pba, origin);
+            // That may have moved the border of the leaves that follow.
+            self.put_in_leaf(tree, border, hi, pba.map(|at| at.plus(border - lo)), origin);
             return;
         }
         if !spot.owned {
@@ -74,6 +89,9 @@ impl Map {
             let changed = leaf::replace(words, total, lo - start, hi - start, pba);
             (before, words.len(), changed)
         });
+        if origin == Origin::Elsewhere && pba.is_some() {
+            self.table.gained(spot.leaf);
+        }
         if after > self.table.shape.leaf_max {
             self.split_at(tree, lo, changed);
         } else if after < before && self.table.shape.is_thin(self.table.node(spot.leaf)) {
