@@ -346,3 +346,44 @@ fn make_room(
     };
     make().map_err(|error| failure.of_write(&error))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_lite::future::poll_once;
+    use mjolnir_host::{HostRuntime, run};
+
+    use super::*;
+
+    /// A write whose future was dropped may still be on its way; it must not land in what comes
+    /// after the reset.
+    #[test]
+    fn a_reset_waits_for_writes_that_nobody_waits_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.mj");
+        let create = CreateOptions {
+            bytes: Some(17 << 20),
+            zone_blocks: 256,
+            preallocate: true,
+            uuid: [1; 16],
+            overwrite: false,
+        };
+        FileDevice::create(&path, create).unwrap();
+        run(async |runtime: HostRuntime| {
+            let device = FileDevice::open(&path, OpenOptions::default(), &runtime).unwrap();
+            let (zone, other) = (ZoneId(1), ZoneId(2));
+            let write = device.shared.in_flight(zone).hold();
+            let mut reset = pin!(device.reset(zone));
+            assert!(poll_once(&mut reset).await.is_none(), "the write is still on its way");
+            device.reset(other).await.expect("other zones need not wait");
+            // A second reset overtakes the first one, which must not do its work afterwards.
+            let second = device.reset(zone);
+            drop(write);
+            second.await.unwrap();
+            assert_eq!(reset.await.unwrap_err().kind, ErrorKind::Invalid);
+            let data = vec![Bytes::from(vec![1; 4096])];
+            device.append(zone.start(256), data).await.expect("the zone is empty");
+        });
+    }
+}

@@ -137,19 +137,4 @@ fn remaining(pieces: &[Bytes], mut done: usize) -> impl Iterator<Item = &[u8]> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_remains_of_pieces_starts_after_what_was_written() {
-        let pieces = [b"abc".as_slice(), b"", b"de", b"f"].map(Bytes::from_static);
-        for done in 0..=6 {
-            let rest: Vec<&[u8]> = remaining(&pieces, done).collect();
-            assert_eq!(rest.concat(), b"abcdef"[done..], "{done}");
-            assert!(rest.iter().all(|piece| !piece.is_empty()));
-        }
-        let many = vec![Bytes::from_static(b"x"); PIECES_MAX + 10];
-        assert_eq!(remaining(&many, 0).count(), PIECES_MAX);
-        assert_eq!(remaining(&many, 100).count(), PIECES_MAX - 90);
-    }
-}
+mod tests;

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::path::PathBuf;
 
 use mjolnir_backends::{CreateOptions, Direct, FileDevice, IoChoice, OpenOptions};
-use mjolnir_device::contract::{Bench, all};
+use mjolnir_device::contract::{Bench, all, random_history};
 use mjolnir_host::{HostRuntime, run};
 
 struct Files {
@@ -52,7 +52,11 @@ fn keeps_the_contract(io: IoChoice, direct: Direct) {
             let options = OpenOptions { io, direct, ..Default::default() };
             let folder = tempfile::tempdir().unwrap();
             let made = Cell::new(0);
-            all(&Files { folder, runtime, options, preallocate, zone_blocks, made }).await;
+            let bench = Files { folder, runtime, options, preallocate, zone_blocks, made };
+            all(&bench).await;
+            for seed in 0..4 {
+                random_history(&bench, seed, 600).await;
+            }
         });
     }
 }

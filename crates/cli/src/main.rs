@@ -1,2 +1,57 @@
-//! The `mjolnir` program.
-fn main() {}
+//! The `mjolnir` program: makes, serves and tends stores.
+//!
+//! **Imports** every library; imported by nobody. **Leaves out** what a store does: each command
+//! is a [`request::Request`], answered by [`handle::handle`], here if the store is at rest, or by
+//! the server through its control socket.
+//!
+//! Invariants:
+//! * Every command does the same to a store at rest and to one being served, since both go through
+//!   `handle`.
+//! * Exit status: 0 done, 1 refused, failed, or damage found, 2 the command line is wrong.
+
+mod arguments;
+mod commands;
+mod control;
+mod demo;
+mod door;
+mod failure;
+mod format;
+mod generate;
+mod handle;
+mod output;
+mod request;
+mod serve;
+mod show;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Arguments, Command};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let Some(command) = arguments.command else {
+        return finish(generate::help());
+    };
+    let json = arguments.json;
+    finish(match command {
+        Command::Format(options) => format::run(&options, json),
+        Command::Serve(options) => serve::run(options, json),
+        Command::Completions { shell } => generate::completions(shell),
+        Command::Man { out } => generate::man(out.as_deref()),
+        Command::Demo(options) => demo::run(options, json).map_err(Failure::from),
+        Command::Store(command) => commands::run(command, json),
+    })
+}
+
+fn finish(outcome: Result<(), Failure>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.tell();
+            ExitCode::FAILURE
+        }
+    }
+}

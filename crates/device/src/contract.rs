@@ -1,11 +1,13 @@
 //! The contract tests that every [`Device`] passes.
 //!
 //! They are a library, so that every executor can run them: wrap a way to make devices in a
-//! [`Bench`] and run [`all`], or one [`Clause`] at a time. A clause that is broken panics and says
+//! [`Bench`] and run [`all`], or one [`Clause`] at a time; then some seeds of [`random_history`]. A clause that is broken panics and says
 //! what was expected.
 //!
 //! What they do not check: what a power cut takes (only a device that can be cut knows; see
 //! [`MemoryDevice::crash`](crate::MemoryDevice::crash)), durability on real media, and speed.
+
+mod random;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,6 +17,8 @@ use bytes::Bytes;
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
 
 use crate::{AlignedBuf, Device, DeviceError, ErrorKind};
+
+pub use random::random_history;
 
 /// Makes the devices that the tests run on.
 #[allow(async_fn_in_trait)] // The tests run on one thread, as devices do.
@@ -595,7 +599,11 @@ mod tests {
     #[test]
     fn memory_keeps_the_contract() {
         for stale_after_reset in [false, true] {
-            block_on(all(&Memory(MemoryOptions { stale_after_reset })));
+            let bench = Memory(MemoryOptions { stale_after_reset });
+            block_on(all(&bench));
+            for seed in 0..20 {
+                block_on(random_history(&bench, seed, 500));
+            }
         }
     }
 

@@ -7,7 +7,7 @@
 //! Everything here is synchronous. What must be written collects in the outbox, in order; the
 //! engine hands it to the device at the end of each step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
@@ -80,6 +80,8 @@ pub(crate) struct Log {
     /// Bytes of payload accepted and not written.
     pub dirty_bytes: u64,
     pub outbox: Vec<Submission>,
+    /// Zones that are to be sealed, or are being sealed: not to be reset before.
+    pub sealing: BTreeSet<ZoneId>,
     /// Checksums of segments that were sealed since the engine last looked.
     pub sealed: Vec<(ZoneId, Vec<u32>)>,
     /// Blocks appended, by stream, headers included.
@@ -111,6 +113,7 @@ impl Log {
             pending: BTreeMap::new(),
             dirty_bytes: 0,
             outbox: Vec::new(),
+            sealing: BTreeSet::new(),
             sealed: Vec::new(),
             blocks_written: vec![0; streams],
             since_checkpoint: 0,
@@ -333,6 +336,7 @@ impl Log {
             at = at.plus((piece.len() / BLOCK_BYTES) as u64);
         }
         self.blocks_written[usize::from(stream)] += u64::from(blocks);
+        self.sealing.insert(open.zone);
         self.outbox.push(Submission::Seal { zone: open.zone });
         self.sealed.push((open.zone, open.checksums));
     }
@@ -397,6 +401,11 @@ impl Log {
     /// Whether a group up to `id` has been sent and is not written yet.
     pub fn waits_for_group(&self, id: u64) -> bool {
         self.in_flight.range(..=id).next().is_some()
+    }
+
+    /// Whether the zone has an append or its seal on the way.
+    pub fn zone_busy(&self, zone: ZoneId) -> bool {
+        self.sealing.contains(&zone) || self.zone_in_flight(zone)
     }
 
     /// Whether the zone has appends on their way.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
 use crate::format::group::GroupHeader;
+use crate::node_io::Place;
 use crate::space::SegmentState;
 
 /// A range of a volume or snapshot whose bytes are lost.
@@ -29,9 +30,12 @@ pub struct ScrubReport {
     pub verified_bytes: u64,
     /// What could not be read or did not verify, in words, with its address.
     pub damage: Vec<String>,
-    /// Ranges of volumes and snapshots that the damage hits. Damage that hits none of them is in
-    /// stale blocks, and goes away with reclaim.
+    /// Ranges of volumes and snapshots that the damage hits.
     pub losses: Vec<Loss>,
+    /// Blocks that did not verify, but that nothing refers to: a crash or a full disk left them
+    /// half written, or the medium is failing. They go away with reclaim.
+    #[serde(default)]
+    pub stale_blocks: u64,
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
@@ -53,19 +57,35 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         self.submit();
         let mut report = ScrubReport::default();
-        let mut bad: Vec<Pba> = Vec::new();
+        let mut bad: Vec<(Pba, String)> = Vec::new();
         for (index, zone) in zones.iter().enumerate() {
             self.scrub_segment(*zone, &mut report, &mut bad).await;
             progress((index + 1) as f64 / zones.len() as f64);
         }
         if !bad.is_empty() {
             bad.sort();
-            report.losses = self.losses(&bad).await?;
+            let blocks: Vec<Pba> = bad.iter().map(|(pba, _)| *pba).collect();
+            let mut hit = vec![false; blocks.len()];
+            let whole = self.losses(&blocks, &mut hit, &mut report.losses).await?;
+            self.note_map_blocks(&blocks, &mut hit);
+            for ((_, message), hit) in bad.into_iter().zip(hit) {
+                // Where the map cannot be read, nobody knows what it refers to.
+                if hit || !whole {
+                    report.damage.push(message);
+                } else {
+                    report.stale_blocks += 1;
+                }
+            }
         }
         Ok(report)
     }
 
-    async fn scrub_segment(&self, zone: ZoneId, report: &mut ScrubReport, bad: &mut Vec<Pba>) {
+    async fn scrub_segment(
+        &self,
+        zone: ZoneId,
+        report: &mut ScrubReport,
+        bad: &mut Vec<(Pba, String)>,
+    ) {
         let (segment, zone_blocks, _pin) = {
             let mut state = self.state();
             let pin = crate::read::Pin::new(self, &mut state, zone);
@@ -105,10 +125,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                         for at in offset..offset + count {
                             match self.read_pinned(start.plus(at), 1).await {
                                 Ok(_) => report.verified_bytes += BLOCK_SIZE,
-                                Err(error) => {
-                                    report.damage.push(error.message);
-                                    bad.push(start.plus(at));
-                                }
+                                Err(error) => bad.push((start.plus(at), error.message)),
                             }
                         }
                     }
@@ -119,14 +136,42 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// Which ranges of which targets refer to the given blocks (sorted).
-    async fn losses(&self, bad: &[Pba]) -> Result<Vec<Loss>, Error> {
+    /// Notes which of the given blocks (sorted) hold nodes, pages or manifests that are in force.
+    fn note_map_blocks(&self, bad: &[Pba], hit: &mut [bool]) {
+        let state = self.state();
+        let mut note = |pba: Pba, blocks: u64| {
+            let from = bad.partition_point(|at| *at < pba);
+            let to = bad.partition_point(|at| *at < pba.plus(blocks));
+            hit[from..to].fill(true);
+        };
+        let mut places: Vec<Place> = Vec::new();
+        places.extend(state.durable_table().map(Place::unpack));
+        places.extend(state.table.pages.iter().filter(|p| **p != 0).map(|p| Place::unpack(*p)));
+        for place in places {
+            note(place.pba, place.blocks());
+        }
+        for (pba, blocks) in &state.table.manifest {
+            note(*pba, u64::from(*blocks));
+        }
+    }
+
+    /// Tells which ranges of which targets refer to the given blocks (sorted), and notes those
+    /// blocks. Returns whether the whole map could be read.
+    async fn losses(
+        &self,
+        bad: &[Pba],
+        noted: &mut [bool],
+        losses: &mut Vec<Loss>,
+    ) -> Result<bool, Error> {
+        let mut whole = true;
         let targets: Vec<(TreeId, String)> = {
             let state = self.state();
-            let names = state.catalog.iter();
-            names.filter_map(|(tree, _)| Some((tree, state.catalog.full_name(tree)?))).collect()
+            let name = |tree| {
+                let name = state.catalog.full_name(tree);
+                name.unwrap_or_else(|| format!("staged tree {}", tree.0))
+            };
+            state.map.trees().map(|(tree, _)| (tree, name(tree))).collect()
         };
-        let mut losses: Vec<Loss> = Vec::new();
         for (tree, target) in targets {
             let mut lba = 0;
             loop {
@@ -141,6 +186,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     Ok(runs) => runs,
                     Err(error) => {
                         // A damaged node: what lies below it cannot be named more exactly.
+                        whole = false;
                         losses.push(Loss {
                             target: format!("{target} (from here on unknown: {})", error.message),
                             offset: lba * BLOCK_SIZE,
@@ -152,8 +198,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 for run in runs {
                     if let Some(pba) = run.pba {
                         let from = bad.partition_point(|at| *at < pba);
-                        let hit = bad[from..].iter().take_while(|at| **at < pba.plus(run.blocks));
-                        for at in hit {
+                        let to = bad.partition_point(|at| *at < pba.plus(run.blocks));
+                        noted[from..to].fill(true);
+                        for at in &bad[from..to] {
                             let offset = (lba + at.0 - pba.0) * BLOCK_SIZE;
                             match losses.last_mut() {
                                 Some(loss)
@@ -174,6 +221,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 }
             }
         }
-        Ok(losses)
+        Ok(whole)
     }
 }

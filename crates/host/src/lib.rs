@@ -15,12 +15,18 @@ mod listener;
 mod readiness;
 mod runtime;
 mod shutdown;
+mod store;
 mod stream;
 
 pub use activation::inherited_listeners;
 pub use error::{HostError, HostErrorKind};
 pub use listener::{Listener, is_loopback};
+/// How a file or device is opened: what [`open_store`] takes besides the engine's options.
+pub use mjolnir_backends::{Direct, IoChoice, OpenOptions as DeviceOptions};
 pub use readiness::{Readiness, tell_service_manager};
 pub use runtime::{HostRuntime, run};
 pub use shutdown::Shutdown;
+pub use store::{
+    HostEngine, NewStore, Opened, Shape, create_store, default_segment_bytes, open_store,
+};
 pub use stream::Stream;

@@ -27,13 +27,14 @@ fn main() -> std::io::Result<()> {
     }
     let listener = Async::<std::os::unix::net::UnixListener>::bind(&path)?;
     eprintln!("serving {mebibytes} MiB of memory on nbd+unix:///default?socket={path}");
+    let options = Options::default();
     let executor = Rc::new(LocalExecutor::new());
     async_io::block_on(executor.run(async {
         loop {
             let (stream, _) = listener.accept().await?;
-            let store = store.clone();
+            let (store, options) = (store.clone(), options.clone());
             let connection = async move {
-                if let Err(why) = serve(&*store, stream, &Options::default()).await {
+                if let Err(why) = serve(&*store, stream, &options).await {
                     eprintln!("a connection ended: {why}");
                 }
             };

@@ -20,11 +20,11 @@
 //! Invariants:
 //! * What a connection holds in memory is bounded, whatever the client sends or does not read:
 //!   its input buffer, plus [`Options::bytes_in_flight_max`] (or one request, if that is larger)
-//!   of payloads and replies. Beyond it the transport is not read on.
-//! * Bytes from the client are decoded only in [`protocol`], which neither panics nor allocates
-//!   more than in proportion to what it was given.
+//!   (and a quarter) of payloads and replies. Beyond it the transport is not read on.
+//! * Bytes from the client are decoded only in [`protocol`], which neither panics nor allocates.
 //! * A reply is encoded only once its whole content is at hand, so an error never cuts one short.
 
+mod buffers;
 mod disconnect;
 mod errno;
 mod execute;
@@ -36,12 +36,14 @@ mod output;
 pub mod protocol;
 mod receive;
 mod reply;
+mod signal;
 mod stats;
 mod transmission;
 
 use futures_io::{AsyncRead, AsyncWrite};
 use mjolnir_store::Store;
 
+pub use buffers::Buffers;
 pub use disconnect::{Disconnect, DisconnectKind, Served};
 pub use export::Export;
 pub use negotiation::{Handshake, Negotiated, negotiate, negotiate_secured};

@@ -341,9 +341,9 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
             Ok(target) => target,
             Err(why) => return self.fail_by(number, &why),
         };
-        let asked_for = |query: &&str| *query == BASE_ALLOCATION || (!select && *query == "base:");
-        let all = !select && request.queries.is_empty();
-        if all || request.queries.iter().any(asked_for) {
+        let mut queries = request.queries.clone().peekable();
+        let all = !select && queries.peek().is_none();
+        if all || queries.any(|query| query == BASE_ALLOCATION || (!select && query == "base:")) {
             let id = if select { BASE_ALLOCATION_ID } else { 0 };
             let name = BASE_ALLOCATION.as_bytes();
             self.reply(number, reply::META_CONTEXT, &[&id.to_be_bytes(), name]);

@@ -1,7 +1,10 @@
 //! What a server is willing to do.
 
-/// Settings of a connection. [`Options::default`] suits a unix socket.
-#[derive(Clone, Debug, PartialEq, Eq)]
+use crate::Buffers;
+
+/// Settings of a connection. [`Options::default`] suits a unix socket. Connections of one server
+/// get clones of the same options, and so share [`buffers`](Options::buffers).
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Offer every export for reading only.
     pub read_only: bool,
@@ -12,6 +15,8 @@ pub struct Options {
     pub bytes_in_flight_max: u64,
     /// Whether connections are to be secured.
     pub tls: Tls,
+    /// Memory for what clients write.
+    pub buffers: Buffers,
 }
 
 impl Default for Options {
@@ -21,6 +26,7 @@ impl Default for Options {
             requests_in_flight_max: 256,
             bytes_in_flight_max: 64 << 20,
             tls: Tls::Off,
+            buffers: Buffers::default(),
         }
     }
 }

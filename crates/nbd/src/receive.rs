@@ -5,8 +5,8 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures_io::AsyncRead;
-use mjolnir_device::AlignedBuf;
 
+use crate::buffers::{Buffer, Buffers};
 use crate::execute::{Job, Refusal, check, cost};
 use crate::input::Input;
 use crate::protocol::{Command, PAYLOAD_SKIP_BYTES_MAX, Request};
@@ -21,6 +21,7 @@ const AHEAD_OF_LARGE_BYTES: usize = 4096;
 /// Takes requests out of a stream of bytes.
 pub(crate) struct Receiver {
     input: Input,
+    buffers: Buffers,
     state: State,
     lately_large: bool,
 }
@@ -31,7 +32,7 @@ enum State {
     /// A request waits for memory.
     Waiting(Request, Command),
     /// A write's payload is arriving; so many bytes of it are there.
-    Payload(Request, AlignedBuf, usize),
+    Payload(Request, Buffer, usize),
     /// The payload of a refused write is passing; so many bytes are to come.
     Skipping(Request, Refusal, u64),
     /// Nothing comes any more.
@@ -58,8 +59,8 @@ pub(crate) enum Taken {
 }
 
 impl Receiver {
-    pub(crate) fn new(input: Input) -> Self {
-        Receiver { input, state: State::Request, lately_large: false }
+    pub(crate) fn new(input: Input, buffers: Buffers) -> Self {
+        Receiver { input, buffers, state: State::Request, lately_large: false }
     }
 
     pub(crate) fn ended(&self) -> Option<End> {
@@ -120,45 +121,43 @@ impl Receiver {
                     let (request, command) = (*request, *command);
                     let length = request.payload_bytes() as usize;
                     self.lately_large = length >= LARGE_BYTES;
-                    if length <= self.input.bytes().len() {
-                        // Nothing to copy for anything but a write.
-                        let payload = match length {
-                            0 => Bytes::new(),
-                            _ => AlignedBuf::copy_of(&self.input.bytes()[..length]).freeze(),
-                        };
-                        self.input.consume(length);
+                    if length == 0 {
                         self.state = State::Request;
+                        let payload = Bytes::new();
                         return Ok(Some(Taken::Job(Job { request, command, payload })));
                     }
-                    let mut payload = AlignedBuf::zeroed(length);
-                    let present = self.input.bytes().len();
-                    payload.as_mut()[..present].copy_from_slice(self.input.bytes());
+                    let mut payload = self.buffers.take(length);
+                    let present = self.input.bytes().len().min(length);
+                    payload.as_mut()[..present].copy_from_slice(&self.input.bytes()[..present]);
                     self.input.consume(present);
                     self.state = State::Payload(request, payload, present);
                 }
-                State::Payload(request, payload, filled) => {
+                State::Payload(_, payload, filled) => {
                     if *filled < payload.len() {
                         return Ok(None);
                     }
-                    let payload = std::mem::replace(payload, AlignedBuf::zeroed(0)).freeze();
-                    let job = Job { request: *request, command: Command::Write, payload };
-                    self.state = State::Request;
-                    return Ok(Some(Taken::Job(job)));
+                    let State::Payload(request, payload, _) =
+                        std::mem::replace(&mut self.state, State::Request)
+                    else {
+                        unreachable!("matched above")
+                    };
+                    let payload = payload.freeze();
+                    let command = Command::Write;
+                    return Ok(Some(Taken::Job(Job { request, command, payload })));
                 }
-                State::Skipping(request, refusal, left) => {
+                State::Skipping(_, _, left) => {
                     let present = (self.input.bytes().len() as u64).min(*left);
                     self.input.consume(present as usize);
                     *left -= present;
                     if *left > 0 {
                         return Ok(None);
                     }
-                    let refusal = Refusal {
-                        errno: refusal.errno,
-                        message: std::mem::take(&mut refusal.message),
+                    let State::Skipping(request, refusal, _) =
+                        std::mem::replace(&mut self.state, State::Request)
+                    else {
+                        unreachable!("matched above")
                     };
-                    let taken = Taken::Refused(*request, refusal);
-                    self.state = State::Request;
-                    return Ok(Some(taken));
+                    return Ok(Some(Taken::Refused(request, refusal)));
                 }
                 State::Ended(_) => return Ok(None),
             }

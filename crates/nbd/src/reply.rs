@@ -168,3 +168,73 @@ fn push_status(output: &mut Output, request: &Request, extents: &[Extent]) -> Re
     output.push_head(&bytes);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use mjolnir_store::TargetInfo;
+    use mjolnir_units::TreeId;
+
+    use super::*;
+
+    fn export(structured: bool) -> Export {
+        let target =
+            TargetInfo { name: "v".into(), id: TreeId(1), size: 1 << 20, read_only: false };
+        Export { target, read_only: false, structured, block_status: structured }
+    }
+
+    /// Bytes queued as the reply to a request of 10 bytes.
+    fn queued(structured: bool, command: Command, flags: u16, content: Content) -> u64 {
+        let request = Request { flags, command: command as u16, cookie: 1, offset: 0, length: 10 };
+        let mut output = Output::default();
+        let outcome = Outcome { request, cost: 0, result: Ok(content) };
+        push_reply(&mut output, &export(structured), outcome);
+        output.bytes()
+    }
+
+    #[test]
+    fn neighbouring_chunks_share_a_header() {
+        let data = |length: usize| Chunk::Data(Bytes::from(vec![1; length]));
+        for (chunks, expected) in [
+            (vec![data(4), data(6)], 28 + 10),
+            (vec![data(4), data(0), Chunk::Zeroes(0), data(6)], 28 + 10),
+            (vec![Chunk::Zeroes(4), Chunk::Zeroes(6)], 32),
+            (vec![data(4), Chunk::Zeroes(2), data(4)], 28 + 4 + 32 + 28 + 4),
+        ] {
+            let content = Content::Data(chunks);
+            assert_eq!(queued(true, Command::Read, 0, content), expected);
+        }
+    }
+
+    #[test]
+    fn an_answer_of_another_length_becomes_an_error_and_no_broken_reply() {
+        let data = |length: usize| Chunk::Data(Bytes::from(vec![1; length]));
+        for chunks in [vec![], vec![data(9)], vec![data(11)], vec![data(10), Chunk::Zeroes(1)]] {
+            let error = 26 + misfit_message().len() as u64;
+            assert_eq!(queued(true, Command::Read, 0, Content::Data(chunks.clone())), error);
+            assert_eq!(queued(false, Command::Read, 0, Content::Data(chunks)), 16);
+        }
+    }
+
+    fn misfit_message() -> &'static str {
+        "the store returned another number of bytes than was asked for"
+    }
+
+    #[test]
+    fn extents_are_merged_and_cut_to_the_request() {
+        let extent = |length, mapping| Extent { length, mapping };
+        let (data, hole) = (Mapping::Data, Mapping::Hole);
+        for (extents, flags, descriptors) in [
+            (vec![extent(4, data), extent(3, data), extent(3, hole)], 0, 2),
+            (vec![extent(4, data), extent(3, hole), extent(3, data)], 0, 3),
+            (vec![extent(4, data), extent(3, hole)], command_flag::REQ_ONE, 1),
+            (vec![extent(1 << 40, hole), extent(1, data)], 0, 1),
+            (vec![extent(0, data), extent(4, hole)], 0, 1),
+        ] {
+            let bytes = queued(true, Command::BlockStatus, flags, Content::Extents(extents));
+            assert_eq!(bytes, 24 + 8 * descriptors);
+        }
+        let none = queued(true, Command::BlockStatus, 0, Content::Extents(vec![]));
+        assert_eq!(none, 26 + "the store returned no extents".len() as u64);
+    }
+}

@@ -14,6 +14,7 @@ use crate::input::Input;
 use crate::output::Output;
 use crate::receive::{End, Receiver, Taken};
 use crate::reply::{push_refusal, push_reply};
+use crate::signal::Signal;
 use crate::stats::add;
 use crate::{Disconnect, Export, Options, Served, Stats};
 
@@ -67,9 +68,11 @@ where
     let start = |job| execute(store, &export, job);
     let mut connection = Connection {
         transport,
-        receiver: Receiver::new(input),
+        receiver: Receiver::new(input, options.buffers.clone()),
         output,
         in_flight: FuturesUnordered::new(),
+        readable: Signal::new(),
+        writable: Signal::new(),
         reserved: 0,
         export: &export,
         options: &options,
@@ -104,6 +107,8 @@ struct Connection<'a, T, F> {
     receiver: Receiver,
     output: Output,
     in_flight: FuturesUnordered<F>,
+    readable: Signal,
+    writable: Signal,
     /// Memory set aside for requests in flight, in bytes. What waits in `output` counts too.
     reserved: u64,
     export: &'a Export,
@@ -131,7 +136,8 @@ where
             // Requests can have been held back by what these replies have freed.
             progress |= self.poll_write(cx)?;
             if self.receiver.wants_input() && self.has_place() {
-                let read = self.receiver.poll_read(cx, &mut self.transport);
+                let (receiver, transport) = (&mut self.receiver, &mut self.transport);
+                let read = self.readable.poll(cx, |cx| receiver.poll_read(cx, transport));
                 match read.map_err(|why| Disconnect::transport("reading from", why))? {
                     Poll::Ready(()) => progress = true,
                     Poll::Pending => {}
@@ -198,7 +204,8 @@ where
             return Ok(false);
         }
         let before = self.output.bytes();
-        match self.output.poll_drain(cx, &mut self.transport) {
+        let (output, transport) = (&mut self.output, &mut self.transport);
+        match self.writable.poll(cx, |cx| output.poll_drain(cx, transport)) {
             Poll::Ready(Ok(())) => Ok(true),
             Poll::Pending => Ok(self.output.bytes() < before),
             Poll::Ready(Err(why)) => Err(Disconnect::transport("writing to", why)),

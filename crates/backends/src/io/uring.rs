@@ -123,10 +123,11 @@ impl Ring {
 }
 
 impl Tables {
-    /// Hands queued requests to the kernel, as many as fit.
+    /// Hands queued requests to the kernel, as many as may be there at once.
     fn submit(&mut self) -> io::Result<()> {
         loop {
-            while let Some(&slot) = self.queued.front()
+            while self.can_submit()
+                && let Some(&slot) = self.queued.front()
                 && !self.ring.submission().is_full()
             {
                 let entry = self.entry(slot);
@@ -142,6 +143,12 @@ impl Tables {
             }
             self.ring.submit()?;
         }
+    }
+
+    /// Whether one more completion would find room in the ring: what does not find any is kept
+    /// apart by the kernel, and told of by nothing.
+    fn can_submit(&self) -> bool {
+        self.in_kernel < self.ring.params().cq_entries() as usize
     }
 
     /// The ring's entry for what is left of a request.
@@ -280,13 +287,15 @@ impl Future for Driver {
             tables.reap(&mut woken);
             if let Err(error) = submitted {
                 // Out of resources for the moment, or interrupted: what was completed makes room.
-                let retry =
-                    matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY));
+                let retry = matches!(
+                    error.raw_os_error(),
+                    Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ENOMEM)
+                );
                 assert!(retry, "io_uring_enter failed: {error}");
                 context.waker().wake_by_ref();
                 break;
             }
-            if !tables.queued.is_empty() {
+            if !tables.queued.is_empty() && tables.can_submit() {
                 continue;
             }
             match self.event.poll_readable(context) {

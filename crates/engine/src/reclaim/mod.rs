@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mjolnir_device::{Device, Runtime};
 use mjolnir_map::NodeId;
 use mjolnir_policy::pacing::{FreeSpace, Gate, Pacing, PacingPolicy, PacingView, ScanBudget};
-use mjolnir_store::Error;
+use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::ZoneId;
 
 use crate::engine::{Engine, State};
@@ -40,9 +40,13 @@ pub(crate) struct ReclaimState {
     fruitless_from: Option<u64>,
     /// Clients lack space: collect whatever there is to win, at full speed.
     pub urgent: bool,
+    /// How many cycles had begun when that was last asked for.
+    pub urgent_from: u64,
     /// Forced cycles wanted (`gc run`), and done.
     pub forced: u64,
     pub forced_done: u64,
+    /// Forced cycles take only segments up to this incarnation: those there were when asked.
+    pub forced_incarnation: u64,
     pub running: bool,
     /// Segments to relocate, with the leaves that refer to them.
     pub candidates: BTreeMap<ZoneId, BTreeSet<NodeId>>,
@@ -75,8 +79,10 @@ impl ReclaimState {
             cycles_begun: 0,
             fruitless_from: None,
             urgent: false,
+            urgent_from: 0,
             forced: 0,
             forced_done: 0,
+            forced_incarnation: 0,
             running: false,
             candidates: BTreeMap::new(),
             pacing: Box::new(FreeSpace::default()),
@@ -88,8 +94,9 @@ impl ReclaimState {
         }
     }
 
+    /// Clients wait for moves only while there is something to move.
     pub fn client_may_write(&self) -> bool {
-        !self.options.enabled || self.gate.client_may_write()
+        !self.options.enabled || self.candidates.is_empty() || self.gate.client_may_write()
     }
 
     pub fn gate_closed(&self) -> bool {
@@ -123,6 +130,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let mut state = self.state();
             state.check_health()?;
             state.reclaim.forced += 1;
+            state.reclaim.forced_incarnation = state.space.incarnation;
             (state.reclaim.forced, state.reclaim.counters.segments_retired)
         };
         self.inner.reclaim_wanted.notify(1);
@@ -169,6 +177,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 state.map.abort_mark();
                 state.reclaim.running = false;
                 state.reclaim.forced_done = state.reclaim.forced;
+                // What cannot be marked cannot be won: whoever waits for room hears of it.
+                let begun = state.reclaim.cycles_begun.saturating_sub(1);
+                state.reclaim.fruitless_from = Some(begun);
+                state.reclaim.urgent &= state.reclaim.urgent_from > begun;
+                state.update_pacing();
                 drop(state);
                 self.notify();
                 if self.state().failed.is_some() {
@@ -191,6 +204,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 (state.reclaim.forced, begun, state.space.free_count())
             };
             let won = self.cycle().await?;
+            if won.retired > 0 {
+                self.inner.checkpoint_wanted.notify(1);
+            }
             let relieved = {
                 let state = self.state();
                 won.retired > 0 && state.space.count(SegmentState::Retiring) > 0
@@ -202,7 +218,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let gained = state.space.free_count() > free || won.retired > 0;
             if !gained && won.selected == 0 {
                 state.reclaim.fruitless_from = Some(begun);
-                state.reclaim.urgent = false;
+                // Whoever asked after this cycle began is owed another.
+                state.reclaim.urgent &= state.reclaim.urgent_from > begun;
                 state.reclaim.forced_done = forced;
             } else if state.space.free_count() > 2 * state.space.reserve() {
                 state.reclaim.urgent = false;
@@ -239,14 +256,37 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     async fn cycle(&self) -> Result<Won, Error> {
         let mut won = Won::default();
         let live = self.mark().await?;
-        won.retired += self.retire_empty(&live);
+        let emptied = self.retire_empty(&live);
+        if self.inner.options.paranoid {
+            for zone in &emptied {
+                self.prove_unreferenced(*zone).await?;
+            }
+        }
+        won.retired += emptied.len();
         let candidates: Vec<ZoneId> = self.state().reclaim.candidates.keys().copied().collect();
         for zone in candidates {
             if self.state().closing {
                 break;
             }
-            if self.relocate(zone).await? {
-                won.retired += 1;
+            // Repointing makes as many bytes of leaves dirty as blocks are moved, about: the
+            // reserve covers one segment's worth on top of a map that is durable.
+            if self.state().is_squeezed() {
+                self.checkpoint_within_task().await?;
+            }
+            match self.relocate(zone).await {
+                Ok(given_up) => won.retired += usize::from(given_up),
+                Err(error) if self.state().failed.is_some() => return Err(error),
+                Err(error) => {
+                    // The old data stays in force. For want of space the others would fail too.
+                    let mut state = self.state();
+                    state.reclaim.counters.copy_forward_failures += 1;
+                    state.reclaim.candidates.remove(&zone);
+                    if error.kind == ErrorKind::NoSpace {
+                        break;
+                    }
+                    let segment = state.space.get_mut(zone);
+                    segment.stuck = segment.live;
+                }
             }
         }
         {
@@ -260,9 +300,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Gives up segments in which the mark found nothing live.
-    fn retire_empty(&self, live: &mark::LiveMap) -> usize {
+    fn retire_empty(&self, live: &mark::LiveMap) -> Vec<ZoneId> {
         let mut state = self.state();
-        let mut retired = 0;
+        let mut retired = Vec::new();
         for (zone, count) in live.counts() {
             let segment = state.space.get_mut(zone);
             if segment.state != SegmentState::Sealed {
@@ -273,7 +313,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 segment.state = SegmentState::Retiring;
                 state.reclaim.candidates.remove(&zone);
                 state.reclaim.counters.segments_retired += 1;
-                retired += 1;
+                retired.push(zone);
             }
         }
         retired
@@ -286,7 +326,8 @@ impl State {
         let zone_blocks = self.space.zone_blocks;
         let mut reclaimable = 0;
         for (_, segment) in self.space.zones() {
-            if segment.state == SegmentState::Sealed && segment.stream != MAP_STREAM {
+            let stuck = segment.stuck.is_some() && segment.stuck == segment.live;
+            if segment.state == SegmentState::Sealed && segment.stream != MAP_STREAM && !stuck {
                 // Unmarked segments are reckoned half stale until a mark knows better.
                 let live = segment.live.map_or(zone_blocks / 2, u64::from);
                 reclaimable += zone_blocks.saturating_sub(live);

@@ -282,7 +282,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Walks the whole map and asserts that nothing refers to the zone.
-    async fn prove_unreferenced(&self, zone: ZoneId) -> Result<(), Error> {
+    pub(super) async fn prove_unreferenced(&self, zone: ZoneId) -> Result<(), Error> {
         // A walk with client operations in between could miss a reference that moves behind it;
         // what is absent is loaded first, then one step without an `.await` sees everything.
         loop {

@@ -15,6 +15,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut guard = self.state();
         let state = &mut *guard;
         let capacity = state.space.zone_blocks;
+        let forced = state.reclaim.forced > state.reclaim.forced_done;
+        let due = forced || state.reclaim.urgent || state.reclaim.last_pacing.active;
+        if !due || state.closing {
+            return 0;
+        }
+        let limit = state.reclaim.forced_incarnation;
         let segments: Vec<SegmentView> = state
             .space
             .zones()
@@ -22,9 +28,19 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 segment.state == SegmentState::Sealed && segment.stream != MAP_STREAM
             })
             .filter_map(|(zone, segment)| {
-                Some(SegmentView {
+                let live = segment.live?;
+                if segment.stuck == Some(live) {
+                    return None;
+                }
+                // When asked for, each segment there was then is moved at most once, even a wholly
+                // live one (the paper's way of measuring). Else only what wins something.
+                // A short one, such as every restart leaves, can be joined with others.
+                let short = u64::from(segment.payload) < capacity / 2;
+                let eligible =
+                    (forced && segment.incarnation <= limit) || live < segment.payload || short;
+                eligible.then(|| SegmentView {
                     zone,
-                    live_blocks: u64::from(segment.live?),
+                    live_blocks: u64::from(live),
                     used_blocks: u64::from(segment.payload),
                     capacity_blocks: capacity,
                     sealed_sequence: segment.sealed,
@@ -34,7 +50,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             .collect();
         // What may be moved: into the segments that reclaim may take, less one that fills partly.
         let room = state.space.free_count().saturating_sub(state.space.checkpoint_reserve() + 1);
-        let forced = state.reclaim.forced > state.reclaim.forced_done;
         let mut threshold = state.reclaim.options.candidate_threshold;
         if threshold < 1.0 {
             threshold = threshold.min(relocated_density(capacity, state.log.group_blocks_max()));
@@ -46,10 +61,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             segments_max: state.reclaim.options.candidates_max,
             live_blocks_max: (room as u64 * capacity).max(capacity),
         };
-        let due = forced || state.reclaim.urgent || state.reclaim.last_pacing.active;
-        if !due || state.closing {
-            return 0;
-        }
         let mut policy = victim::by_name(&state.reclaim.options.policy)
             .expect("the policy's name was checked when the store was opened");
         let chosen = policy.choose(&view);

@@ -119,7 +119,22 @@ pub struct MetaRequest<'a> {
     /// The export.
     pub name: &'a str,
     /// Names of contexts, or namespaces that end with a colon.
-    pub queries: Vec<&'a str>,
+    pub queries: Queries<'a>,
+}
+
+/// The queries of a [`MetaRequest`], one after the other. Checked when they were decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queries<'a>(&'a [u8]);
+
+impl<'a> Iterator for Queries<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let mut rest = Rest(self.0);
+        let query = rest.counted_text().ok()?;
+        self.0 = rest.0;
+        Some(query)
+    }
 }
 
 /// Why the data of an option are wrong, for the client to read.
@@ -220,12 +235,11 @@ impl<'a> Rest<'a> {
     fn meta(&mut self) -> Result<MetaRequest<'a>, OptionError> {
         let name = self.counted_text()?;
         let count = self.u32().ok_or(SHORT)?;
-        // Each query takes four bytes at least, so the count cannot make the vector outgrow the
-        // message by more than a constant factor.
-        if u64::from(count) * 4 > self.0.len() as u64 {
-            return Err(SHORT);
+        let queries = Queries(self.0);
+        // The count may lie: the loop ends where the data do.
+        for _ in 0..count {
+            self.counted_text()?;
         }
-        let queries = (0..count).map(|_| self.counted_text()).collect::<Result<_, _>>()?;
         self.end(MetaRequest { name, queries })
     }
 }
@@ -291,7 +305,17 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_lie_allocate_nothing() {
+    fn queries_come_in_order() {
+        let data = [counted(b"db"), vec![0, 0, 0, 3], counted(b"a:"), counted(b""), counted(b"b")]
+            .concat();
+        let decoded = ClientOption::decode(option::LIST_META_CONTEXT, &data);
+        let Ok(ClientOption::ListMetaContext(request)) = decoded else { panic!("{decoded:?}") };
+        assert_eq!(request.name, "db");
+        assert_eq!(Vec::from_iter(request.queries), ["a:", "", "b"]);
+    }
+
+    #[test]
+    fn counts_that_lie_are_found_out() {
         let data = [counted(b""), vec![0xff; 4], vec![0; 64]].concat();
         assert_eq!(ClientOption::decode(option::SET_META_CONTEXT, &data), Err(SHORT));
         assert_eq!(ClientOption::decode(option::GO, &[0xff; 12]), Err(SHORT));

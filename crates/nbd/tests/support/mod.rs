@@ -3,6 +3,7 @@
 #![allow(dead_code)] // Each test file uses a part of it.
 
 pub mod client;
+pub mod drive;
 pub mod memory;
 pub mod pipe;
 

@@ -34,7 +34,12 @@ pub struct Duplex {
 
 /// A stream that holds `capacity` bytes in each direction, and moves `step` at most at a time.
 pub fn duplex(capacity: usize, step: usize) -> (Duplex, Duplex) {
-    let pipe = || {
+    lopsided(capacity, capacity, step)
+}
+
+/// As [`duplex`], with a capacity for what the first end sends, and for what it receives.
+pub fn lopsided(sent: usize, received: usize, step: usize) -> (Duplex, Duplex) {
+    let pipe = |capacity| {
         Rc::new(RefCell::new(Pipe {
             bytes: VecDeque::new(),
             capacity,
@@ -45,10 +50,10 @@ pub fn duplex(capacity: usize, step: usize) -> (Duplex, Duplex) {
             writer: None,
         }))
     };
-    let (one, other) = (pipe(), pipe());
+    let (sent, received) = (pipe(sent), pipe(received));
     (
-        Duplex { incoming: one.clone(), outgoing: other.clone() },
-        Duplex { incoming: other, outgoing: one },
+        Duplex { incoming: received.clone(), outgoing: sent.clone() },
+        Duplex { incoming: sent, outgoing: received },
     )
 }
 

@@ -1,0 +1,89 @@
+//! The options of `serve`.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
+
+use super::values::{NbdAddress, part, size};
+
+/// How to serve a store.
+///
+/// Ends in order on SIGTERM and SIGINT: requests in flight are finished, for at most five seconds,
+/// and all acknowledged writes are made durable; a second signal ends it at once. Other commands
+/// reach the server through its control socket, STORE.ctl, which is for its owner alone.
+///
+/// A volume that is deleted while a client uses it has its requests fail, and so has the part past
+/// the end of one that is made smaller. Started by a service manager that passes sockets
+/// (LISTEN_FDS), it serves those, besides the ones named by --nbd.
+#[derive(Debug, Args)]
+pub struct ServeOptions {
+    /// The store.
+    pub store: PathBuf,
+    /// Where to listen: unix:PATH or tcp:HOST:PORT. Repeatable [default: unix:STORE.sock].
+    #[arg(long, value_name = "ADDRESS")]
+    pub nbd: Vec<NbdAddress>,
+    /// Who may connect to the unix sockets, as an octal file mode.
+    #[arg(long, value_name = "MODE", default_value = "600", value_parser = mode)]
+    pub socket_mode: u32,
+    /// Refuse changes, and write nothing to the store.
+    #[arg(long)]
+    pub read_only: bool,
+    /// Memory for the map and checksums.
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
+    pub memory: u64,
+    /// Reclaim once this part of the store is in use.
+    #[arg(long, value_name = "PART", default_value = "50%", value_parser = part)]
+    pub reclaim_start: f64,
+    /// Reclaim only segments of which at most this part is live; 100% takes any.
+    #[arg(long, value_name = "PART", default_value = "95%", value_parser = part)]
+    pub reclaim_threshold: f64,
+    /// How to choose the segments to reclaim.
+    #[arg(
+        long,
+        value_name = "POLICY",
+        default_value = "greedy",
+        value_parser = PossibleValuesParser::new(mjolnir_policy::victim::names())
+    )]
+    pub policy: String,
+    /// The part of one core that scanning for live blocks may take while space is plentiful.
+    #[arg(long, value_name = "PART", default_value = "30%", value_parser = part)]
+    pub scan_cpu: f64,
+    /// Append points to spread clients' writes over, 1 to 8.
+    #[arg(long, value_name = "COUNT", default_value = "1",
+        value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub streams: u8,
+    /// How to reach the device: by io_uring, by a pool of threads, or by what works.
+    #[arg(long, value_name = "WAY", default_value = "auto")]
+    pub io: Io,
+    /// Whether to bypass the page cache: where the file system can, or never.
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub direct: When,
+}
+
+/// Ways to the device.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Io {
+    /// io_uring where it is permitted, else threads.
+    Auto,
+    /// io_uring, or fail.
+    Uring,
+    /// A pool of threads.
+    Pool,
+}
+
+/// When to bypass the page cache.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum When {
+    /// Where the file system can.
+    Auto,
+    /// Never.
+    Never,
+}
+
+fn mode(text: &str) -> Result<u32, String> {
+    u32::from_str_radix(text, 8)
+        .ok()
+        .filter(|mode| *mode <= 0o777)
+        .ok_or_else(|| format!("{text:?} is no file mode: write octal digits, such as 660"))
+}

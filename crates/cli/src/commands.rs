@@ -1,0 +1,200 @@
+//! The commands that ask a store something: from the command line to requests.
+
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+
+use mjolnir_host::{HostRuntime, run as run_host};
+
+use crate::arguments::{GcCommand, RangeCommand, SnapshotCommand, StoreCommand, VolumeCommand};
+use crate::door::Door;
+use crate::failure::Failure;
+use crate::output;
+use crate::request::{RangeOp, Refusal, Request, Response};
+use crate::show::{self, View};
+
+/// The longest file of operations that is read, in bytes.
+const OPS_BYTES_MAX: u64 = 1 << 20;
+
+/// Carries out a command on a store, at rest or served, and prints the answer.
+pub fn run(command: StoreCommand, json: bool) -> Result<(), Failure> {
+    let (store, request, view) = plan(command)?;
+    run_host(async |runtime: HostRuntime| {
+        let mut door = Door::open(&store, request.changes(), &runtime).await?;
+        let outcome = converse(&mut door, &store, request, view, json).await;
+        // The first failure is the one to tell.
+        let closed = door.close().await;
+        outcome.and_then(|()| closed.map_err(Failure::from))
+    })
+}
+
+async fn converse(
+    door: &mut Door,
+    store: &Path,
+    request: Request,
+    view: View,
+    json: bool,
+) -> Result<(), Failure> {
+    if let Request::Diff { old, new, .. } = request {
+        return diff(door, &old, &new, json).await;
+    }
+    let meter = Meter::default();
+    let advice = advice(&request);
+    let response = door.ask(request, &|part| meter.show(part)).await;
+    meter.clear();
+    let response = response.map_err(|refusal| explain(refusal, advice))?;
+    let sound = show::is_sound(&response);
+    match json {
+        true => output::print_json(&show::inside(&response)?)?,
+        false => output::print(&show::text(store, &response, view))?,
+    }
+    if sound { Ok(()) } else { Err(Failure::told()) }
+}
+
+/// A difference comes in pages, so that its length is not bounded by memory.
+async fn diff(door: &mut Door, old: &str, new: &str, json: bool) -> Result<(), Failure> {
+    let mut from = Some(0);
+    let mut told = 0;
+    while let Some(at) = from {
+        let request = Request::Diff { old: old.to_owned(), new: new.to_owned(), from: at };
+        let response =
+            door.ask(request, &|_| {}).await.map_err(|refusal| explain(refusal, None))?;
+        let Response::Diff(page) = response else {
+            return Err(Failure::new("the server answered something else than was asked"));
+        };
+        // A page that brings nothing and leads nowhere would go on for ever.
+        from = page.next.filter(|next| *next > at);
+        output::print(&match json {
+            true => show::diff_json(&page, told, from.is_none())?,
+            false => show::diff_text(&page, at == 0),
+        })?;
+        told += page.extents.len();
+    }
+    Ok(())
+}
+
+/// What a command line adds to a refusal of its kind.
+fn advice(request: &Request) -> Option<(&'static str, &'static str)> {
+    match request {
+        Request::DeleteVolume { snapshots: false, .. } => {
+            Some(("busy", "`mjolnir volume delete --snapshots` does both"))
+        }
+        _ => None,
+    }
+}
+
+fn explain(refusal: Refusal, advice: Option<(&str, &str)>) -> Failure {
+    match advice {
+        Some((kind, advice)) if kind == refusal.kind => {
+            Failure::new(format!("{} ({advice})", refusal.message))
+        }
+        _ => Failure::new(refusal.message),
+    }
+}
+
+/// Which store to ask what, and how to show the answer.
+fn plan(command: StoreCommand) -> Result<(PathBuf, Request, View), Failure> {
+    let plain = |store, request| Ok((store, request, View::Whole));
+    match command {
+        StoreCommand::Volume(command) => match command {
+            VolumeCommand::Create { store, name, size } => {
+                plain(store, Request::CreateVolume { name, bytes: size })
+            }
+            VolumeCommand::List { store, mapped } => plain(store, Request::ListVolumes { mapped }),
+            VolumeCommand::Delete { store, name, snapshots } => {
+                plain(store, Request::DeleteVolume { name, snapshots })
+            }
+            VolumeCommand::Rename { store, name, new } => {
+                plain(store, Request::RenameVolume { name, new })
+            }
+            VolumeCommand::Resize { store, name, size } => {
+                plain(store, Request::ResizeVolume { name, bytes: size })
+            }
+        },
+        StoreCommand::Snapshot(command) => match command {
+            SnapshotCommand::Create { store, snapshot } => {
+                let (volume, name) = (snapshot.volume, snapshot.name);
+                plain(store, Request::CreateSnapshot { volume, name })
+            }
+            SnapshotCommand::List { store, volume, mapped } => {
+                plain(store, Request::ListSnapshots { volume, mapped })
+            }
+            SnapshotCommand::Delete { store, snapshot } => {
+                let (volume, name) = (snapshot.volume, snapshot.name);
+                plain(store, Request::DeleteSnapshot { volume, name })
+            }
+            SnapshotCommand::Restore { store, snapshot } => {
+                let (volume, name) = (snapshot.volume, snapshot.name);
+                plain(store, Request::RestoreSnapshot { volume, name })
+            }
+            SnapshotCommand::Diff { store, old, new } => {
+                let volume = || old.split('@').next().unwrap_or_default().to_owned();
+                let new = new.unwrap_or_else(volume);
+                plain(store, Request::Diff { old, new, from: 0 })
+            }
+        },
+        StoreCommand::Clone { store, source, new } => plain(store, Request::Clone { source, new }),
+        StoreCommand::Range(command) => {
+            let (store, ops) = match command {
+                RangeCommand::Clone { store, source, to } => {
+                    (store, vec![RangeOp::Clone { from: source, to }])
+                }
+                RangeCommand::Move { store, source, to } => {
+                    (store, vec![RangeOp::Move { from: source, to }])
+                }
+                RangeCommand::Trim { store, range } => (store, vec![RangeOp::Trim(range)]),
+                RangeCommand::Atomic { store, ops, file: None } => (store, ops),
+                RangeCommand::Atomic { store, file: Some(file), .. } => (store, read_ops(&file)?),
+            };
+            plain(store, Request::Ranges { ops })
+        }
+        StoreCommand::Gc(GcCommand::Run { store }) => plain(store, Request::Collect {}),
+        StoreCommand::Gc(GcCommand::Status { store }) => {
+            Ok((store, Request::Stats {}, View::Reclaim))
+        }
+        StoreCommand::Stats { store } => plain(store, Request::Stats {}),
+        StoreCommand::Scrub { store } => plain(store, Request::Scrub {}),
+        StoreCommand::Check { store } => plain(store, Request::Check {}),
+        StoreCommand::Grow { store, size } => plain(store, Request::Grow { bytes: size }),
+        StoreCommand::Checkpoint { store } => plain(store, Request::Checkpoint {}),
+    }
+}
+
+fn read_ops(file: &Path) -> Result<Vec<RangeOp>, Failure> {
+    let name = file.display();
+    let failed = |why: String| Failure::new(format!("reading operations from {name}: {why}"));
+    let mut text = String::new();
+    let read = match file.as_os_str() == "-" {
+        true => io::stdin().take(OPS_BYTES_MAX).read_to_string(&mut text),
+        false => std::fs::File::open(file)
+            .and_then(|file| file.take(OPS_BYTES_MAX).read_to_string(&mut text)),
+    };
+    read.map_err(|error| failed(error.to_string()))?;
+    serde_json::from_str(&text).map_err(|error| {
+        failed(format!(
+            "{error}; write a list such as [{{\"clone\": {{\"from\": \"v:0+4K\", \"to\": \
+             \"w:8K\"}}}}, {{\"trim\": \"v:0+1M\"}}]"
+        ))
+    })
+}
+
+/// Progress on a terminal; nothing elsewhere.
+#[derive(Default)]
+struct Meter {
+    shown: std::cell::Cell<Option<u32>>,
+}
+
+impl Meter {
+    fn show(&self, part: f64) {
+        let percent = (part * 100.0) as u32;
+        if self.shown.get() != Some(percent) && io::stderr().is_terminal() {
+            let _ = write!(io::stderr(), "\r{percent:3} %");
+            self.shown.set(Some(percent));
+        }
+    }
+
+    fn clear(&self) {
+        if self.shown.take().is_some() {
+            let _ = write!(io::stderr(), "\r     \r");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The way to a store: its server if there is one, else the store itself.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mjolnir_device::Runtime;
+use mjolnir_engine::OpenOptions;
+use mjolnir_host::{DeviceOptions, HostEngine, HostRuntime, Opened, open_store};
+use mjolnir_store::{Error, ErrorKind};
+
+use crate::handle::{Circumstances, handle};
+use crate::output;
+use crate::request::{Message, Refusal, Request, Response};
+
+/// The longest line that a server may answer, in bytes.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
+/// How long to wait for another command to let go of the store.
+const BUSY_WAIT: Duration = Duration::from_secs(2);
+const BUSY_RETRY: Duration = Duration::from_millis(50);
+
+/// A store that can be asked.
+pub enum Door {
+    /// Its server answers.
+    Served(BufReader<UnixStream>),
+    /// It is open here.
+    Local(HostEngine, Circumstances),
+}
+
+/// Where the control socket of a store is: beside it, whatever links lead there.
+pub fn control_path(store: &Path) -> PathBuf {
+    let mut path = store.canonicalize().unwrap_or_else(|_| store.to_owned()).into_os_string();
+    path.push(".ctl");
+    path.into()
+}
+
+/// Connects to the server of a store, if one answers.
+pub fn knock(store: &Path) -> Result<Option<UnixStream>, Error> {
+    let control = control_path(store);
+    match UnixStream::connect(&control) {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) => match error.kind() {
+            // Nobody listens; or the path is too long for a socket, so that there is none.
+            io::ErrorKind::NotFound
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::InvalidInput => Ok(None),
+            io::ErrorKind::PermissionDenied => Err(Error::new(
+                ErrorKind::Busy,
+                format!(
+                    "the control socket {} is not yours to use; run this as the user who serves \
+                     the store",
+                    control.display()
+                ),
+            )),
+            _ => Err(Error::new(
+                ErrorKind::Io,
+                format!("connecting to the control socket {}: {error}", control.display()),
+            )),
+        },
+    }
+}
+
+/// Says what to do where no store is.
+pub fn must_exist(store: &Path) -> Result<(), Error> {
+    match store.metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Error::new(
+            ErrorKind::NotFound,
+            format!(
+                "there is no store at {0}; make one with `mjolnir format {0} --size 16G`, or name \
+                 another path",
+                store.display()
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Opens a store that another process may be about to let go of.
+pub async fn open_patiently(
+    store: &Path,
+    device: DeviceOptions,
+    options: &OpenOptions,
+    runtime: &HostRuntime,
+) -> Result<Opened, Error> {
+    let begun = runtime.now();
+    loop {
+        match open_store(store, device, options.clone(), runtime).await {
+            Err(error) if error.kind == ErrorKind::Busy => {
+                if runtime.now().since(begun) >= BUSY_WAIT {
+                    return Err(busy(store));
+                }
+                runtime.sleep(BUSY_RETRY).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// What to say of a store that another process has open.
+pub fn busy(store: &Path) -> Error {
+    let (name, control) = (store.display(), control_path(store));
+    let message = match knock(store) {
+        Ok(Some(_)) => format!(
+            "{name} is being served already, and its control socket {} answers; stop that server \
+             first",
+            control.display()
+        ),
+        _ => format!(
+            "{name} is in use by another process, but no control socket answers at {}; wait for \
+             that process to end, or stop it",
+            control.display()
+        ),
+    };
+    Error::new(ErrorKind::Busy, message)
+}
+
+impl Door {
+    /// Finds the way to `store`; `changes` if it is to be changed.
+    pub async fn open(store: &Path, changes: bool, runtime: &HostRuntime) -> Result<Self, Error> {
+        must_exist(store)?;
+        let begun = runtime.now();
+        let options = OpenOptions { read_only: !changes, ..OpenOptions::default() };
+        loop {
+            if let Some(stream) = knock(store)? {
+                return Ok(Door::Served(BufReader::new(stream)));
+            }
+            match open_store(store, DeviceOptions::default(), options.clone(), runtime).await {
+                Ok(opened) => {
+                    for warning in &opened.warnings {
+                        output::complain(&format!("warning: {warning}"));
+                    }
+                    let circumstances = Circumstances { served: false, warnings: opened.warnings };
+                    return Ok(Door::Local(opened.engine, circumstances));
+                }
+                // A server that is starting or ending, or another command.
+                Err(error) if error.kind == ErrorKind::Busy => {
+                    if runtime.now().since(begun) >= BUSY_WAIT {
+                        return Err(busy(store));
+                    }
+                    runtime.sleep(BUSY_RETRY).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Asks the store.
+    pub async fn ask(
+        &mut self,
+        request: Request,
+        progress: &dyn Fn(f64),
+    ) -> Result<Response, Refusal> {
+        match self {
+            Door::Served(stream) => ask_server(stream, &request, progress),
+            Door::Local(engine, circumstances) => {
+                handle(engine, circumstances, request, progress).await.map_err(Refusal::from)
+            }
+        }
+    }
+
+    /// Lets go of the store; what was changed is durable then.
+    pub async fn close(self) -> Result<(), Error> {
+        match self {
+            Door::Served(_) => Ok(()),
+            Door::Local(engine, _) => engine.close().await,
+        }
+    }
+}
+
+/// Nothing else runs in a program that asks a server, so this may wait.
+fn ask_server(
+    stream: &mut BufReader<UnixStream>,
+    request: &Request,
+    progress: &dyn Fn(f64),
+) -> Result<Response, Refusal> {
+    let lost = |why: String| {
+        Refusal::from(Error::new(
+            ErrorKind::Closed,
+            format!("the server of the store went away before it answered ({why}); ask again"),
+        ))
+    };
+    let mut line = serde_json::to_string(request).map_err(|error| lost(error.to_string()))?;
+    line.push('\n');
+    stream.get_mut().write_all(line.as_bytes()).map_err(|error| lost(error.to_string()))?;
+    loop {
+        let mut line = String::new();
+        let mut limited = stream.by_ref().take(ANSWER_BYTES_MAX);
+        limited.read_line(&mut line).map_err(|error| lost(error.to_string()))?;
+        if !line.ends_with('\n') {
+            return Err(lost(format!("{} bytes came", line.len())));
+        }
+        let message = serde_json::from_str(&line).map_err(|error| {
+            lost(format!("its answer makes no sense: {error}; is it of another version?"))
+        })?;
+        match message {
+            Message::Progress(part) => progress(part),
+            Message::Answer(response) => return Ok(response),
+            Message::Refused(refusal) => return Err(refusal),
+        }
+    }
+}

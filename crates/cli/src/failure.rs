@@ -1,0 +1,53 @@
+//! Why a command failed, in the words that its user reads.
+
+use std::fmt;
+
+use mjolnir_host::HostError;
+use mjolnir_store::Error;
+
+/// A failure: one sentence, or nothing where the output said it all.
+#[derive(Debug)]
+pub struct Failure(Option<String>);
+
+impl Failure {
+    /// A failure with its sentence.
+    pub fn new(message: impl Into<String>) -> Self {
+        Failure(Some(message.into()))
+    }
+
+    /// What was found is bad, and was printed already.
+    pub fn told() -> Self {
+        Failure(None)
+    }
+
+    /// Prints it to standard error.
+    pub fn tell(&self) {
+        if let Some(message) = &self.0 {
+            crate::output::complain(message);
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_deref().unwrap_or("problems were found"))
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::new(error.message)
+    }
+}
+
+impl From<HostError> for Failure {
+    fn from(error: HostError) -> Self {
+        Failure::new(error.context)
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Failure::new(format!("{error:#}"))
+    }
+}

@@ -1,0 +1,72 @@
+//! The `format` command.
+
+use std::path::Path;
+
+use mjolnir_host::{HostRuntime, NewStore, create_store, run as run_host};
+use mjolnir_store::{Error, ErrorKind};
+use serde_json::json;
+
+use crate::arguments::FormatOptions;
+use crate::door;
+use crate::failure::Failure;
+use crate::output;
+
+/// Makes a store, and says what to do next.
+pub fn run(options: &FormatOptions, json: bool) -> Result<(), Failure> {
+    let store = &options.store;
+    refuse_destruction(store, options.force)?;
+    let new = NewStore {
+        bytes: options.size,
+        segment_bytes: options.segment_size,
+        preallocate: options.preallocate,
+        overwrite: options.force,
+    };
+    let shape = run_host(async |runtime: HostRuntime| {
+        create_store(store, new, &runtime).await.map_err(|error| match error.kind {
+            ErrorKind::Busy => door::busy(store),
+            _ => error,
+        })
+    })?;
+    let bytes = shape.segments * shape.segment_bytes;
+    if json {
+        return output::print_json(&json!({
+            "store": store.display().to_string(),
+            "bytes": bytes,
+            "segments": shape.segments,
+            "segment_bytes": shape.segment_bytes,
+        }));
+    }
+    let name = store.display();
+    output::print(&format!(
+        "made {name}: {} in {} segments of {}\nnext:\n  \
+         mjolnir volume create {name} v --size 64G\n  \
+         mjolnir serve {name} --nbd unix:{name}.sock\n",
+        output::bytes(bytes),
+        shape.segments,
+        output::bytes(shape.segment_bytes),
+    ))
+}
+
+fn refuse_destruction(store: &Path, force: bool) -> Result<(), Error> {
+    let name = store.display();
+    if door::knock(store).is_ok_and(|server| server.is_some()) {
+        return Err(Error::new(
+            ErrorKind::Busy,
+            format!(
+                "{name} is being served, so it cannot be formatted; stop its server first, or \
+                 choose another path"
+            ),
+        ));
+    }
+    match store.metadata() {
+        Ok(meta) if meta.is_file() && meta.len() > 0 && !force => Err(Error::new(
+            ErrorKind::Exists,
+            format!(
+                "{name} exists and holds {}, which would be lost; choose another path, or destroy \
+                 it with --force",
+                output::bytes(meta.len())
+            ),
+        )),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,157 @@
+//! Requests, carried out. The only way to a store's commands, at rest or served.
+
+use mjolnir_device::{Device, Runtime};
+use mjolnir_engine::Engine;
+use mjolnir_store::{Durability, Error, ErrorKind, Op, Store, TargetInfo, VolumeRange};
+
+use crate::arguments::Place;
+use crate::request::{CheckOf, RangeOp, Request, Response, StatsOf, Target};
+
+/// Extents in one page of a difference.
+const DIFF_EXTENTS: usize = 4096;
+
+/// How the store was opened.
+#[derive(Clone, Debug, Default)]
+pub struct Circumstances {
+    /// It is being served.
+    pub served: bool,
+    /// What was odd about its container.
+    pub warnings: Vec<String>,
+}
+
+/// Carries out a request. `progress` hears the part done of long ones, 0 to 1.
+pub async fn handle<D: Device, R: Runtime>(
+    engine: &Engine<D, R>,
+    circumstances: &Circumstances,
+    request: Request,
+    progress: &dyn Fn(f64),
+) -> Result<Response, Error> {
+    let done = |()| Response::Done {};
+    let target = |info: TargetInfo| {
+        Response::Target(Target { name: info.name, bytes: info.size, mapped_bytes: None })
+    };
+    match request {
+        Request::CreateVolume { name, bytes } => {
+            engine.create_volume(&name, bytes).await.map(target)
+        }
+        Request::DeleteVolume { name, snapshots } => {
+            engine.delete_volume(&name, snapshots).await.map(done)
+        }
+        Request::RenameVolume { name, new } => engine.rename_volume(&name, &new).await.map(target),
+        Request::ResizeVolume { name, bytes } => {
+            engine.resize_volume(&name, bytes).await.map(target)
+        }
+        Request::ListVolumes { mapped } => {
+            list(engine, mapped, |target| !target.name.contains('@')).await
+        }
+        Request::CreateSnapshot { volume, name } => {
+            engine.create_snapshot(&volume, &name).await.map(target)
+        }
+        Request::DeleteSnapshot { volume, name } => {
+            engine.delete_snapshot(&volume, &name).await.map(done)
+        }
+        Request::RestoreSnapshot { volume, name } => {
+            engine.restore_snapshot(&volume, &name).await.map(target)
+        }
+        Request::ListSnapshots { volume, mapped } => {
+            let of = match volume {
+                Some(volume) => format!("{}@", named(engine, &volume)?.name),
+                None => String::new(),
+            };
+            list(engine, mapped, |target| target.name.contains('@') && target.name.starts_with(&of))
+                .await
+        }
+        Request::Diff { old, new, from } => {
+            engine.diff(&old, &new, from, DIFF_EXTENTS).await.map(Response::Diff)
+        }
+        Request::Clone { source, new } => engine.clone_volume(&source, &new).await.map(target),
+        Request::Ranges { ops } => {
+            let ops = ops.iter().map(|op| resolve(engine, op)).collect::<Result<_, _>>()?;
+            engine.atomic(ops, Durability::Durable).await.map(done)
+        }
+        Request::Collect {} => {
+            let segments = engine.collect().await?;
+            let bytes = segments * engine.stats().segment_bytes;
+            Ok(Response::Collected { segments, bytes })
+        }
+        Request::Stats {} => {
+            let stats = StatsOf { served: circumstances.served, stats: engine.stats() };
+            Ok(Response::Stats(Box::new(stats)))
+        }
+        Request::Scrub {} => engine.scrub(progress).await.map(Response::Scrub),
+        Request::Check {} => check(engine, circumstances).await,
+        Request::Grow { bytes } => engine.grow(bytes).await.map(|bytes| Response::Grown { bytes }),
+        Request::Checkpoint {} => engine.checkpoint().await.map(done),
+    }
+}
+
+async fn list<D: Device, R: Runtime>(
+    engine: &Engine<D, R>,
+    mapped: bool,
+    wanted: impl Fn(&TargetInfo) -> bool,
+) -> Result<Response, Error> {
+    let mut targets = Vec::new();
+    for info in engine.targets().into_iter().filter(wanted) {
+        let mapped_bytes = match mapped {
+            true => match engine.mapped(&info.name).await {
+                Ok(bytes) => Some(bytes),
+                // Deleted since the list was made.
+                Err(error) if error.kind == ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            },
+            false => None,
+        };
+        targets.push(Target { name: info.name, bytes: info.size, mapped_bytes });
+    }
+    Ok(Response::Targets(targets))
+}
+
+async fn check<D: Device, R: Runtime>(
+    engine: &Engine<D, R>,
+    circumstances: &Circumstances,
+) -> Result<Response, Error> {
+    let mut report = engine.check().await?;
+    report.problems.splice(0..0, circumstances.warnings.iter().cloned());
+    let mut left_out = vec!["the data itself (`mjolnir scrub` reads it)".to_owned()];
+    if circumstances.served {
+        left_out.push(
+            "opening the store as after a restart (run `mjolnir check` once it is not served)"
+                .to_owned(),
+        );
+    }
+    Ok(Response::Check(CheckOf { online: circumstances.served, left_out, report }))
+}
+
+/// A target by a name that must be given.
+fn named<D: Device, R: Runtime>(engine: &Engine<D, R>, name: &str) -> Result<TargetInfo, Error> {
+    if name.is_empty() {
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            "the name of the volume is missing; `mjolnir volume list` names all there are",
+        ));
+    }
+    engine.find(name)
+}
+
+fn resolve<D: Device, R: Runtime>(engine: &Engine<D, R>, op: &RangeOp) -> Result<Op, Error> {
+    let ends = |from: &VolumeRange, to: &Place| {
+        Ok::<_, Error>((named(engine, &from.target)?.id, named(engine, &to.volume)?.id))
+    };
+    Ok(match op {
+        RangeOp::Clone { from: source, to: place } => {
+            let (from, to) = ends(source, place)?;
+            let (from_offset, to_offset, length) = (source.offset, place.offset, source.length);
+            Op::Clone { from, from_offset, to, to_offset, length }
+        }
+        RangeOp::Move { from: source, to: place } => {
+            let (from, to) = ends(source, place)?;
+            let (from_offset, to_offset, length) = (source.offset, place.offset, source.length);
+            Op::Move { from, from_offset, to, to_offset, length }
+        }
+        RangeOp::Trim(range) => Op::Trim {
+            of: named(engine, &range.target)?.id,
+            offset: range.offset,
+            length: range.length,
+        },
+    })
+}

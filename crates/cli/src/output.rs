@@ -1,0 +1,126 @@
+//! Printing: tables, JSON and complaints. A reader that has seen enough (`| head`) is no error.
+
+use std::io::{self, ErrorKind, Write};
+
+use mjolnir_units::ByteSize;
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// Prints text to standard output.
+pub fn print(text: &str) -> Result<(), Failure> {
+    print_bytes(text.as_bytes())
+}
+
+/// Prints bytes to standard output.
+pub fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::new(format!("writing to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints a value as JSON, on lines of its own.
+pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let mut text = serde_json::to_string_pretty(value)
+        .map_err(|error| Failure::new(format!("encoding as JSON: {error}")))?;
+    text.push('\n');
+    print(&text)
+}
+
+/// Prints a line to standard error, after the program's name.
+pub fn complain(message: &str) {
+    // Where nobody listens there is nobody to tell.
+    let _ = writeln!(io::stderr(), "mjolnir: {message}");
+}
+
+/// Columns under their heads. Columns whose head begins with `>` are aligned to the right.
+pub struct Table {
+    heads: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with those columns.
+    pub fn new(heads: &[&'static str]) -> Self {
+        Table { heads: heads.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row, with a cell for each column.
+    pub fn row(&mut self, cells: Vec<String>) {
+        assert_eq!(cells.len(), self.heads.len(), "a row has a cell for each column");
+        self.rows.push(cells);
+    }
+
+    /// The table as text; heads alone if it has no rows.
+    pub fn text(&self) -> String {
+        let titles = self.heads.iter().map(|head| head.trim_start_matches('>').to_owned());
+        let lines: Vec<Vec<String>> =
+            std::iter::once(titles.collect()).chain(self.rows.iter().cloned()).collect();
+        let widths: Vec<usize> = (0..self.heads.len())
+            .map(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0))
+            .collect();
+        let mut text = String::new();
+        for line in lines {
+            let mut shown = String::new();
+            for ((cell, width), head) in line.iter().zip(&widths).zip(&self.heads) {
+                shown += &match head.starts_with('>') {
+                    true => format!("{cell:>width$}  "),
+                    false => format!("{cell:<width$}  "),
+                };
+            }
+            text += shown.trim_end();
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Bytes, for people.
+pub fn bytes(bytes: u64) -> String {
+    ByteSize(bytes).to_string()
+}
+
+/// So many of a thing.
+pub fn count(number: u64, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
+/// A part of a whole as a percentage.
+pub fn percent(part: f64) -> String {
+    format!("{:.1} %", part * 100.0)
+}
+
+/// A span of time in the unit that suits it.
+pub fn time(ns: u64) -> String {
+    let value = ns as f64;
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} µs", value / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", value / 1e6),
+        _ => format!("{:.2} s", value / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_aligned() {
+        let mut table = Table::new(&["NAME", ">SIZE"]);
+        table.row(vec!["v".into(), "64 GiB".into()]);
+        table.row(vec!["a-longer-one".into(), "1 B".into()]);
+        let expected = "NAME            SIZE\nv             64 GiB\na-longer-one     1 B\n";
+        assert_eq!(table.text(), expected);
+    }
+
+    #[test]
+    fn times_have_units() {
+        let shown: Vec<_> = [7, 1_500, 2_500_000, 3_000_000_000].map(time).into();
+        assert_eq!(shown, ["7 ns", "1.5 µs", "2.5 ms", "3.00 s"]);
+    }
+}

@@ -1,0 +1,260 @@
+//! What can be asked of a store, and what it answers: one line of JSON each on the control socket.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use mjolnir_engine::{CheckReport, DiffPage, ScrubReport, Stats};
+use mjolnir_store::{Error, VolumeRange};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::arguments::Place;
+
+/// A request to a store.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Request {
+    /// Make a volume of `bytes` bytes.
+    CreateVolume { name: String, bytes: u64 },
+    /// Delete a volume, and its snapshots if `snapshots`.
+    DeleteVolume { name: String, snapshots: bool },
+    /// Give a volume another name.
+    RenameVolume { name: String, new: String },
+    /// Give a volume another size, in bytes.
+    ResizeVolume { name: String, bytes: u64 },
+    /// All volumes, with their mapped bytes if `mapped`.
+    ListVolumes { mapped: bool },
+    /// Take a snapshot.
+    CreateSnapshot { volume: String, name: String },
+    /// Delete a snapshot.
+    DeleteSnapshot { volume: String, name: String },
+    /// Give a volume the content of its snapshot.
+    RestoreSnapshot { volume: String, name: String },
+    /// Snapshots of one volume or of all, with their mapped bytes if `mapped`.
+    ListSnapshots { volume: Option<String>, mapped: bool },
+    /// What differs between two targets, from byte `from` on; answered in pages.
+    Diff { old: String, new: String, from: u64 },
+    /// Make a writable copy of a volume or snapshot.
+    Clone { source: String, new: String },
+    /// Apply operations on ranges, in order, wholly or not at all, durably.
+    Ranges { ops: Vec<RangeOp> },
+    /// Reclaim all that can be won.
+    Collect {},
+    /// The store at a glance.
+    Stats {},
+    /// Read and verify everything.
+    Scrub {},
+    /// Check the structure.
+    Check {},
+    /// Enlarge the store to `bytes` bytes in all.
+    Grow { bytes: u64 },
+    /// Write a checkpoint.
+    Checkpoint {},
+}
+
+impl Request {
+    /// Whether it writes to the store.
+    pub fn changes(&self) -> bool {
+        use Request::*;
+        !matches!(
+            self,
+            ListVolumes { .. }
+                | ListSnapshots { .. }
+                | Diff { .. }
+                | Stats {}
+                | Scrub {}
+                | Check {}
+        )
+    }
+}
+
+/// An operation on ranges.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum RangeOp {
+    /// Share blocks.
+    Clone {
+        /// Whose.
+        #[serde(serialize_with = "write_text", deserialize_with = "read_text")]
+        from: VolumeRange,
+        /// With what.
+        #[serde(serialize_with = "write_text", deserialize_with = "read_text")]
+        to: Place,
+    },
+    /// Move blocks.
+    Move {
+        /// Which.
+        #[serde(serialize_with = "write_text", deserialize_with = "read_text")]
+        from: VolumeRange,
+        /// Where to.
+        #[serde(serialize_with = "write_text", deserialize_with = "read_text")]
+        to: Place,
+    },
+    /// Make a range a hole.
+    Trim(#[serde(serialize_with = "write_text", deserialize_with = "read_text")] VolumeRange),
+}
+
+fn write_text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+fn read_text<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err = String>,
+{
+    String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+}
+
+/// A volume or snapshot in a listing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    /// `volume`, or `volume@snapshot`.
+    pub name: String,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Bytes that are mapped, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub mapped_bytes: Option<u64>,
+}
+
+/// What a store answers. `--json` prints what is inside.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Response {
+    /// It is done.
+    Done {},
+    /// It is done, and this is what it came to.
+    Target(Target),
+    /// What there is, by name.
+    Targets(Vec<Target>),
+    /// A part of a difference.
+    Diff(DiffPage),
+    /// What reclaim won.
+    Collected {
+        /// Segments given up.
+        segments: u64,
+        /// Their bytes.
+        bytes: u64,
+    },
+    /// The store at a glance.
+    Stats(Box<StatsOf>),
+    /// What a scrub found.
+    Scrub(ScrubReport),
+    /// What a check found.
+    Check(CheckOf),
+    /// The store has grown.
+    Grown {
+        /// Its bytes now, without the frame of the container.
+        bytes: u64,
+    },
+}
+
+/// The store at a glance, and whether it is being served.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StatsOf {
+    /// Whether a server answered; else counts are of one command alone.
+    pub served: bool,
+    /// All there is to tell.
+    #[serde(flatten)]
+    pub stats: Stats,
+}
+
+/// What a check found, and what it could not look at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CheckOf {
+    /// Whether the store was being served meanwhile.
+    pub online: bool,
+    /// What was left out, in words.
+    pub left_out: Vec<String>,
+    /// What was found.
+    #[serde(flatten)]
+    pub report: CheckReport,
+}
+
+/// Why a request was refused.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// Programs decide by this: `invalid`, `not-found`, `exists`, `no-space` and so on.
+    pub kind: String,
+    /// People read this.
+    pub message: String,
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        use mjolnir_store::ErrorKind::*;
+        let kind = match error.kind {
+            Invalid => "invalid",
+            NotFound => "not-found",
+            Exists => "exists",
+            ReadOnly => "read-only",
+            NoSpace => "no-space",
+            Busy => "busy",
+            Damaged => "damaged",
+            Io => "io",
+            Format => "format",
+            Unsupported => "unsupported",
+            Closed => "closed",
+        };
+        Refusal { kind: kind.to_owned(), message: error.message }
+    }
+}
+
+/// A line from the server: any number of progress lines, then one of the others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Message {
+    /// The part of the work that is done, 0 to 1.
+    Progress(f64),
+    /// It was done.
+    Answer(Response),
+    /// It was not done.
+    Refused(Refusal),
+}
+
+impl From<Result<Response, Refusal>> for Message {
+    fn from(outcome: Result<Response, Refusal>) -> Self {
+        match outcome {
+            Ok(response) => Message::Answer(response),
+            Err(refusal) => Message::Refused(refusal),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_are_readable_in_files() {
+        let text = r#"[{"clone": {"from": "v:0+4K", "to": "w:8K"}}, {"trim": "v:0+1M"}]"#;
+        let ops: Vec<RangeOp> = serde_json::from_str(text).unwrap();
+        assert_eq!(ops[1], RangeOp::Trim("v:0+1M".parse().unwrap()));
+        let odd = r#"[{"trim": "v:0"}]"#;
+        let error = serde_json::from_str::<Vec<RangeOp>>(odd).unwrap_err().to_string();
+        assert!(error.contains("VOLUME:OFFSET+LENGTH"), "{error}");
+    }
+
+    #[test]
+    fn what_is_sent_is_what_arrives() {
+        let requests = [
+            Request::Stats {},
+            Request::ListSnapshots { volume: None, mapped: true },
+            Request::Ranges {
+                ops: vec![RangeOp::Move {
+                    from: "v:0+4K".parse().unwrap(),
+                    to: "w:4K".parse().unwrap(),
+                }],
+            },
+        ];
+        for request in requests {
+            let line = serde_json::to_string(&request).unwrap();
+            assert!(!line.contains('\n'));
+            assert_eq!(serde_json::from_str::<Request>(&line).unwrap(), request);
+        }
+        let stats = StatsOf { served: true, stats: Stats::default() };
+        let message = Message::Answer(Response::Stats(Box::new(stats)));
+        let line = serde_json::to_string(&message).unwrap();
+        assert_eq!(serde_json::from_str::<Message>(&line).unwrap(), message);
+    }
+}

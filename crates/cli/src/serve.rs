@@ -1,0 +1,188 @@
+//! The `serve` command: a store, its control socket, and NBD clients, on one thread.
+
+mod announce;
+mod clients;
+mod watch;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_lite::future::or;
+use mjolnir_device::Runtime;
+use mjolnir_engine::{OpenOptions, ReclaimOptions};
+use mjolnir_host::{
+    DeviceOptions, Direct, HostEngine, HostRuntime, IoChoice, Listener, Readiness, Shutdown,
+    inherited_listeners, is_loopback, run as run_host, tell_service_manager,
+};
+
+use crate::arguments::{NbdAddress, ServeOptions};
+use crate::control;
+use crate::door;
+use crate::failure::Failure;
+use crate::handle::Circumstances;
+use crate::output;
+
+use clients::Clients;
+
+/// How long requests in flight may take to end once the server is told to stop.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+/// Who may use the control socket: its owner.
+const CONTROL_MODE: u32 = 0o600;
+
+/// Serves a store until a signal ends it.
+pub fn run(options: ServeOptions, json: bool) -> Result<(), Failure> {
+    // Before anything else opens files.
+    let inherited = inherited_listeners()?;
+    let addresses = addresses(&options, &inherited)?;
+    run_host(async move |runtime: HostRuntime| {
+        let shutdown = Shutdown::new()?;
+        let opening = async {
+            door::must_exist(&options.store)?;
+            let (device, engine) = (device_options(&options), engine_options(&options));
+            door::open_patiently(&options.store, device, &engine, &runtime).await.map(Some)
+        };
+        // A store that is being opened is as after a crash: it can be left so at any time.
+        let opened = or(opening, async {
+            shutdown.requested().await;
+            Ok(None)
+        });
+        let Some(opened) = opened.await? else { return Ok(()) };
+        for warning in &opened.warnings {
+            output::complain(&format!("warning: {warning}"));
+        }
+        let engine = opened.engine;
+        let circumstances = Circumstances { served: true, warnings: opened.warnings };
+        let doors = listen(&options, addresses, inherited);
+        let served = match doors {
+            Ok((control, doors)) => {
+                let clients = Rc::new(Clients::new(engine.clone(), runtime.clone(), &options));
+                let control =
+                    control::answer_all(control, engine.clone(), circumstances, runtime.clone());
+                let work = attend(&options, &engine, &runtime, &clients, doors, &shutdown, json);
+                // The control socket answers until the store is closed.
+                or(work, async {
+                    control.await;
+                    Ok(())
+                })
+                .await
+            }
+            Err(failure) => {
+                // What could not be listened on is the failure to tell.
+                let _ = engine.close().await;
+                Err(failure)
+            }
+        };
+        served
+    })
+}
+
+/// From readiness to the closed store.
+async fn attend(
+    options: &ServeOptions,
+    engine: &HostEngine,
+    runtime: &HostRuntime,
+    clients: &Rc<Clients>,
+    doors: Vec<Listener>,
+    shutdown: &Shutdown,
+    json: bool,
+) -> Result<(), Failure> {
+    announce::ready(options, engine, &doors, json)?;
+    for door in doors {
+        runtime.spawn(clients.clone().accept_all(door));
+    }
+    let (read_only, stop) = (options.read_only, clients.stopping());
+    runtime.spawn(watch::watch(engine.clone(), read_only, runtime.clone(), stop));
+    tell(Readiness::Ready);
+    shutdown.requested().await;
+    tell(Readiness::Stopping);
+    clients.stop();
+    let ending = async {
+        or(clients.all_gone(), runtime.sleep(DRAIN_TIME)).await;
+        engine.close().await.map_err(Failure::from)
+    };
+    let impatient = async {
+        shutdown.requested().await;
+        Err(Failure::new(
+            "stopped at once by a second signal; acknowledged and flushed writes are safe, and the \
+             next opening replays them",
+        ))
+    };
+    or(ending, impatient).await
+}
+
+fn tell(readiness: Readiness) {
+    if let Err(error) = tell_service_manager(readiness) {
+        output::complain(&format!("warning: {error}"));
+    }
+}
+
+fn device_options(options: &ServeOptions) -> DeviceOptions {
+    use crate::arguments::{Io, When};
+    DeviceOptions {
+        read_only: options.read_only,
+        io: match options.io {
+            Io::Auto => IoChoice::Auto,
+            Io::Uring => IoChoice::Uring,
+            Io::Pool => IoChoice::Pool,
+        },
+        direct: match options.direct {
+            When::Auto => Direct::Auto,
+            When::Never => Direct::Never,
+        },
+    }
+}
+
+fn engine_options(options: &ServeOptions) -> OpenOptions {
+    OpenOptions {
+        read_only: options.read_only,
+        client_streams: options.streams,
+        memory_bytes: options.memory,
+        reclaim: ReclaimOptions {
+            start_utilization: options.reclaim_start,
+            candidate_threshold: options.reclaim_threshold,
+            policy: options.policy.clone(),
+            scan_cpu_max: options.scan_cpu,
+            ..ReclaimOptions::default()
+        },
+        ..OpenOptions::default()
+    }
+}
+
+/// Where to listen, besides inherited sockets. Refuses what would serve the store to strangers.
+fn addresses(options: &ServeOptions, inherited: &[Listener]) -> Result<Vec<NbdAddress>, Failure> {
+    let mut addresses = options.nbd.clone();
+    if addresses.is_empty() && inherited.is_empty() {
+        let mut path = options.store.clone().into_os_string();
+        path.push(".sock");
+        addresses.push(NbdAddress::Unix(path.into()));
+    }
+    let asked = addresses.iter().filter_map(|address| match address {
+        NbdAddress::Tcp(address) => Some(*address),
+        NbdAddress::Unix(_) => None,
+    });
+    let passed = inherited.iter().filter_map(Listener::tcp_address);
+    match asked.chain(passed).find(|address| !is_loopback(address)) {
+        Some(address) => Err(Failure::new(format!(
+            "{address} can be reached from other machines, and this build has no TLS to keep \
+             strangers out; listen on 127.0.0.1 or on a unix socket, and forward it over ssh"
+        ))),
+        None => Ok(addresses),
+    }
+}
+
+/// Opens the control socket, and then the doors for clients.
+fn listen(
+    options: &ServeOptions,
+    addresses: Vec<NbdAddress>,
+    inherited: Vec<Listener>,
+) -> Result<(Listener, Vec<Listener>), Failure> {
+    let control = Listener::unix(&door::control_path(&options.store), CONTROL_MODE)?;
+    let mut doors = inherited;
+    for address in addresses {
+        doors.push(match address {
+            NbdAddress::Unix(path) => Listener::unix(&path, options.socket_mode)?,
+            NbdAddress::Tcp(address) => Listener::tcp(address)?,
+        });
+    }
+    Ok((control, doors))
+}

@@ -1,0 +1,85 @@
+//! The line that says that a server is ready, and where.
+
+use std::path::PathBuf;
+
+use mjolnir_host::{HostEngine, Listener};
+use mjolnir_store::Store;
+use serde_json::json;
+
+use crate::arguments::ServeOptions;
+use crate::door;
+use crate::failure::Failure;
+use crate::output;
+
+/// Volumes whose addresses are told; a store may have thousands.
+const VOLUMES_MAX: usize = 8;
+
+/// Tells the addresses of volumes, on one line.
+pub fn ready(
+    options: &ServeOptions,
+    engine: &HostEngine,
+    doors: &[Listener],
+    json: bool,
+) -> Result<(), Failure> {
+    let volumes: Vec<String> = engine
+        .targets()
+        .into_iter()
+        .map(|target| target.name)
+        .filter(|name| !name.contains('@'))
+        .collect();
+    let told = volumes.iter().take(VOLUMES_MAX);
+    // Without a volume yet, where one will be.
+    let names: Vec<&str> = match volumes.is_empty() {
+        true => vec![""],
+        false => told.map(String::as_str).collect(),
+    };
+    let uris: Vec<String> =
+        names.iter().flat_map(|name| doors.iter().map(move |door| uri(door, name))).collect();
+    if json {
+        let control = door::control_path(&options.store).display().to_string();
+        let line = json!({ "ready": uris, "control": control, "volumes": volumes.len() });
+        return output::print(&format!("{line}\n"));
+    }
+    let more = match volumes.len().saturating_sub(VOLUMES_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more volumes"),
+    };
+    output::print(&format!("ready: {}{more}\n", uris.join(" ")))
+}
+
+/// The URI of an export, as NBD clients take it.
+fn uri(door: &Listener, export: &str) -> String {
+    match door.address().split_once(':') {
+        Some(("unix", path)) => {
+            let path = std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path));
+            let path = escaped(&path.display().to_string());
+            format!("nbd+unix:///{}?socket={path}", escaped(export))
+        }
+        Some((_, address)) => format!("nbd://{address}/{}", escaped(export)),
+        None => door.address().to_owned(),
+    }
+}
+
+/// Escapes what has a meaning in a URI.
+fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'_' | b'-' | b'@' => {
+                out.push(char::from(byte));
+            }
+            _ => out += &format!("%{byte:02X}"),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_a_meaning_in_a_uri_is_escaped() {
+        assert_eq!(escaped("/run/a b?&%.sock"), "/run/a%20b%3F%26%25.sock");
+    }
+}

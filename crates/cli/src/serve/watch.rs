@@ -1,0 +1,40 @@
+//! Telling the operator, in time, what is about to go wrong.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_lite::future::or;
+use mjolnir_device::Runtime;
+use mjolnir_host::{HostEngine, HostRuntime};
+
+use super::clients::Stop;
+use crate::output;
+
+/// How often to look.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Warns on standard error when space gets low and when the store fails, once each time.
+pub async fn watch(engine: HostEngine, read_only: bool, runtime: HostRuntime, stop: Rc<Stop>) {
+    let (mut was_low, mut was_failed) = (false, false);
+    while !stop.is_requested() {
+        let stats = engine.stats();
+        let space = &stats.space;
+        if space.low && !was_low {
+            output::complain(&format!(
+                "warning: space is low: {} are live, {} can be won and {} are free of {}; trim or \
+                 delete something, or grow the store",
+                output::bytes(space.live_bytes),
+                output::bytes(space.stale_bytes + space.retiring_bytes),
+                output::bytes(space.free_bytes),
+                output::bytes(space.total_bytes),
+            ));
+        }
+        was_low = space.low;
+        // A store that is only read takes no changes, and that is no failure.
+        if let Some(why) = stats.failed.filter(|_| !was_failed && !read_only) {
+            output::complain(&format!("error: {why}; then stop this server and start it again"));
+            was_failed = true;
+        }
+        or(runtime.sleep(PERIOD), stop.requested()).await;
+    }
+}

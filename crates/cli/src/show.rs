@@ -1,0 +1,298 @@
+//! Answers, for people and as JSON.
+
+use std::path::Path;
+
+use mjolnir_engine::{DiffPage, LatencySummary, Stats};
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::output::{Table, bytes, count, percent, time};
+use crate::request::{CheckOf, Response, StatsOf, Target};
+
+/// Which side of an answer to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// All of it.
+    Whole,
+    /// What concerns reclaim.
+    Reclaim,
+}
+
+/// Whether the answer brings no bad news.
+pub fn is_sound(response: &Response) -> bool {
+    match response {
+        Response::Scrub(report) => report.damage.is_empty() && report.losses.is_empty(),
+        Response::Check(check) => check.report.problems.is_empty(),
+        _ => true,
+    }
+}
+
+/// What is inside an answer, as JSON.
+pub fn inside(response: &Response) -> Result<Value, Failure> {
+    let encoded = serde_json::to_value(response)
+        .map_err(|error| Failure::new(format!("encoding as JSON: {error}")))?;
+    Ok(match encoded {
+        // The name of the kind of answer; whoever asked knows it.
+        Value::Object(outer) if outer.len() == 1 => outer.into_iter().next().expect("one").1,
+        other => other,
+    })
+}
+
+/// The answer as text.
+pub fn text(store: &Path, response: &Response, view: View) -> String {
+    match response {
+        Response::Done {} => "done\n".to_owned(),
+        Response::Target(target) => format!("{}: {}\n", target.name, bytes(target.bytes)),
+        Response::Targets(targets) => list(targets),
+        Response::Diff(page) => diff_text(page, true),
+        Response::Collected { segments: 0, .. } => "there was nothing to win\n".to_owned(),
+        Response::Collected { segments, bytes: won } => {
+            format!("won {}, {}\n", count(*segments, "segment"), bytes(*won))
+        }
+        Response::Stats(of) if view == View::Reclaim => reclaim(&of.stats),
+        Response::Stats(of) => stats(store, of),
+        Response::Scrub(report) => {
+            let mut text = format!(
+                "read and verified {} in {} segments\n",
+                bytes(report.verified_bytes),
+                report.segments
+            );
+            for damage in &report.damage {
+                text += &format!("damaged: {damage}\n");
+            }
+            for loss in &report.losses {
+                text += &format!(
+                    "lost: {}:{}+{} (restore it from a snapshot or a backup, or trim it)\n",
+                    loss.target, loss.offset, loss.length
+                );
+            }
+            if report.stale_blocks > 0 {
+                text += &format!(
+                    "{} did not verify, but nothing refers to them: a crash or a full disk left \
+                     them, or the medium is failing\n",
+                    count(report.stale_blocks, "stale block")
+                );
+            }
+            if report.damage.is_empty() && report.losses.is_empty() {
+                text += "no damage\n";
+            }
+            text
+        }
+        Response::Check(check) => check_text(check),
+        Response::Grown { bytes: now } => format!("{}: {}\n", store.display(), bytes(*now)),
+    }
+}
+
+fn check_text(check: &CheckOf) -> String {
+    let report = &check.report;
+    let how = if check.online { "online, while it is served" } else { "at rest" };
+    let mut text = format!(
+        "checked {how}: {} volumes and snapshots, {} extents, {} mapped, {} segments\n",
+        report.targets,
+        report.extents,
+        bytes(report.mapped_bytes),
+        report.segments
+    );
+    for left_out in &check.left_out {
+        text += &format!("not checked: {left_out}\n");
+    }
+    for problem in &report.problems {
+        text += &format!("problem: {problem}\n");
+    }
+    text += &match report.problems.len() {
+        0 => "no problems\n".to_owned(),
+        1 => "1 problem; copy what you need to another store\n".to_owned(),
+        count => format!("{count} problems; copy what you need to another store\n"),
+    };
+    text
+}
+
+fn list(targets: &[Target]) -> String {
+    let mapped = targets.iter().any(|target| target.mapped_bytes.is_some());
+    let mut table = match mapped {
+        true => Table::new(&["NAME", ">SIZE", ">MAPPED"]),
+        false => Table::new(&["NAME", ">SIZE"]),
+    };
+    for target in targets {
+        let mut row = vec![target.name.clone(), bytes(target.bytes)];
+        if mapped {
+            row.push(bytes(target.mapped_bytes.unwrap_or(0)));
+        }
+        table.row(row);
+    }
+    table.text()
+}
+
+/// A page of a difference as text; with heads if it is the first.
+pub fn diff_text(page: &DiffPage, first: bool) -> String {
+    let mut text =
+        if first { format!("{:>16} {:>16}  NOW\n", "OFFSET", "LENGTH") } else { String::new() };
+    for extent in &page.extents {
+        let now = if extent.data { "data" } else { "hole" };
+        text += &format!("{:>16} {:>16}  {now}\n", extent.offset, extent.length);
+    }
+    text
+}
+
+/// A page of a difference as a part of one JSON list, an extent on a line. `told` counts the
+/// extents in the pages before.
+pub fn diff_json(page: &DiffPage, told: usize, last: bool) -> Result<String, Failure> {
+    let mut text = String::new();
+    for (index, extent) in page.extents.iter().enumerate() {
+        text += if told + index == 0 { "[\n  " } else { ",\n  " };
+        text += &serde_json::to_string(extent)
+            .map_err(|error| Failure::new(format!("encoding as JSON: {error}")))?;
+    }
+    if last {
+        text += if told + page.extents.len() == 0 { "[]\n" } else { "\n]\n" };
+    }
+    Ok(text)
+}
+
+fn stats(store: &Path, of: &StatsOf) -> String {
+    let stats = &of.stats;
+    let mut text = format!(
+        "{}: {}; {}, {}, {} of {}\n",
+        store.display(),
+        match of.served {
+            true => format!("served for {:.0} s", stats.uptime_s),
+            false => "at rest (counts are of this command alone)".to_owned(),
+        },
+        count(stats.volumes, "volume"),
+        count(stats.snapshots, "snapshot"),
+        count(stats.space.total_bytes / stats.segment_bytes.max(1), "segment"),
+        bytes(stats.segment_bytes),
+    );
+    if let Some(failed) = &stats.failed.as_ref().filter(|_| of.served) {
+        text += &format!("FAILED: {failed}\n");
+    }
+    text += "\nspace\n";
+    text += &space(stats);
+    text += &format!(
+        "\nwrite amplification {:.3} = {} written to the device / {} accepted from clients\n",
+        stats.write_amplification,
+        bytes(stats.device_write_bytes),
+        bytes(stats.accepted_write_bytes),
+    );
+    text += &format!(
+        "  by cause: log {}, reclaim {}, map {}\n",
+        bytes(stats.log_write_bytes),
+        bytes(stats.reclaim_write_bytes),
+        bytes(stats.map_write_bytes),
+    );
+    text += &format!(
+        "  clients: {} written, {} read; device: {} read, {} flushes\n",
+        bytes(stats.client_write_bytes),
+        bytes(stats.client_read_bytes),
+        bytes(stats.device_read_bytes),
+        stats.device_flushes,
+    );
+    text += &format!(
+        "\nmemory: map {} ({} nodes), node table {}, checksums {}, unwritten data {}\n",
+        bytes(stats.map_bytes),
+        stats.map_nodes,
+        bytes(stats.map_table_bytes),
+        bytes(stats.checksum_bytes),
+        bytes(stats.dirty_bytes),
+    );
+    text += &format!(
+        "log: {} checkpoints, {} records replayed when opened, {} dropped past the last gap\n",
+        stats.checkpoints, stats.replayed_records, stats.dropped_records,
+    );
+    text += &format!("checksum errors: {}\n\n", stats.checksum_errors);
+    text += &reclaim(stats);
+    text += "\nlatency\n";
+    text += &latencies(stats);
+    text
+}
+
+fn space(stats: &Stats) -> String {
+    let space = &stats.space;
+    let total = space.total_bytes.max(1) as f64;
+    let mut table = Table::new(&["  KIND", ">BYTES", ">PART", ""]);
+    let free = format!("of which {} are kept for reclaim", bytes(space.reserved_bytes));
+    for (kind, count, remark) in [
+        ("  live", space.live_bytes, ""),
+        ("  stale", space.stale_bytes, ""),
+        ("  metadata", space.metadata_bytes, ""),
+        ("  being filled", space.open_bytes, ""),
+        ("  retiring", space.retiring_bytes, "free with the next checkpoint"),
+        ("  free", space.free_bytes, free.as_str()),
+        ("  total", space.total_bytes, ""),
+    ] {
+        let part = percent(count as f64 / total);
+        table.row(vec![kind.to_owned(), bytes(count), part, remark.to_owned()]);
+    }
+    let mut text = table.text();
+    if space.low {
+        text += "  space is low: trim or delete something, or `mjolnir grow` the store\n";
+    }
+    text
+}
+
+fn reclaim(stats: &Stats) -> String {
+    format!(
+        "reclaim: {} cycles, {} segments won, {} moved\n  \
+         segments opened {}, freed {}; mappings scanned {} in {} of processor time\n  \
+         now: {} of bandwidth, pressure {}{}; {} panics, {} waits for room, \
+         {} copy-forwards failed\n",
+        stats.reclaim_cycles,
+        stats.segments_reclaimed,
+        bytes(stats.moved_bytes),
+        stats.segments_allocated,
+        stats.segments_freed,
+        stats.mappings_scanned,
+        time(stats.scan_cpu_ns),
+        percent(stats.reclaim_share),
+        percent(stats.pressure),
+        if stats.panic { ", clients wait" } else { "" },
+        stats.panics,
+        stats.room_waits,
+        stats.copy_forward_failures,
+    )
+}
+
+fn latencies(stats: &Stats) -> String {
+    let mut table =
+        Table::new(&["  OPERATION", ">COUNT", ">MEAN", ">P50", ">P99", ">P99.9", ">MAX"]);
+    let mut add = |name: &str, of: &LatencySummary| {
+        let mut row = vec![format!("  {name}"), of.count.to_string()];
+        row.extend([of.mean_ns, of.p50_ns, of.p99_ns, of.p999_ns, of.max_ns].map(time));
+        table.row(row);
+    };
+    add("read", &stats.read_latency);
+    add("write", &stats.write_latency);
+    add("flush", &stats.flush_latency);
+    add("trim", &stats.trim_latency);
+    add("atomic", &stats.atomic_latency);
+    table.text()
+}
+
+#[cfg(test)]
+mod tests {
+    use mjolnir_engine::DiffExtent;
+
+    use super::*;
+
+    #[test]
+    fn pages_of_a_difference_make_one_list() {
+        let extent = |offset| DiffExtent { offset, length: 4096, data: true };
+        let pages = [
+            DiffPage { extents: vec![], next: Some(1) },
+            DiffPage { extents: vec![extent(4096)], next: Some(2) },
+            DiffPage { extents: vec![extent(8192)], next: None },
+        ];
+        for count in 1..=3 {
+            let mut told = 0;
+            let mut text = String::new();
+            for (index, page) in pages[..count].iter().enumerate() {
+                text += &diff_json(page, told, index + 1 == count).unwrap();
+                told += page.extents.len();
+            }
+            let list: Vec<DiffExtent> = serde_json::from_str(&text).unwrap_or_else(|error| {
+                panic!("{error} in {text}");
+            });
+            assert_eq!(list.len(), count - 1);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Making and opening stores on files and block devices.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use mjolnir_backends::{CreateOptions, FileDevice, OpenOptions as DeviceOptions};
+use mjolnir_device::{DeviceError, ErrorKind as DeviceKind, Runtime};
+use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
+use mjolnir_store::{Error, ErrorKind};
+use mjolnir_units::{BLOCK_SIZE, ByteSize};
+
+use crate::HostRuntime;
+
+/// The engine in the real world.
+pub type HostEngine = Engine<FileDevice, HostRuntime>;
+
+/// Segments that a store is divided into by default, at least: half of it at most is lost to
+/// rounding down to a power of two.
+const SEGMENTS_DEFAULT: u64 = 128;
+/// The smallest segment by default, in bytes.
+const SEGMENT_BYTES_MIN: u64 = 1 << 20;
+/// The largest segment by default, in bytes.
+const SEGMENT_BYTES_MAX: u64 = 128 << 20;
+
+/// What a new store is to be like.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NewStore {
+    /// Bytes of the whole file; `None` for all of a block device.
+    pub bytes: Option<u64>,
+    /// Bytes in a segment; `None` to choose by the size of the store.
+    pub segment_bytes: Option<u64>,
+    /// Reserve the space now, so that it cannot run out later.
+    pub preallocate: bool,
+    /// Destroy what is there.
+    pub overwrite: bool,
+}
+
+/// The shape of a store that was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Segments.
+    pub segments: u64,
+    /// Bytes in each.
+    pub segment_bytes: u64,
+}
+
+/// A store that was opened.
+pub struct Opened {
+    /// The store.
+    pub engine: HostEngine,
+    /// What was odd about its container, in words.
+    pub warnings: Vec<String>,
+    /// Whether requests go through io_uring (or else through a pool of threads).
+    pub uring: bool,
+    /// Whether requests bypass the page cache.
+    pub direct: bool,
+}
+
+/// Makes an empty store at `path`, durably.
+///
+/// # Errors
+///
+/// [`Invalid`](ErrorKind::Invalid) if something is there that is not to be overwritten, or if the
+/// sizes cannot be; [`Busy`](ErrorKind::Busy) if it is in use; [`NoSpace`](ErrorKind::NoSpace) if
+/// there is no room for it; else [`Io`](ErrorKind::Io). A file that this call made is removed
+/// again if it fails.
+pub async fn create_store(
+    path: &Path,
+    new: NewStore,
+    runtime: &HostRuntime,
+) -> Result<Shape, Error> {
+    let segment_bytes = match new.segment_bytes {
+        Some(bytes) => bytes,
+        None => default_segment_bytes(match new.bytes {
+            Some(bytes) => bytes,
+            None => block_device_bytes(path)?,
+        }),
+    };
+    if segment_bytes == 0 || !segment_bytes.is_multiple_of(BLOCK_SIZE) {
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            format!(
+                "a segment cannot have {segment_bytes} bytes; choose a multiple of {BLOCK_SIZE}, \
+                 such as {}",
+                ByteSize(SEGMENT_BYTES_MAX)
+            ),
+        ));
+    }
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&runtime.random().to_le_bytes());
+    uuid[8..].copy_from_slice(&runtime.random().to_le_bytes());
+    let options = CreateOptions {
+        bytes: new.bytes,
+        zone_blocks: segment_bytes / BLOCK_SIZE,
+        preallocate: new.preallocate,
+        uuid,
+        overwrite: new.overwrite,
+    };
+    outlive_file_size_limit();
+    let existed = path.symlink_metadata().is_ok();
+    FileDevice::create(path, options).map_err(of_device)?;
+    let formatted = format(path, runtime).await;
+    if formatted.is_err() && !existed {
+        let _ = std::fs::remove_file(path);
+    }
+    formatted.map(|segments| Shape { segments, segment_bytes })
+}
+
+async fn format(path: &Path, runtime: &HostRuntime) -> Result<u64, Error> {
+    use mjolnir_device::Device;
+    let device = FileDevice::open(path, DeviceOptions::default(), runtime).map_err(of_device)?;
+    let segments = u64::from(device.info().zones);
+    Engine::format(device, runtime.clone(), FormatOptions::default()).await?;
+    Ok(segments)
+}
+
+/// Opens the store at `path`. Only one process may; several may if all only read.
+///
+/// # Errors
+///
+/// [`Busy`](ErrorKind::Busy) if another process has it open, [`Format`](ErrorKind::Format) if it
+/// is no store that this program can read, [`Damaged`](ErrorKind::Damaged) if it is damaged beyond
+/// opening, else what the system said.
+pub async fn open_store(
+    path: &Path,
+    device: DeviceOptions,
+    engine: OpenOptions,
+    runtime: &HostRuntime,
+) -> Result<Opened, Error> {
+    outlive_file_size_limit();
+    let device = DeviceOptions { read_only: engine.read_only, ..device };
+    let device = FileDevice::open(path, device, runtime).map_err(of_device)?;
+    let warnings = device.warnings().iter().map(ToString::to_string).collect();
+    let (uring, direct) = (device.is_uring(), device.is_direct());
+    let engine = Engine::open(device, runtime.clone(), engine).await?;
+    Ok(Opened { engine, warnings, uring, direct })
+}
+
+/// The bytes in a segment of a store of `bytes` bytes, unless told otherwise: large ones cost less
+/// bookkeeping, and small stores need enough of them to choose from.
+pub fn default_segment_bytes(bytes: u64) -> u64 {
+    let wanted = (bytes / SEGMENTS_DEFAULT).max(1);
+    let power = 1 << (63 - wanted.leading_zeros());
+    u64::clamp(power, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
+}
+
+/// A file past the limit on file sizes (`ulimit -f`) is an error of that write, as a full disk is,
+/// and not the end of the program.
+fn outlive_file_size_limit() {
+    // Fails only for signals that do not exist; then the default stays in force.
+    let _ = signal_hook::flag::register(libc::SIGXFSZ, Arc::new(AtomicBool::new(false)));
+}
+
+fn block_device_bytes(path: &Path) -> Result<u64, Error> {
+    let name = path.display();
+    let failed =
+        |error: std::io::Error| Error::new(ErrorKind::Io, format!("opening {name}: {error}"));
+    match path.metadata() {
+        Ok(meta) if meta.file_type().is_block_device() => {
+            File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0))).map_err(failed)
+        }
+        _ => Err(Error::new(
+            ErrorKind::Invalid,
+            format!("{name} is no block device, so say how large the store is to be"),
+        )),
+    }
+}
+
+/// A device's error, which names what it was about, as a store's.
+fn of_device(error: DeviceError) -> Error {
+    let kind = match error.kind {
+        DeviceKind::Invalid => ErrorKind::Invalid,
+        DeviceKind::Unreadable => ErrorKind::Damaged,
+        DeviceKind::NoSpace => ErrorKind::NoSpace,
+        DeviceKind::Format => ErrorKind::Format,
+        DeviceKind::Busy => ErrorKind::Busy,
+        DeviceKind::Io | DeviceKind::Gone => ErrorKind::Io,
+    };
+    Error::new(kind, error.context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_large_but_not_too_few() {
+        for (bytes, segment) in [
+            (16 << 20, 1 << 20),
+            (64 << 20, 1 << 20),
+            (1 << 30, 8 << 20),
+            (16 << 30, 128 << 20),
+            (4 << 40, 128 << 20),
+            (0, 1 << 20),
+        ] {
+            assert_eq!(default_segment_bytes(bytes), segment, "{bytes}");
+        }
+        assert!((63 << 30) / default_segment_bytes(63 << 30) >= 64);
+    }
+}
