@@ -347,11 +347,7 @@ impl State {
         let was = self.reclaim.last_pacing;
         let mut pacing = self.reclaim.pacing.decide(&view);
         // Panic is for when relocation can win space; else clients would wait for nothing.
-        // The share goes with it: what reclaim owes is forgiven only where it has none.
-        if pacing.panic && self.reclaim.candidates.is_empty() {
-            pacing.panic = false;
-            pacing.reclaim_share = 0.0;
-        }
+        pacing.panic &= !self.reclaim.candidates.is_empty();
         if pacing.panic && !was.panic {
             self.reclaim.counters.panics += 1;
         }
