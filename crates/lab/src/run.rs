@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use futures_lite::future::or;
+use mjolnir_device::filter::FaultRates;
 use mjolnir_device::{Device, MemoryDevice, MemoryOptions, Runtime};
 use mjolnir_engine::Engine;
 use mjolnir_units::Instant;
@@ -84,10 +85,13 @@ pub fn run_swarm<S: Subject>(seed: u64, swarm: Swarm, loud: bool, size: RunSize)
     let sim = Sim::new(seed, options);
     let tally = Rc::new(RefCell::new(Tally::default()));
     let model: Rc<RefCell<Model>> = Rc::default();
+    model.borrow_mut().loud = loud;
+    let witness = Witness::default();
     let phase = Rc::new(Cell::new("formatting"));
     let story = Story {
         sim: &sim,
         phase: phase.clone(),
+        witness: witness.clone(),
         chance: Chance::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
         swarm: Rc::new(swarm),
         model: model.clone(),
@@ -99,7 +103,8 @@ pub fn run_swarm<S: Subject>(seed: u64, swarm: Swarm, loud: bool, size: RunSize)
         Ok(Ok(Err(violation))) => Some(violation.0),
         Ok(Err(stuck)) => {
             let waiting = model.borrow().in_flight().join("; ");
-            Some(format!("{stuck}, while {}; in flight: {waiting}", phase.get()))
+            let says = witness.borrow().as_ref().map(|describe| describe()).unwrap_or_default();
+            Some(format!("{stuck}, while {}; in flight: {waiting}; it says: {says}", phase.get()))
         }
         Err(panic) => Some(format!("panic: {}", panic_message(&*panic))),
     };
@@ -119,10 +124,14 @@ fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("(no message)").to_owned()
 }
 
+/// Asks the present store what it knows of itself.
+type Witness = Rc<RefCell<Option<Box<dyn Fn() -> String>>>>;
+
 struct Story<'a> {
     sim: &'a Sim,
     /// What it is doing, for messages.
     phase: Rc<Cell<&'static str>>,
+    witness: Witness,
     chance: Chance,
     swarm: Rc<Swarm>,
     model: Rc<RefCell<Model>>,
@@ -177,7 +186,10 @@ impl Story<'_> {
                 disk.cut_after(1 + self.chance.below(60));
             }
             if self.swarm.trouble == Trouble::FlakyReads && cuts_left > 0 {
+                // A bit that flips on the way from the end of the log is no different from a write
+                // that the power cut tore, so flips begin later.
                 let rates = self.swarm.fault_rates(&mut self.chance);
+                let rates = FaultRates { flip: 0, ..rates };
                 disk.faults().by_chance(self.chance.bits(), rates);
             }
             let open =
@@ -217,6 +229,8 @@ impl Story<'_> {
         self.phase.set("recovering");
         let (store, disk, runtime) = self.recover::<S>(memory).await?;
         self.phase.set("reading all after recovery");
+        let present = store.clone();
+        *self.witness.borrow_mut() = Some(Box::new(move || present.describe()));
         // What a recovery found is durable, so its judgement may be cut as well.
         let judged = or(async { Some(self.judge(&store, &disk).await) }, async {
             disk.power_lost().await;

@@ -56,6 +56,8 @@ pub trait Subject: Store + Clone {
     async fn collect(&self) -> Result<(), Error>;
     /// Reads and verifies everything; the error names what is damaged.
     async fn scrub(&self) -> Result<(), Error>;
+    /// What it knows of itself, for the report of a run that is stuck.
+    fn describe(&self) -> String;
     /// Checks the whole structure; the error says what contradicts what.
     async fn check(&self) -> Result<(), Error>;
 }
@@ -129,6 +131,10 @@ impl Subject for Engine<SimDisk, SimRuntime> {
             Some(loss) => Err(Error::new(ErrorKind::Damaged, format!("{loss:?}"))),
             None => Ok(()),
         }
+    }
+
+    fn describe(&self) -> String {
+        format!("{:?}", self.stats())
     }
 
     async fn check(&self) -> Result<(), Error> {

@@ -44,8 +44,11 @@ impl Judge {
         // Versions before the earliest fit are there, those after the latest are not.
         let there = if base_fits { 0 } else { first.map_or(0, |at| at + 1) };
         let not_there = last.map_or(0, |at| at + 1);
-        for version in &versions[..there] {
-            self.note(&version.op).present.get_or_insert_with(&register);
+        for (at, version) in versions[..there].iter().enumerate() {
+            // One that failed may have been skipped on the way to a later one.
+            if !version.op.failed.get() || (first == Some(at) && last == Some(at)) {
+                self.note(&version.op).present.get_or_insert_with(&register);
+            }
         }
         for version in &versions[not_there..] {
             self.note(&version.op).absent.get_or_insert_with(&register);

@@ -134,6 +134,8 @@ pub type Writes = Vec<(Key, Value)>;
 pub struct Model {
     /// What the blocks hold.
     pub contents: Contents,
+    /// Print what begins, ends and becomes durable.
+    pub loud: bool,
     registers: BTreeMap<Key, Register>,
     targets: BTreeMap<Incarnation, Target>,
     /// Begun, and not known to be durable.
@@ -204,7 +206,14 @@ impl Model {
             self.register(key).versions.push(version);
         }
         self.pending.insert(op.id, op.clone());
+        self.say_loud("begins", &op);
         op
+    }
+
+    fn say_loud(&self, event: &str, op: &Op) {
+        if self.loud {
+            println!("{:>18}  {event} {op}", "");
+        }
     }
 
     fn register(&mut self, key: Key) -> &mut Register {
@@ -216,6 +225,7 @@ impl Model {
     pub fn acked(&mut self, op: &Rc<Op>, durable: bool) {
         let now = self.tick();
         op.acked.set(Some(now));
+        self.say_loud(if durable { "acknowledged, durable:" } else { "acknowledged:" }, op);
         for key in &op.keys {
             let register = self.registers.get_mut(key).expect("its invocation made it");
             let own = register.versions.iter().find(|version| version.op.id == op.id);
@@ -241,6 +251,7 @@ impl Model {
     pub fn failed(&mut self, op: &Rc<Op>, outcome: &[Value]) -> Result<(), Violation> {
         self.tick();
         op.failed.set(true);
+        self.say_loud("failed:", op);
         let mut sides = (None, None);
         for (key, &value) in op.keys.iter().zip(outcome) {
             let register = self.registers.get_mut(key).expect("its invocation made it");

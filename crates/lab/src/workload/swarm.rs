@@ -108,7 +108,7 @@ pub struct Swarm {
 impl Swarm {
     /// The run that `seed` names.
     pub fn draw(seed: u64, size: RunSize) -> Swarm {
-        let chance = &mut Chance::new(seed ^ 0x5eed_0f_5eed);
+        let chance = &mut Chance::new(seed ^ 0x005e_ed0f_5eed);
         let mut weights: Vec<u32> = KINDS
             .iter()
             .map(

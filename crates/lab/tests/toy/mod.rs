@@ -554,6 +554,10 @@ impl Subject for Toy {
         Ok(())
     }
 
+    fn describe(&self) -> String {
+        "a toy".into()
+    }
+
     async fn check(&self) -> Result<(), Error> {
         Ok(())
     }
@@ -581,9 +585,9 @@ impl Store for Toy {
         let mut bytes = state.bytes(id, offset, length);
         state.reads += 1;
         if bug(Bug::StaleRead)
-            && state.reads % 50 == 0
+            && state.reads.is_multiple_of(50)
             && let Some(old) = state.before.get(&(id, offset / BLOCK_SIZE))
-            && offset % BLOCK_SIZE == 0
+            && offset.is_multiple_of(BLOCK_SIZE)
             && length >= BLOCK_SIZE
         {
             bytes[..BLOCK_BYTES].copy_from_slice(old);
