@@ -41,7 +41,7 @@ fn main() -> ExitCode {
         Command::Serve(options) => serve::run(options, json),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { out } => generate::man(out.as_deref()),
-        Command::Demo(options) => demo::run(options).map_err(Failure::from),
+        Command::Demo(options) => demo::run(options, json).map_err(Failure::from),
         Command::Store(command) => commands::run(command, json),
     })
 }

@@ -64,7 +64,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         let sequence = self
             .log_record(Record::Delete { tree }, |state| {
-                state.find_volume(name)?;
+                state.still_named(name, tree)?;
                 match state.catalog.snapshots_of(tree).is_empty() {
                     true => Ok(()),
                     false => Err(Error::new(
@@ -86,7 +86,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let record = Record::Rename { tree, name: new.to_owned() };
         let sequence = self
             .log_record(record, |state| {
-                state.find_volume(name)?;
+                state.still_named(name, tree)?;
                 state.catalog.check_free(new)
             })
             .await?;
@@ -99,7 +99,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let blocks = volume_blocks(bytes)?;
         let tree = self.volume_named(name)?;
         let record = Record::Resize { tree, blocks };
-        let sequence = self.log_record(record, |state| state.find_volume(name).map(|_| ())).await?;
+        let sequence = self.log_record(record, |state| state.still_named(name, tree)).await?;
         self.flush_to(sequence).await?;
         self.state().target(tree)
     }
@@ -129,7 +129,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let full = format!("{volume}@{name}");
         let sequence = self
             .log_record(record, |state| {
-                state.find_volume(volume)?;
+                state.still_named(volume, of)?;
                 state.catalog.check_free(&full)
             })
             .await?;
@@ -142,7 +142,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let full = format!("{volume}@{name}");
         let tree = self.state().catalog.find(&full)?;
         let sequence = self
-            .log_record(Record::Delete { tree }, |state| state.catalog.find(&full).map(|_| ()))
+            .log_record(Record::Delete { tree }, |state| state.still_named(&full, tree))
             .await?;
         self.flush_to(sequence).await?;
         self.inner.reclaim_wanted.notify(1);
@@ -156,8 +156,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let from = self.state().catalog.find(&full)?;
         let sequence = self
             .log_record(Record::Restore { tree, from }, |state| {
-                state.find_volume(volume)?;
-                state.catalog.find(&full).map(|_| ())
+                state.still_named(volume, tree)?;
+                state.still_named(&full, from)
             })
             .await?;
         self.flush_to(sequence).await?;
@@ -248,6 +248,17 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 }
 
 impl State {
+    /// Refuses to go on if, while a request waited, the name passed to another tree.
+    fn still_named(&self, name: &str, tree: TreeId) -> Result<(), Error> {
+        if self.catalog.find(name)? == tree {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::NotFound,
+            format!("{name} was deleted or renamed meanwhile, and another has its name now"),
+        ))
+    }
+
     /// A volume by name; a snapshot's name is refused with advice.
     pub fn find_volume(&self, name: &str) -> Result<TreeId, Error> {
         let tree = self.catalog.find(name)?;

@@ -40,6 +40,11 @@ impl Catalog {
         self.next = self.next.max(next);
     }
 
+    /// How many trees there are, staged ones included.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     pub fn get(&self, tree: TreeId) -> Option<&Entry> {
         self.entries.get(&tree)
     }

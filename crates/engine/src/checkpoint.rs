@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use mjolnir_device::{AlignedBuf, Device, Runtime};
 use mjolnir_map::{NodeAddress, NodeId};
-use mjolnir_store::Error;
+use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
 
 use crate::engine::{Engine, Hurdle, State};
@@ -28,6 +28,10 @@ pub(crate) struct CheckpointState {
     pub begun: u64,
     pub ended: u64,
     pub running: bool,
+    /// Bytes of nodes that the running one has frozen and not written yet.
+    pub pending_bytes: u64,
+    /// Bytes that the next one will move out of sparse segments of the map.
+    sparse_bytes: u64,
     /// Someone wants one as soon as may be.
     pub wanted: bool,
 }
@@ -38,15 +42,16 @@ const NODES_A_STEP: usize = 64;
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Takes a checkpoint now and waits until it is durable. Recovery begins from the newest.
     pub async fn checkpoint(&self) -> Result<(), Error> {
-        let begun = self.state().checkpoint.begun;
-        self.state().checkpoint.wanted = true;
+        let begun = {
+            let mut state = self.state();
+            if state.stopping {
+                return Err(Error::new(ErrorKind::Closed, "the store is shut down"));
+            }
+            state.checkpoint.wanted = true;
+            state.checkpoint.begun
+        };
         self.inner.checkpoint_wanted.notify(1);
-        self.wait_while(|state| {
-            state.failed.is_none()
-                && !(state.checkpoint.begun > begun
-                    && state.checkpoint.ended == state.checkpoint.begun)
-        })
-        .await;
+        self.wait_while(|state| state.failed.is_none() && state.checkpoint.ended <= begun).await;
         self.state().failed.clone().map_or(Ok(()), Err)
     }
 
@@ -81,6 +86,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.checkpoint.begun += 1;
             state.checkpoint.wanted = false;
             state.checkpoint.running = true;
+            state.checkpoint.pending_bytes = state.map.dirty_bytes() as u64;
             let frozen = state.map.freeze();
             state.log.since_checkpoint = 0;
             state.space.opened.clear();
@@ -122,7 +128,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 images.add(*id, |out| node.encode(*id, out));
             }
             let placed = self.write_images(images).await?;
-            let mut state = self.state();
+            let mut guard = self.state();
+            let state = &mut *guard;
+            let bytes: u64 = nodes.iter().map(|(_, node)| node.bytes() as u64).sum();
+            state.checkpoint.pending_bytes = state.checkpoint.pending_bytes.saturating_sub(bytes);
             for (id, place) in placed {
                 state.space.add_map_bytes(place, 1);
                 superseded.extend(state.map.placed(id, NodeAddress(place.pack())).map(|a| a.0));
@@ -167,6 +176,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
             let mut freed = retiring;
             freed.extend(state.space.empty_map_segments());
+            freed.extend(state.space.take_grown());
             let manifest = state.manifest(&scan, &freed, trees, prepared, next_tree);
             (manifest, freed, state.space.incarnation)
         };
@@ -196,6 +206,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.checkpoint.number += 1;
             state.checkpoint.ended = state.checkpoint.begun;
             state.checkpoint.running = false;
+            state.checkpoint.pending_bytes = 0;
             state.counters.checkpoints += 1;
             state.table.manifest = chunks;
             for zone in freed {
@@ -224,7 +235,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         let nodes = self.state().map.nodes_at(|address| inside(address.0));
         for id in nodes {
-            self.step(|state| state.map.redirty(id).map_err(Hurdle::from)).await?;
+            match self.step(|state| state.map.redirty(id).map_err(Hurdle::from)).await {
+                // What cannot be read cannot be moved: it stays, and so does its segment.
+                Err(error) if matches!(error.kind, ErrorKind::Damaged | ErrorKind::Io) => {}
+                other => other?,
+            }
         }
         let mut state = self.state();
         let pages: Vec<u32> =
@@ -265,7 +280,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                             1 => state.log.seal_segment(&mut state.space, MAP_STREAM),
                             _ => {
                                 return Err(Hurdle::Failed(Error::new(
-                                    mjolnir_store::ErrorKind::Unsupported,
+                                    ErrorKind::Unsupported,
                                     "a node of the map does not fit a segment; the store needs \
                                      larger segments",
                                 )));
@@ -316,7 +331,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         if chunks.len() > MANIFEST_CHUNKS_MAX {
             return Err(Error::new(
-                mjolnir_store::ErrorKind::Unsupported,
+                ErrorKind::Unsupported,
                 "the store's manifest is too long for its root; use larger segments",
             ));
         }
@@ -379,16 +394,49 @@ impl State {
             || self.log.since_checkpoint >= options.checkpoint_bytes
             || (dirty && !idle)
             || (few && retiring > 0)
+            || (self.is_squeezed() && !idle)
     }
 
-    /// Follows the dirty part of the map with the segments kept for its checkpoint.
+    /// Looks at the map's segments anew, and follows with the reserve.
     pub fn update_reserve(&mut self) {
-        let usage = self.map.usage();
-        let manifest = 64 * 1024 + 32 * self.space.segments.len() as u64;
-        let sparse = self.space.sparse_map_bytes();
-        let dirty = usage.dirty_bytes as u64;
-        let tables = (dirty / 8).min(usage.table_bytes as u64);
-        self.space.reserve_for_checkpoint(dirty + tables + manifest / 4 + sparse);
+        self.checkpoint.sparse_bytes = self.space.sparse_map_bytes();
+        self.follow_reserve();
+    }
+
+    /// Follows the dirty part of the map with the segments kept for its checkpoint. Cheap: called
+    /// after every step, since each may have made nodes dirty.
+    pub fn follow_reserve(&mut self) {
+        let (segments, trees) = (self.space.segments.len(), self.catalog.len());
+        let pages = self.map.pages() as usize;
+        // A prepared vector is at most a block, a tree's entry with its names some 200 bytes.
+        let manifest = 40 * segments + 200 * trees + 8 * pages + 4096 * (1 + self.prepared.len());
+        // Any page of the node table may have to be written again for one node.
+        let tables = pages * mjolnir_map::TABLE_PAGE * 8;
+        let bytes =
+            self.undurable_map_bytes() + (tables + manifest) as u64 + self.checkpoint.sparse_bytes;
+        self.space.reserve_for_checkpoint(bytes);
+    }
+
+    /// Bytes of nodes that a checkpoint, running or next, has to write.
+    fn undurable_map_bytes(&self) -> u64 {
+        self.map.dirty_bytes() as u64 + self.checkpoint.pending_bytes
+    }
+
+    /// Whether room is short, and a good part of it is kept for what is dirty.
+    pub fn is_squeezed(&self) -> bool {
+        self.space.free_count() <= self.space.reserve() + 1
+            && self.map.dirty_bytes() as u64 > self.space.payload_bytes() / 2
+    }
+
+    /// Whether more dirty nodes might leave no room for their checkpoint: it has to be taken
+    /// before clients change anything. What frees space (`relief`) may go on to the last.
+    pub fn is_crowded(&self, relief: bool) -> bool {
+        let free = self.space.free_count();
+        if relief {
+            let needed = self.undurable_map_bytes().div_ceil(self.space.payload_bytes());
+            return (free as u64) < 1 + needed;
+        }
+        free < self.space.checkpoint_reserve()
     }
 
     fn manifest(

@@ -19,7 +19,7 @@ use crate::log::{Log, Submission};
 use crate::node_io::NodeTableMedia;
 use crate::options::OpenOptions;
 use crate::reclaim::ReclaimState;
-use crate::space::{CLIENT_STREAM, Claim, Space};
+use crate::space::{CLIENT_STREAM, Claim, SegmentState, Space};
 use crate::stats::Counters;
 
 /// An open store. Cloning it gives another handle to the same store.
@@ -139,6 +139,8 @@ pub(crate) enum Hurdle {
     Absent(Absent),
     /// No segment can be opened for this claim.
     NoRoom(Claim),
+    /// A checkpoint has to come first; whether the step frees space.
+    Crowded(bool),
     Failed(Error),
 }
 
@@ -217,6 +219,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let (submissions, begun) = {
             let mut state = self.state();
             state.map.free_some(FREES_A_STEP);
+            state.follow_reserve();
             for (zone, checksums) in std::mem::take(&mut state.log.sealed) {
                 state.checksums.insert(zone, checksums);
             }
@@ -255,7 +258,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if state.space.next_reset_wanted() {
             self.inner.reset_wanted.notify(1);
         }
-        if state.log.since_checkpoint >= self.inner.options.checkpoint_bytes {
+        if state.is_squeezed() || state.log.since_checkpoint >= self.inner.options.checkpoint_bytes
+        {
             self.inner.checkpoint_wanted.notify(1);
         }
     }
@@ -269,9 +273,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if engine.state().failed.is_some() {
                 return;
             }
-            if let Err(error) = engine.device().seal(zone).await {
+            let sealed = engine.device().seal(zone).await;
+            engine.state().log.sealing.remove(&zone);
+            if let Err(error) = sealed {
                 engine.fail(fault::device("sealing a segment", error));
             }
+            engine.inner.reset_wanted.notify(1);
         });
     }
 
@@ -280,6 +287,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         match hurdle {
             Hurdle::Absent(absent) => self.load_node(absent.0).await,
             Hurdle::NoRoom(claim) => self.wait_for_room(claim).await,
+            Hurdle::Crowded(relief) => self.wait_while_crowded(relief).await,
             Hurdle::Failed(error) => Err(error),
         }
     }
@@ -301,27 +309,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     /// Waits until `claim` may take a segment, or there is proof that reclaim cannot help.
     async fn wait_for_room(&self, claim: Claim) -> Result<(), Error> {
-        if claim.is_clients() {
-            self.state().clients_waiting += 1;
-        }
-        let outcome = self.wait_for_room_counted(claim).await;
-        if claim.is_clients() {
-            self.state().clients_waiting -= 1;
-        }
-        outcome
-    }
-
-    async fn wait_for_room_counted(&self, claim: Claim) -> Result<(), Error> {
-        let asked = self.state().reclaim.cycles_begun;
+        let _waiting = claim.is_client().then(|| Waiting::new(self));
+        let asked = Cell::new(None);
         let verdict = Cell::new(None);
-        self.inner.checkpoint_wanted.notify(1);
-        if claim.is_clients() {
-            let mut state = self.state();
-            state.reclaim.urgent = true;
-            state.reclaim.urgent_from = asked;
-            state.counters.room_waits += 1;
-        }
-        self.inner.reclaim_wanted.notify(1);
+        self.inner.reset_wanted.notify(1);
         self.wait_while(|state| {
             if let Err(error) = state.check_health_for(claim) {
                 verdict.set(Some(error));
@@ -329,7 +320,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 // Room: the caller tries again.
             } else if state.space.allows(claim) {
                 return true; // Segments are being reset.
-            } else if state.no_room_is_proven(asked, claim) {
+            } else if claim.is_client() && asked.get().is_none() {
+                asked.set(Some(state.ask_for_room()));
+                self.inner.checkpoint_wanted.notify(1);
+                self.inner.reclaim_wanted.notify(1);
+                return true;
+            } else if asked.get().is_none_or(|asked| state.no_room_is_proven(asked)) {
+                // Reclaim and checkpoints do not wait for reclaim: they would wait for themselves.
                 verdict.set(Some(Error::new(
                     ErrorKind::NoSpace,
                     "no space is left, and reclaim finds nothing to win; trim or delete \
@@ -344,6 +341,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         verdict.take().map_or(Ok(()), Err)
     }
 
+    /// Waits for a checkpoint, and if that does not help, for reclaim.
+    async fn wait_while_crowded(&self, relief: bool) -> Result<(), Error> {
+        let _waiting = Waiting::new(self);
+        self.checkpoint().await?;
+        if !self.state().is_crowded(relief) {
+            return Ok(());
+        }
+        self.wait_for_room(if relief { Claim::Relief } else { Claim::Client }).await
+    }
+
     /// Waits until a client's write may be accepted: within the bound on unwritten data, and as
     /// pacing allows.
     pub(crate) async fn admit(&self, blocks: u64) -> Result<(), Error> {
@@ -353,12 +360,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 && (state.log.dirty_bytes > most || !state.reclaim.client_may_write())
         };
         if busy(&mut self.state()) {
-            self.state().clients_waiting += 1;
+            let _waiting = Waiting::new(self);
             if self.state().reclaim.gate_closed() {
                 self.inner.reclaim_wanted.notify(1);
             }
             self.wait_while(busy).await;
-            self.state().clients_waiting -= 1;
         }
         let mut state = self.state();
         state.check_health()?;
@@ -383,7 +389,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     None
                 } else {
                     state.flush_running = true;
-                    state.log.close_groups(&mut state.space);
+                    state.log.close_logged_groups(&mut state.space);
                     Some(state.log.sequence)
                 }
             };
@@ -433,18 +439,50 @@ impl State {
     fn check_health_for(&self, claim: Claim) -> Result<(), Error> {
         match (&self.failed, claim) {
             (Some(error), _) => Err(error.clone()),
-            (None, Claim::Client | Claim::Record) => self.check_health(),
+            (None, Claim::Client) => self.check_health(),
             (None, _) => Ok(()),
         }
     }
 
-    /// Whether a reclaim cycle that began after `asked` cycles had, and the checkpoint after it,
-    /// ended without winning a segment.
-    fn no_room_is_proven(&self, asked: u64, claim: Claim) -> bool {
-        match claim {
-            Claim::Client | Claim::Record => self.reclaim.fruitless_since(asked),
-            // Reclaim and checkpoints do not wait for reclaim: they would wait for themselves.
-            Claim::Reclaim | Claim::Map => true,
-        }
+    /// Asks reclaim and a checkpoint for whatever they can win.
+    fn ask_for_room(&mut self) -> Asked {
+        let cycles = self.reclaim.cycles_begun;
+        self.reclaim.urgent = true;
+        self.reclaim.urgent_from = cycles;
+        self.checkpoint.wanted = true;
+        self.counters.room_waits += 1;
+        Asked { cycles, checkpoints: self.checkpoint.begun }
+    }
+
+    /// Whether a reclaim cycle that began after the question won nothing, and a checkpoint that
+    /// began after it is durable, with nothing left for another one to free.
+    fn no_room_is_proven(&self, asked: Asked) -> bool {
+        self.reclaim.fruitless_since(asked.cycles)
+            && self.checkpoint.ended > asked.checkpoints
+            && self.space.count(SegmentState::Retiring) == 0
+    }
+}
+
+/// When somebody asked for room: cycles and checkpoints begun before.
+#[derive(Clone, Copy)]
+struct Asked {
+    cycles: u64,
+    checkpoints: u64,
+}
+
+/// A client that waits for space or pacing, counted until it ends or its future is dropped.
+struct Waiting<D: Device, R: Runtime>(Engine<D, R>);
+
+impl<D: Device, R: Runtime> Waiting<D, R> {
+    fn new(engine: &Engine<D, R>) -> Self {
+        engine.state().clients_waiting += 1;
+        Waiting(engine.clone())
+    }
+}
+
+impl<D: Device, R: Runtime> Drop for Waiting<D, R> {
+    fn drop(&mut self) {
+        self.0.state().clients_waiting -= 1;
+        self.0.notify();
     }
 }

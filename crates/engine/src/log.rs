@@ -7,7 +7,7 @@
 //! Everything here is synchronous. What must be written collects in the outbox, in order; the
 //! engine hands it to the device at the end of each step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
@@ -16,7 +16,7 @@ use crate::format::bind;
 use crate::format::group::{FIXED_BYTES, GroupHeader};
 use crate::format::record::Record;
 use crate::format::segment::{Footer, SegmentHeader};
-use crate::space::{Claim, SegmentState, Space};
+use crate::space::{Claim, RECLAIM_STREAM, SegmentState, Space};
 
 /// The most payload blocks in a group: 512 KiB.
 pub(crate) const GROUP_BLOCKS_MAX: u32 = 128;
@@ -50,8 +50,6 @@ struct OpenSegment {
     groups: Vec<u32>,
     checksums: Vec<u32>,
     builder: Option<Builder>,
-    /// Opened from the reserve for records: data may not fill it while space is that short.
-    for_records: bool,
 }
 
 /// A group that the device has not finished writing.
@@ -82,6 +80,8 @@ pub(crate) struct Log {
     /// Bytes of payload accepted and not written.
     pub dirty_bytes: u64,
     pub outbox: Vec<Submission>,
+    /// Zones that are to be sealed, or are being sealed: not to be reset before.
+    pub sealing: BTreeSet<ZoneId>,
     /// Checksums of segments that were sealed since the engine last looked.
     pub sealed: Vec<(ZoneId, Vec<u32>)>,
     /// Blocks appended, by stream, headers included.
@@ -113,6 +113,7 @@ impl Log {
             pending: BTreeMap::new(),
             dirty_bytes: 0,
             outbox: Vec::new(),
+            sealing: BTreeSet::new(),
             sealed: Vec::new(),
             blocks_written: vec![0; streams],
             since_checkpoint: 0,
@@ -120,7 +121,8 @@ impl Log {
         }
     }
 
-    fn group_blocks_max(&self) -> u32 {
+    /// The most payload blocks in one group here.
+    pub fn group_blocks_max(&self) -> u32 {
         (self.append_blocks_max - 1).min(GROUP_BLOCKS_MAX)
     }
 
@@ -135,21 +137,11 @@ impl Log {
         blocks: u32,
     ) -> Result<(Pba, u32), NoRoom> {
         let most = self.group_blocks_max();
-        let claim = match Claim::of_stream(stream) {
-            Claim::Client if blocks == 0 => Claim::Record,
-            claim => claim,
-        };
         loop {
             let Some(open) = &mut self.streams[usize::from(stream)] else {
-                self.open_segment(space, stream, claim)?;
+                self.open_segment(space, stream)?;
                 continue;
             };
-            if open.for_records && claim == Claim::Client {
-                if !space.allows(claim) {
-                    return Err(NoRoom);
-                }
-                open.for_records = false;
-            }
             let footer = Footer::blocks(self.zone_blocks, open.groups.len() + 1) as u32;
             let limit = self.zone_blocks as u32 - footer;
             let least = blocks.min(1);
@@ -243,10 +235,14 @@ impl Log {
         builder.serial
     }
 
-    /// Whether a group is being built in any stream, and which was begun first.
+    /// Which group was begun first of those being built that somebody may wait for. Reclaim sends
+    /// its own, in full: nothing waits for them, and short ones would fill segments with headers.
     pub fn oldest_open_group(&self) -> Option<u64> {
         self.streams
             .iter()
+            .enumerate()
+            .filter(|(stream, _)| *stream != usize::from(RECLAIM_STREAM))
+            .map(|(_, open)| open)
             .flatten()
             .filter_map(|open| open.builder.as_ref())
             .filter(|builder| !builder.records.is_empty() || !builder.payload.is_empty())
@@ -293,6 +289,16 @@ impl Log {
         self.outbox.push(Submission::Append { id: builder.serial, at, data });
     }
 
+    /// Sends every group that is being built and holds sequenced records, or what a checkpoint
+    /// needs: all but reclaim's.
+    pub fn close_logged_groups(&mut self, space: &mut Space) {
+        for stream in 0..self.streams.len() as u8 {
+            if stream != RECLAIM_STREAM {
+                self.close_group(space, stream);
+            }
+        }
+    }
+
     /// Sends every group that is being built.
     pub fn close_groups(&mut self, space: &mut Space) {
         for stream in 0..self.streams.len() as u8 {
@@ -330,13 +336,13 @@ impl Log {
             at = at.plus((piece.len() / BLOCK_BYTES) as u64);
         }
         self.blocks_written[usize::from(stream)] += u64::from(blocks);
+        self.sealing.insert(open.zone);
         self.outbox.push(Submission::Seal { zone: open.zone });
         self.sealed.push((open.zone, open.checksums));
     }
 
-    fn open_segment(&mut self, space: &mut Space, stream: u8, claim: Claim) -> Result<(), NoRoom> {
-        let for_records = claim == Claim::Record && !space.allows(Claim::Client);
-        let (zone, incarnation) = space.open(claim, stream).ok_or(NoRoom)?;
+    fn open_segment(&mut self, space: &mut Space, stream: u8) -> Result<(), NoRoom> {
+        let (zone, incarnation) = space.open(Claim::of_stream(stream), stream).ok_or(NoRoom)?;
         let header =
             SegmentHeader { uuid: self.uuid, zone, incarnation, epoch: self.epoch, stream };
         let at = zone.start(self.zone_blocks);
@@ -353,7 +359,6 @@ impl Log {
             groups: Vec::new(),
             checksums: vec![0],
             builder: None,
-            for_records,
         });
         Ok(())
     }
@@ -396,6 +401,11 @@ impl Log {
     /// Whether a group up to `id` has been sent and is not written yet.
     pub fn waits_for_group(&self, id: u64) -> bool {
         self.in_flight.range(..=id).next().is_some()
+    }
+
+    /// Whether the zone has an append or its seal on the way.
+    pub fn zone_busy(&self, zone: ZoneId) -> bool {
+        self.sealing.contains(&zone) || self.zone_in_flight(zone)
     }
 
     /// Whether the zone has appends on their way.

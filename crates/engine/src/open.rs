@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use event_listener::Event;
-use mjolnir_device::{Device, Runtime};
+use mjolnir_device::{Device, DeviceInfo, Runtime, Sealing};
 use mjolnir_map::Map;
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::ByteSize;
@@ -30,6 +30,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Makes an empty store on a device. Whatever was on it is lost.
     pub async fn format(device: D, runtime: R, _options: FormatOptions) -> Result<(), Error> {
         let info = device.info();
+        check_abilities(&info)?;
         if info.zones < SEGMENTS_MIN || info.zone_blocks < SEGMENT_BLOCKS_MIN {
             return Err(Error::new(
                 ErrorKind::Invalid,
@@ -62,6 +63,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub async fn open(device: D, runtime: R, options: OpenOptions) -> Result<Self, Error> {
         mjolnir_policy::victim::by_name(&options.reclaim.policy)
             .map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
+        check_abilities(&device.info())?;
         let engine = Engine::recover(device, runtime, options).await?;
         if engine.inner.options.read_only {
             engine.state().failed = Some(Error::new(
@@ -90,10 +92,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.inner.reclaim_wanted.notify(usize::MAX);
         let sequence = self.state().log.sequence;
         let mut outcome = Ok(());
-        if !self.inner.options.read_only {
+        // Closed before, or by someone else: what is left is to wait for its tasks.
+        if !self.inner.options.read_only && !self.state().stopping {
             outcome = self.flush_to(sequence).await;
             self.wait_while(|state| state.reclaim.running && state.failed.is_none()).await;
-            if outcome.is_ok() {
+            if outcome.is_ok() && !self.state().stopping {
                 outcome = self.checkpoint().await;
             }
         }
@@ -179,7 +182,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     return;
                 }
                 let log = &state.log;
-                let zone = state.space.next_to_reset(|zone| log.zone_in_flight(zone));
+                let zone = state.space.next_to_reset(|zone| log.zone_busy(zone));
                 zone.inspect(|zone| state.checksums.remove(*zone))
             };
             let Some(zone) = zone else {
@@ -218,10 +221,25 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let mut guard = self.state();
                 let state = &mut *guard;
                 if state.failed.is_none() && state.log.oldest_open_group() == Some(oldest) {
-                    state.log.close_groups(&mut state.space);
+                    state.log.close_logged_groups(&mut state.space);
                 }
             }
             self.submit();
         }
     }
+}
+
+/// Refuses devices on which a flush would promise more than it does.
+fn check_abilities(info: &DeviceInfo) -> Result<(), Error> {
+    if info.sealing == Sealing::Durable {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "{} makes data durable only when a zone is sealed; this version needs a device \
+                 that can be flushed",
+                info.name
+            ),
+        ));
+    }
+    Ok(())
 }

@@ -248,23 +248,27 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut groups = Vec::new();
         let mut offset = 1;
         while offset < end.min(zone_blocks) {
-            let block = self
-                .device()
-                .read(start.plus(offset), AlignedBuf::zeroed(BLOCK_BYTES))
-                .await
-                .map_err(|error| {
-                    fault::device(
-                        &format!("reading a group header at block {offset} of {zone}"),
-                        error,
-                    )
+            let at = start.plus(offset);
+            let read = async || {
+                let block = self.device().read(at, AlignedBuf::zeroed(BLOCK_BYTES)).await;
+                let block = block.map_err(|error| {
+                    let what = format!("reading a group header at block {offset} of {zone}");
+                    fault::device(&what, error)
                 })?;
-            let Ok(header) = GroupHeader::decode(block.as_ref()) else { break };
-            if header.zone != zone
-                || header.incarnation != incarnation
-                || u64::from(header.offset) != offset
-            {
-                break;
-            }
+                let header = GroupHeader::decode(block.as_ref()).ok().filter(|header| {
+                    header.zone == zone
+                        && header.incarnation == incarnation
+                        && u64::from(header.offset) == offset
+                });
+                Ok::<_, Error>(header)
+            };
+            // What ends a chain decides what counts as written: a bit that flipped on the way here
+            // must not, so it is read again.
+            let header = match read().await? {
+                Some(header) => Some(header),
+                None => read().await?,
+            };
+            let Some(header) = header else { break };
             offset += 1 + header.checksums.len() as u64;
             if offset > zone_blocks {
                 break;

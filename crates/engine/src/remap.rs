@@ -10,7 +10,7 @@ use crate::engine::{Engine, Hurdle, State};
 use crate::fault;
 use crate::format::manifest::TreeKind;
 use crate::format::record::{Record, Remap};
-use crate::space::{CLIENT_STREAM, Claim};
+use crate::space::{CLIENT_STREAM, Claim, RELIEF_STREAM};
 
 /// Trees that hold what a vector changes, while it may still have to be undone.
 const BACKUPS_FROM: u32 = u32::MAX - 1024;
@@ -24,16 +24,25 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         mut check: impl FnMut(&mut State) -> Result<(), Error>,
     ) -> Result<u64, Error> {
         let bytes = record.encoded_bytes();
+        let relief = record.frees_space();
         self.step(|state| {
             state.check_health()?;
             check(state)?;
-            state
-                .log
-                .prepare(&mut state.space, CLIENT_STREAM, bytes, 0)
-                .map_err(|_| Hurdle::NoRoom(Claim::Record))?;
+            if state.is_crowded(relief) {
+                return Err(Hurdle::Crowded(relief));
+            }
+            let mut room = |stream| state.log.prepare(&mut state.space, stream, bytes, 0);
+            let stream = match room(CLIENT_STREAM) {
+                Ok(_) => CLIENT_STREAM,
+                Err(_) if relief => {
+                    room(RELIEF_STREAM).map_err(|_| Hurdle::NoRoom(Claim::Relief))?;
+                    RELIEF_STREAM
+                }
+                Err(_) => return Err(Hurdle::NoRoom(Claim::Client)),
+            };
             let sequence = state.log.sequence + 1;
             state.apply(&record, sequence)?;
-            state.log.push(CLIENT_STREAM, record.clone(), &[], bytes, true);
+            state.log.push(stream, record.clone(), &[], bytes, true);
             Ok(sequence)
         })
         .await
@@ -106,7 +115,7 @@ impl State {
         self.catalog.insert(tree, Entry { kind, created });
     }
 
-    fn drop_tree(&mut self, tree: TreeId) {
+    pub fn drop_tree(&mut self, tree: TreeId) {
         if self.map.contains(tree) {
             self.map.drop_tree(tree);
         }
@@ -119,7 +128,7 @@ impl State {
         })
     }
 
-    fn prepared_at(&self, transaction: TreeId) -> Result<usize, Error> {
+    pub fn prepared_at(&self, transaction: TreeId) -> Result<usize, Error> {
         self.prepared.iter().position(|(tree, _)| *tree == transaction).ok_or_else(|| {
             Error::new(
                 mjolnir_store::ErrorKind::NotFound,
@@ -182,8 +191,8 @@ impl State {
         changed.sort();
         changed.dedup();
         let backup = |index: usize| TreeId(BACKUPS_FROM + index as u32);
+        changed.iter().try_for_each(|tree| self.known(*tree).map(|_| ()))?;
         for (index, tree) in changed.iter().enumerate() {
-            self.known(*tree)?;
             self.map.snapshot(*tree, backup(index));
         }
         let outcome = remaps.iter().try_for_each(|remap| self.apply_remap(remap));

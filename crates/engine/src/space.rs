@@ -8,8 +8,10 @@ use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
 pub(crate) const MAP_STREAM: u8 = 0;
 /// The stream of relocated blocks.
 pub(crate) const RECLAIM_STREAM: u8 = 1;
+/// The stream of clients' records that free space, when the store is too full for others.
+pub(crate) const RELIEF_STREAM: u8 = 2;
 /// The first stream of client writes.
-pub(crate) const CLIENT_STREAM: u8 = 2;
+pub(crate) const CLIENT_STREAM: u8 = 3;
 
 /// Where a segment is in its life: free → open → sealed → retiring → free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,9 @@ pub(crate) struct Segment {
     pub sealed: u64,
     /// Live blocks as the last mark counted them; `None` if it was not sealed when that began.
     pub live: Option<u32>,
+    /// What `live` was when the segment could not be relocated, for damage: not tried again
+    /// before that has changed.
+    pub stuck: Option<u32>,
     /// Live bytes of node images, table pages and manifests, for the map's stream.
     pub map_bytes: u64,
     /// Reads under way; the zone is not reset before they end.
@@ -57,6 +62,7 @@ impl Segment {
             footer: 0,
             sealed: 0,
             live: None,
+            stuck: None,
             map_bytes: 0,
             pins: 0,
         }
@@ -66,24 +72,24 @@ impl Segment {
 /// Who asks for a segment: the order of the last reserves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// A client's data.
     Client,
-    /// A record without payload: it may be the trim or deletion that frees space.
-    Record,
+    /// A client that frees space.
+    Relief,
     Reclaim,
     Map,
 }
 
 impl Claim {
-    /// Whether a client waits for it.
-    pub fn is_clients(self) -> bool {
-        matches!(self, Claim::Client | Claim::Record)
+    /// Whether it waits for reclaim, rather than reclaim for it.
+    pub fn is_client(self) -> bool {
+        matches!(self, Claim::Client | Claim::Relief)
     }
 
     pub fn of_stream(stream: u8) -> Self {
         match stream {
             MAP_STREAM => Claim::Map,
             RECLAIM_STREAM => Claim::Reclaim,
+            RELIEF_STREAM => Claim::Relief,
             _ => Claim::Client,
         }
     }
@@ -107,6 +113,8 @@ pub(crate) struct Space {
     ready: VecDeque<ZoneId>,
     /// The highest incarnation given out.
     pub incarnation: u64,
+    /// Added to the device, and free in no durable checkpoint yet.
+    grown: Vec<ZoneId>,
     /// Zones opened since the map was last frozen for a checkpoint.
     pub opened: Vec<ZoneId>,
     /// Segments kept for a checkpoint; follows how much of the map is dirty.
@@ -118,10 +126,9 @@ pub(crate) struct Space {
 /// Segments kept for relocation beyond the checkpoint's reserve: one that is being filled while
 /// another is emptied.
 const RECLAIM_RESERVE: usize = 2;
-
-/// Segments kept for records without payload, so that a full store takes trims and deletions. What
-/// is filled by them alone has nothing live, so it comes back with the next cycle.
-const RECORD_RESERVE: usize = 1;
+/// Segments kept for records that free space, such as trims: they carry no payload, so that one
+/// segment lasts until what they free is won.
+const RELIEF_RESERVE: usize = 1;
 
 impl Space {
     pub fn new(zones: u32, zone_blocks: u64) -> Self {
@@ -132,6 +139,7 @@ impl Space {
             resetting: None,
             ready: VecDeque::new(),
             incarnation: 0,
+            grown: Vec::new(),
             opened: Vec::new(),
             checkpoint_reserve: 2,
             allocated_total: 0,
@@ -164,9 +172,9 @@ impl Space {
         self.segments.iter().filter(|segment| segment.state == state).count()
     }
 
-    /// Segments that clients leave for reclaim and checkpoints.
+    /// Segments that clients leave for relief, reclaim and checkpoints.
     pub fn reserve(&self) -> usize {
-        self.checkpoint_reserve + RECLAIM_RESERVE + RECORD_RESERVE
+        self.checkpoint_reserve + RECLAIM_RESERVE + RELIEF_RESERVE
     }
 
     pub fn checkpoint_reserve(&self) -> usize {
@@ -175,16 +183,19 @@ impl Space {
 
     /// Sets the checkpoint's reserve to hold `bytes` of dirty map and manifest.
     pub fn reserve_for_checkpoint(&mut self, bytes: u64) {
-        // Payload of a segment, less its header, footer and one group header in 16 blocks.
-        let payload = (self.zone_blocks - self.zone_blocks / 8 - 2) * BLOCK_SIZE;
-        self.checkpoint_reserve = 2 + bytes.div_ceil(payload) as usize;
+        self.checkpoint_reserve = 2 + bytes.div_ceil(self.payload_bytes()) as usize;
+    }
+
+    /// Payload of a segment, less its header, footer and one group header in 16 blocks.
+    pub fn payload_bytes(&self) -> u64 {
+        (self.zone_blocks - self.zone_blocks / 8 - 2) * BLOCK_SIZE
     }
 
     /// Whether `claim` may take a segment now.
     pub fn allows(&self, claim: Claim) -> bool {
         let kept = match claim {
             Claim::Client => self.reserve(),
-            Claim::Record => self.checkpoint_reserve + RECLAIM_RESERVE,
+            Claim::Relief => self.checkpoint_reserve + RECLAIM_RESERVE,
             Claim::Reclaim => self.checkpoint_reserve,
             Claim::Map => 0,
         };
@@ -250,13 +261,18 @@ impl Space {
         self.ready.iter().chain(&self.resetting).chain(&self.free).copied().collect()
     }
 
-    /// Adds zones that the device has grown by. They are free in no durable checkpoint yet, but
-    /// recovery appends zones beyond the manifest's to its order, as is done here.
+    /// Adds zones that the device has grown by. They wait for a checkpoint that lists them as
+    /// free: what a running one frees comes before them in its order, and after them in ours.
     pub fn grow(&mut self, zones: u32) {
         for zone in self.segments.len() as u32..zones {
             self.segments.push(Segment::free());
-            self.free.push_back(ZoneId(zone));
+            self.grown.push(ZoneId(zone));
         }
+    }
+
+    /// The zones that the device has grown by since this was last asked: to be listed as free.
+    pub fn take_grown(&mut self) -> Vec<ZoneId> {
+        std::mem::take(&mut self.grown)
     }
 
     /// The part of the segments that is not free.

@@ -7,7 +7,7 @@ use mjolnir_units::BLOCK_SIZE;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
-use crate::space::{CLIENT_STREAM, MAP_STREAM, RECLAIM_STREAM, SegmentState};
+use crate::space::{MAP_STREAM, RECLAIM_STREAM, RELIEF_STREAM, SegmentState};
 
 /// Latencies counted in buckets of a quarter power of two.
 #[derive(Clone)]
@@ -245,7 +245,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let usage = state.map.usage();
         let written: u64 = state.log.blocks_written.iter().sum();
         let by_stream = |stream: u8| state.log.blocks_written[usize::from(stream)] * BLOCK_SIZE;
-        let log_blocks: u64 = state.log.blocks_written[usize::from(CLIENT_STREAM)..].iter().sum();
+        let log_blocks: u64 = state.log.blocks_written[usize::from(RELIEF_STREAM)..].iter().sum();
         let (volumes, snapshots) = state.catalog.counts();
         Stats {
             uptime_s: (now - self.inner.opened_at).as_secs_f64(),

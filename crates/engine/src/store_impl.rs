@@ -81,7 +81,9 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
         let target = self.state().writable(id)?;
         State::check_range(&target, offset, data.len() as u64)?;
         let length = data.len() as u64;
-        let sequence = self.write_bytes(id, offset, data).await?;
+        // An empty write makes what came before it durable all the same.
+        let before = self.state().log.sequence;
+        let sequence = self.write_bytes(id, offset, data).await?.max(before);
         self.settle(sequence, durability).await?;
         let mut state = self.state();
         state.counters.client_write_bytes += length;
@@ -101,7 +103,8 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
         let target = self.state().writable(id)?;
         State::check_range(&target, offset, length)?;
         if length == 0 {
-            return Ok(());
+            let before = self.state().log.sequence;
+            return self.settle(before, durability).await;
         }
         let end = offset + length;
         let (first, last) = (offset.div_ceil(BLOCK_SIZE), end / BLOCK_SIZE);
@@ -208,20 +211,17 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
         let begun = self.runtime().now();
         let (remaps, writes) = self.check_vector(ops)?;
         let blocks: u64 = writes.iter().map(|data| data.len() as u64 / BLOCK_SIZE).sum();
-        let staging = match blocks {
+        let staged = match blocks {
             0 => None,
             _ => Some(self.stage(&writes, blocks).await?),
         };
+        let staging = staged.as_ref().map(|staged| staged.tree);
         let remaps = place_staged(remaps, staging);
         let check = |state: &mut State| state.check_remaps(&remaps);
         let record = Record::Vector { staging, remaps: remaps.clone() };
-        let logged = self.log_record(record, check).await;
-        if logged.is_err()
-            && let Some(tree) = staging
-        {
-            let _ = self.log_record(Record::Delete { tree }, |_| Ok(())).await;
-        }
-        self.settle(logged?, durability).await?;
+        let sequence = self.log_record(record, check).await?;
+        staged.map(Staged::taken_over);
+        self.settle(sequence, durability).await?;
         let took = self.runtime().now() - begun;
         self.state().counters.atomic_latency.add(took);
         Ok(())
@@ -232,8 +232,38 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
     }
 }
 
-/// The tree that stands for the staged one until it exists.
+/// The tree that stands for the staged one until it exists. No tree of a client has this id.
 const STAGED: TreeId = TreeId(0);
+
+fn no_tree_0() -> Error {
+    Error::new(ErrorKind::NotFound, "there is no volume with the id 0")
+}
+
+/// A tree of staged blocks that no record has taken over yet. It is dropped with this, however the
+/// operation ends; after a crash, recovery drops it.
+struct Staged<D: Device, R: Runtime> {
+    engine: Engine<D, R>,
+    tree: TreeId,
+    taken_over: bool,
+}
+
+impl<D: Device, R: Runtime> Staged<D, R> {
+    fn taken_over(mut self) {
+        self.taken_over = true;
+    }
+}
+
+impl<D: Device, R: Runtime> Drop for Staged<D, R> {
+    fn drop(&mut self) {
+        if !self.taken_over {
+            let (engine, tree) = (self.engine.clone(), self.tree);
+            self.engine.spawn(async move {
+                // Where this fails the store takes no more changes: the next recovery drops it.
+                let _ = engine.log_record(Record::Delete { tree }, |_| Ok(())).await;
+            });
+        }
+    }
+}
 
 fn place_staged(remaps: Vec<Remap>, staging: Option<TreeId>) -> Vec<Remap> {
     let place = |remap| match remap {
@@ -252,11 +282,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub async fn prepare(&self, ops: Vec<Op>) -> Result<TreeId, Error> {
         let (remaps, writes) = self.check_vector(ops)?;
         let blocks: u64 = writes.iter().map(|data| data.len() as u64 / BLOCK_SIZE).sum();
-        let tree = self.stage(&writes, blocks.max(1)).await?;
+        let staged = self.stage(&writes, blocks.max(1)).await?;
+        let tree = staged.tree;
         let remaps = place_staged(remaps, Some(tree));
         let check = |state: &mut State| state.check_remaps(&remaps);
         let record = Record::Prepare { transaction: tree, remaps: remaps.clone() };
         let sequence = self.log_record(record, check).await?;
+        staged.taken_over();
         self.flush_to(sequence).await?;
         Ok(tree)
     }
@@ -265,7 +297,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// meanwhile, it fails and stays prepared.
     pub async fn commit(&self, transaction: TreeId) -> Result<(), Error> {
         let record = Record::Commit { transaction };
-        let sequence = self.log_record(record, |_| Ok(())).await?;
+        let check = |state: &mut State| {
+            let at = state.prepared_at(transaction)?;
+            let remaps = state.prepared[at].1.clone();
+            state.check_remaps(&remaps)
+        };
+        let sequence = self.log_record(record, check).await?;
         self.flush_to(sequence).await
     }
 
@@ -320,6 +357,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 Op::Write { to, offset, data } => {
                     let blocks = blocks_of("the length", data.len() as u64)?;
                     let to_lba = blocks_of("the offset", offset)?;
+                    if blocks == 0 {
+                        // Nothing to stage; the target is checked all the same.
+                        remaps.push(Remap::Trim { tree: to, lba: to_lba, blocks: 0 });
+                        continue;
+                    }
                     let remap = Remap::Move { from: STAGED, from_lba: staged, to, to_lba, blocks };
                     staged += blocks;
                     writes.push(data);
@@ -337,6 +379,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     to_lba: blocks_of("the offset", to_offset)?,
                     blocks: blocks_of("the length", length)?,
                 },
+                Op::Move { from, .. } if from == STAGED => {
+                    return Err(self.state().target(from).err().unwrap_or_else(no_tree_0));
+                }
                 Op::Move { from, from_offset, to, to_offset, length } => Remap::Move {
                     from,
                     from_lba: blocks_of("the offset", from_offset)?,
@@ -361,19 +406,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Writes payload to a tree that no client sees.
-    async fn stage(&self, writes: &[Bytes], blocks: u64) -> Result<TreeId, Error> {
+    async fn stage(&self, writes: &[Bytes], blocks: u64) -> Result<Staged<D, R>, Error> {
         let tree = self.state().catalog.next_id();
         self.log_record(Record::Stage { tree, blocks }, |_| Ok(())).await?;
+        let staged = Staged { engine: self.clone(), tree, taken_over: false };
         let mut lba = 0;
         for data in writes {
-            let outcome = self.write_blocks(tree, lba, data.clone()).await;
-            if let Err(error) = outcome {
-                let _ = self.log_record(Record::Delete { tree }, |_| Ok(())).await;
-                return Err(error);
-            }
+            self.write_blocks(tree, lba, data.clone()).await?;
             lba += data.len() as u64 / BLOCK_SIZE;
         }
-        Ok(tree)
+        Ok(staged)
     }
 }
 

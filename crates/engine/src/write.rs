@@ -136,6 +136,9 @@ impl State {
         stream: u8,
     ) -> Result<(u64, u64), Hurdle> {
         let blocks = (data.len() / BLOCK_BYTES) as u32;
+        if self.is_crowded(false) {
+            return Err(Hurdle::Crowded(false));
+        }
         let (at, fit) = self
             .log
             .prepare(&mut self.space, stream, WRITE_RECORD_BYTES, blocks)

@@ -1,79 +1,11 @@
 //! A store in memory: what was written is read back, across overwrites, reclaim and reopening.
 
-use std::cell::Cell;
-use std::rc::Rc;
-use std::time::Duration;
+mod support;
 
-use async_executor::LocalExecutor;
-use bytes::Bytes;
-use mjolnir_device::{AlignedBuf, MemoryDevice, Runtime};
+use mjolnir_device::MemoryDevice;
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
-use mjolnir_store::{Chunk, Durability, Store};
-use mjolnir_units::Instant;
-
-/// A world whose clock moves one microsecond each time it is asked.
-#[derive(Clone)]
-struct Tick {
-    executor: Rc<LocalExecutor<'static>>,
-    now: Rc<Cell<u64>>,
-}
-
-impl Runtime for Tick {
-    fn now(&self) -> Instant {
-        self.now.set(self.now.get() + 1000);
-        Instant(self.now.get())
-    }
-    fn sleep(&self, _duration: Duration) -> impl Future<Output = ()> + 'static {
-        async {
-            for _ in 0..3 {
-                futures_lite::future::yield_now().await;
-            }
-        }
-    }
-    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        self.executor.spawn(task).detach();
-    }
-    fn parallel<T: Send + 'static>(
-        &self,
-        job: impl FnOnce() -> T + Send + 'static,
-    ) -> impl Future<Output = T> + 'static {
-        async move { job() }
-    }
-    fn parallelism(&self) -> usize {
-        1
-    }
-    fn random(&self) -> u64 {
-        4
-    }
-    fn cpu_time(&self) -> Duration {
-        Duration::ZERO
-    }
-}
-
-fn run<T>(main: impl AsyncFnOnce(Tick) -> T) -> T {
-    let executor = Rc::new(LocalExecutor::new());
-    let runtime = Tick { executor: executor.clone(), now: Rc::new(Cell::new(0)) };
-    futures_lite::future::block_on(executor.run(main(runtime)))
-}
-
-fn payload(tag: u64, blocks: usize) -> Bytes {
-    let mut buffer = AlignedBuf::zeroed(blocks * 4096);
-    for (index, word) in buffer.as_mut().chunks_exact_mut(8).enumerate() {
-        word.copy_from_slice(&(tag * 1_000_003 + index as u64 / 512).to_le_bytes());
-    }
-    buffer.freeze()
-}
-
-fn flat(chunks: Vec<Chunk>) -> Vec<u8> {
-    let mut out = Vec::new();
-    for chunk in chunks {
-        match chunk {
-            Chunk::Data(bytes) => out.extend_from_slice(&bytes),
-            Chunk::Zeroes(length) => out.resize(out.len() + length as usize, 0),
-        }
-    }
-    out
-}
+use mjolnir_store::{Durability, Store};
+use support::{flat, payload, run};
 
 #[test]
 fn overwrites_reclaim_and_reopening_keep_the_newest_bytes() {
@@ -111,7 +43,6 @@ fn overwrites_reclaim_and_reopening_keep_the_newest_bytes() {
             let scrub = engine.scrub(|_| ()).await.unwrap();
             assert_eq!(scrub.damage, Vec::<String>::new());
             let stats = engine.stats();
-            println!("{:#?}", stats);
             assert!(stats.segments_reclaimed > 0);
             engine.close().await.unwrap();
             device = device.reopen();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mjolnir_units::TreeId;
 
 use crate::image::check_root;
-use crate::table::{DEAD, DIRTY, LISTED, PENDING, TABLE_PAGE, Table, USED};
+use crate::table::{DEAD, DIRTY, FREED, LISTED, PENDING, TABLE_PAGE, Table, USED};
 use crate::{Absent, DecodeError, Map, Node, NodeAddress, NodeId, Root};
 
 /// The map at the moment of a checkpoint.
@@ -51,6 +51,7 @@ impl Map {
         for id in std::mem::take(&mut table.freed) {
             // An id that was used again is among the nodes; its address is superseded when that
             // is placed.
+            table.slot(id).clear(FREED);
             if !table.slot(id).has(USED) {
                 released.extend(table.set_address(id, 0));
             }
@@ -192,7 +193,7 @@ impl Map {
         if let Some(mark) = &mut table.mark
             && mark.waiting.remove(&id)
         {
-            table.shade(id);
+            table.grey(id); // Though it may be black: a leaf can be waiting to be seen again.
         }
         Ok(())
     }

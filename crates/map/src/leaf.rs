@@ -70,6 +70,9 @@ pub(crate) fn replace(
         to += 1;
     }
     splice(words, from, to, &few.words[..few.length]);
+    if words.len() as u64 == total {
+        words.shrink_to_fit(); // Every block is its own extent: it can only become smaller.
+    }
     from
 }
 

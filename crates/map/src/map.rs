@@ -1,12 +1,14 @@
 //! Trees as wholes: creating, sharing, dropping, resizing.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use mjolnir_units::{Lba, TreeId};
 
 use crate::leaf::fill;
+use crate::node::Shape;
 use crate::table::Table;
-use crate::{Absent, BLOCKS_MAX, Edge, Node, Root};
+use crate::{Absent, BLOCKS_MAX, Edge, INNER_MAX, LEAF_MAX, Node, NodeId, Root};
 
 /// All trees of a store, and the nodes that they share.
 ///
@@ -22,6 +24,15 @@ impl Map {
     /// A map without trees.
     pub fn new() -> Map {
         Map::default()
+    }
+
+    /// The same map, with nodes of at most so many words and edges (at least 4, at most
+    /// [`LEAF_MAX`](crate::LEAF_MAX) and [`INNER_MAX`](crate::INNER_MAX)) from now on. For tests:
+    /// small nodes make tall trees of little content.
+    pub fn with_node_sizes(mut self, leaf_max: usize, inner_max: usize) -> Map {
+        assert!((4..=LEAF_MAX).contains(&leaf_max) && (4..=INNER_MAX).contains(&inner_max));
+        self.table.shape = Shape { leaf_max, inner_max };
+        self
     }
 
     /// A new tree of `blocks` blocks (at most [`BLOCKS_MAX`]), all of them a hole.
@@ -44,6 +55,17 @@ impl Map {
     /// All trees with their lengths in blocks, by id.
     pub fn trees(&self) -> impl Iterator<Item = (TreeId, u64)> {
         self.roots.iter().map(|(tree, root)| (*tree, root.edge.blocks))
+    }
+
+    /// Where a tree begins.
+    pub fn tree_root(&self, tree: TreeId) -> Option<Root> {
+        self.roots.get(&tree).copied()
+    }
+
+    /// The present version of a node that is in use.
+    pub fn node(&self, id: NodeId) -> Result<Arc<Node>, Absent> {
+        self.table.get(id)?;
+        Ok(self.table.slot(id).node.clone().expect("it was there above"))
     }
 
     /// Makes `to`, which must not exist, a tree with the content that `from` has now. Touches no

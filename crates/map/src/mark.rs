@@ -50,7 +50,8 @@ impl Table {
         }
     }
 
-    fn grey(&mut self, id: NodeId) {
+    /// Makes a node grey, even if it is black.
+    pub fn grey(&mut self, id: NodeId) {
         let slot = self.slot(id);
         if let Some(mark) = &self.mark
             && !slot.has(GREY)

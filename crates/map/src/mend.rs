@@ -56,15 +56,18 @@ impl Table {
     /// anything changed.
     fn mend_child(&mut self, id: NodeId, index: usize) -> bool {
         let edges = self.node(id).edges();
-        let Some(thin) = self.resident(edges[index].child).filter(|child| child.is_thin()) else {
+        let Some(thin) =
+            self.resident(edges[index].child).filter(|child| self.shape.is_thin(child))
+        else {
             return false;
         };
         let candidate = |other: usize| {
             let edge = edges.get(other)?;
             let node = self.resident(edge.child)?;
             let total = thin.size() + node.size();
-            let fits = total <= node.size_max();
-            (node.size() <= node.size_max()).then_some((!fits, edge.shared, total, other))
+            let most = self.shape.most(node.level());
+            let fits = total <= most;
+            (node.size() <= most).then_some((!fits, edge.shared, total, other))
         };
         let before = index.checked_sub(1).and_then(candidate);
         let Some((apart, .., other)) = before.into_iter().chain(candidate(index + 1)).min() else {

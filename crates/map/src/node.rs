@@ -8,9 +8,6 @@ use crate::{NodeId, word};
 pub const LEAF_MAX: usize = 512;
 /// Edges that an inner node has at most.
 pub const INNER_MAX: usize = 128;
-/// Below these sizes a node is merged with a neighbour when an operation passes by.
-pub(crate) const LEAF_MIN: usize = LEAF_MAX / 4;
-pub(crate) const INNER_MIN: usize = INNER_MAX / 4;
 /// The highest level that a node can have.
 pub const LEVEL_MAX: u8 = 15;
 /// The most blocks that a tree can have (2⁶⁴ bytes of 4 KiB blocks).
@@ -136,16 +133,6 @@ impl Node {
         }
     }
 
-    /// Words or edges that a node of its level has at most.
-    pub(crate) fn size_max(&self) -> usize {
-        if self.is_leaf() { LEAF_MAX } else { INNER_MAX }
-    }
-
-    /// Whether it should be merged with a neighbour.
-    pub(crate) fn is_thin(&self) -> bool {
-        self.size() < if self.is_leaf() { LEAF_MIN } else { INNER_MIN }
-    }
-
     pub(crate) fn words_mut(&mut self) -> &mut Vec<u64> {
         match &mut self.body {
             Body::Leaf(words) => words,
@@ -183,5 +170,30 @@ impl Node {
             index += 1;
         }
         (index, start)
+    }
+}
+
+/// How large nodes grow: [`LEAF_MAX`] and [`INNER_MAX`], or less to get tall trees in tests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub leaf_max: usize,
+    pub inner_max: usize,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Shape { leaf_max: LEAF_MAX, inner_max: INNER_MAX }
+    }
+}
+
+impl Shape {
+    /// Words or edges that a node of a level has at most.
+    pub fn most(&self, level: u8) -> usize {
+        if level == 0 { self.leaf_max } else { self.inner_max }
+    }
+
+    /// Whether a node should be merged with a neighbour when an operation passes by.
+    pub fn is_thin(&self, node: &Node) -> bool {
+        node.size() < (self.most(node.level()) / 4).max(2)
     }
 }

@@ -3,7 +3,12 @@
 
 use mjolnir_units::{Lba, TreeId};
 
-use crate::{Absent, Map, Root};
+use crate::leaf::REPLACE_BLOCKS_MAX;
+use crate::write::Origin;
+use crate::{Absent, Map, Root, Run};
+
+/// Runs of a range that are copied one by one. With more of them, sharing whole nodes is cheaper.
+const SMALL_RUNS_MAX: usize = 12;
 
 impl Map {
     /// Makes `blocks` blocks of `to` refer to what those of `from` refer to. Any alignment; the
@@ -19,6 +24,12 @@ impl Map {
         self.check_range(from, from_lba, blocks);
         self.check_range(to, to_lba, blocks);
         if blocks == 0 || (from, from_lba) == (to, to_lba) {
+            return Ok(());
+        }
+        if self.is_small(to, to_lba.0, blocks)?
+            && let Some(runs) = self.few_runs(from, from_lba, blocks)?
+        {
+            self.put_runs(to, to_lba.0, &runs);
             return Ok(());
         }
         self.probe_range(from, from_lba.0, blocks)?;
@@ -44,6 +55,15 @@ impl Map {
         if blocks == 0 || (from, from_lba) == (to, to_lba) {
             return Ok(());
         }
+        if self.is_small(from, from_lba.0, blocks)?
+            && self.is_small(to, to_lba.0, blocks)?
+            && let Some(runs) = self.few_runs(from, from_lba, blocks)?
+        {
+            let end = from_lba.0 + blocks;
+            self.put_in_leaf(from, from_lba.0, end, None, Origin::Elsewhere);
+            self.put_runs(to, to_lba.0, &runs);
+            return Ok(());
+        }
         self.probe_range(from, from_lba.0, blocks)?;
         self.probe_range(to, to_lba.0, blocks)?;
         self.split_oversize_ends(from, from_lba.0, blocks);
@@ -53,6 +73,37 @@ impl Map {
         let taken = self.swap_range(from, from_lba.0, end, hole);
         self.replace_range(to, to_lba.0, to_lba.0 + blocks, taken);
         Ok(())
+    }
+
+    /// Whether a range lies in one leaf, or two, that are in memory: then it is changed faster in
+    /// place than cut out.
+    fn is_small(&self, tree: TreeId, lo: u64, blocks: u64) -> Result<bool, Absent> {
+        let hi = lo + blocks;
+        let spot = self.locate(tree, lo)?;
+        if hi > spot.end {
+            let next = self.locate(tree, spot.end)?;
+            if hi > next.end {
+                return Ok(false);
+            }
+            self.table.get(next.leaf)?;
+        }
+        self.table.get(spot.leaf)?;
+        Ok(blocks <= REPLACE_BLOCKS_MAX)
+    }
+
+    /// What a range refers to, if that is a handful of runs.
+    fn few_runs(&self, tree: TreeId, lba: Lba, blocks: u64) -> Result<Option<Vec<Run>>, Absent> {
+        let runs = self.runs_within(tree, lba, blocks, SMALL_RUNS_MAX + 1)?;
+        Ok((runs.len() <= SMALL_RUNS_MAX).then_some(runs))
+    }
+
+    /// Maps a range to what was mapped elsewhere, in leaves that are in memory.
+    fn put_runs(&mut self, tree: TreeId, lo: u64, runs: &[Run]) {
+        let mut at = lo;
+        for run in runs {
+            self.put_in_leaf(tree, at, at + run.blocks, run.pba, Origin::Elsewhere);
+            at += run.blocks;
+        }
     }
 
     /// Puts a rope of the same length in the place of blocks `lo..hi`, and drops what was there.

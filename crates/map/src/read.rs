@@ -89,6 +89,20 @@ impl Map {
         }
     }
 
+    /// Up to `limit` runs of a range, cut short without a word.
+    pub(crate) fn runs_within(
+        &self,
+        tree: TreeId,
+        lba: Lba,
+        blocks: u64,
+        limit: usize,
+    ) -> Result<Vec<Run>, Absent> {
+        let mut out = Vec::new();
+        let mut runs = Runs { out: &mut out, base: 0, limit };
+        self.walk(self.root(tree).edge.child, lba.0, lba.0 + blocks, &mut runs)?;
+        Ok(out)
+    }
+
     /// Pushes the mappings of blocks `lo..hi` of a node; whether there was room for all.
     fn walk(&self, id: NodeId, lo: u64, hi: u64, runs: &mut Runs<'_>) -> Result<bool, Absent> {
         let node = self.table.get(id)?;

@@ -1,12 +1,13 @@
 //! Cutting and joining ropes. A rope is a [`Root`] that no tree has at the moment: its topmost node
 //! and level. Both operations touch the nodes along one seam only: owned nodes are changed in place,
-//! shared ones copied.
+//! shared ones copied. The operation has seen ([`Map::probe`]) that the inner nodes on both sides of
+//! each seam are in memory.
 
 use crate::dense::{even_pieces, splice, trim};
 use crate::leaf;
 use crate::node::Body;
 use crate::table::Table;
-use crate::{Edge, INNER_MAX, LEAF_MAX, LEVEL_MAX, Map, Node, NodeId, Root};
+use crate::{Edge, LEVEL_MAX, Map, Node, NodeId, Root};
 
 /// Fill of the pieces, in eighths, when something much too large is cut into many.
 const PIECE_EIGHTHS: usize = 6;
@@ -112,10 +113,6 @@ impl Table {
         if level == right.level {
             return self.fuse(level, edge, right.edge);
         }
-        if self.resident(edge.child).is_none() {
-            let raised = self.raise(right, level);
-            return vec![edge, raised];
-        }
         let id = self.own(edge).child;
         let (index, last) = (self.node(id).size() - 1, self.node(id).edges()[..].last().copied());
         let edges = self.append(level - 1, last.expect("an inner node has children"), right);
@@ -128,10 +125,6 @@ impl Table {
         if level == left.level {
             return self.fuse(level, left.edge, edge);
         }
-        if self.resident(edge.child).is_none() {
-            let raised = self.raise(left, level);
-            return vec![raised, edge];
-        }
         let id = self.own(edge).child;
         let first = self.node(id).edges()[0];
         let edges = self.prepend(level - 1, first, left);
@@ -141,20 +134,11 @@ impl Table {
 
     /// Two siblings as one if they fit; they may have no parent yet.
     fn fuse(&mut self, level: u8, left: Edge, right: Edge) -> Vec<Edge> {
-        let most = if level == 0 { LEAF_MAX } else { INNER_MAX };
+        let most = self.shape.most(level);
         match (self.resident(left.child), self.resident(right.child)) {
             (Some(a), Some(b)) if a.size() + b.size() <= most => self.merge(left, right),
             _ => vec![left, right],
         }
-    }
-
-    /// Puts inner nodes on top of a rope until it reaches `level`.
-    fn raise(&mut self, mut rope: Root, level: u8) -> Edge {
-        while rope.level < level {
-            let child = self.alloc(Node::inner(rope.level + 1, vec![rope.edge]));
-            rope = Root { edge: self.edge_to(child), level: rope.level + 1 };
-        }
-        rope.edge
     }
 
     /// Puts `edges` in the place of one child of an owned node.
@@ -168,10 +152,10 @@ impl Table {
     /// Splits an owned inner node that has too many children. `last_change`: where it grew.
     pub fn split_inner(&mut self, id: NodeId, last_change: Option<usize>) -> Vec<Edge> {
         let size = self.node(id).size();
-        if size <= INNER_MAX {
+        if size <= self.shape.inner_max {
             return vec![self.edge_to(id)];
         }
-        let sizes = piece_sizes(size, INNER_MAX, last_change);
+        let sizes = piece_sizes(size, self.shape.inner_max, last_change);
         let level = self.node(id).level();
         let mut rest = self.node(id).edges().to_vec();
         let mut edges = Vec::with_capacity(sizes.len());
@@ -190,10 +174,10 @@ impl Table {
     /// Splits an owned leaf that has too many words. `last_change`: where it grew.
     pub fn split_leaf(&mut self, id: NodeId, last_change: Option<usize>) -> Vec<Edge> {
         let size = self.node(id).size();
-        if size <= LEAF_MAX {
+        if size <= self.shape.leaf_max {
             return vec![self.edge_to(id)];
         }
-        let sizes = piece_sizes(size, LEAF_MAX, last_change);
+        let sizes = piece_sizes(size, self.shape.leaf_max, last_change);
         let mut edges = vec![self.edge_to(id)];
         let mut at = sizes[0];
         for length in &sizes[1..] {
@@ -218,8 +202,8 @@ impl Table {
             level += 1;
             assert!(level <= LEVEL_MAX, "a tree grew taller than {LEVEL_MAX} levels");
             let sizes = match edges.len() {
-                few if few <= INNER_MAX => vec![few],
-                many => even_pieces(many, INNER_MAX * PIECE_EIGHTHS / 8).collect(),
+                few if few <= self.shape.inner_max => vec![few],
+                many => even_pieces(many, self.shape.inner_max * PIECE_EIGHTHS / 8).collect(),
             };
             let mut rest = &edges[..];
             let mut above = Vec::with_capacity(sizes.len());
@@ -239,8 +223,8 @@ impl Table {
         let mut edges = Vec::new();
         let mut rest = words;
         let sizes = match words.len() {
-            few if few <= LEAF_MAX => vec![few],
-            many => even_pieces(many, LEAF_MAX * PIECE_EIGHTHS / 8).collect(),
+            few if few <= self.shape.leaf_max => vec![few],
+            many => even_pieces(many, self.shape.leaf_max * PIECE_EIGHTHS / 8).collect(),
         };
         for size in sizes {
             let (piece, after) = rest.split_at(size);
@@ -326,8 +310,9 @@ impl Node {
 /// growing there, so the first piece stays nearly full; else both get half.
 fn piece_sizes(size: usize, most: usize, last_change: Option<usize>) -> Vec<usize> {
     let small = size <= most + 8;
-    if small && last_change.is_some_and(|index| index + 8 >= size) {
-        let first = most - most / 8;
+    let first = most - most / 8;
+    let at_end = last_change.is_some_and(|index| index + 8 >= size);
+    if small && at_end && size - first <= most {
         return vec![first, size - first];
     }
     let target = if small { most } else { most * PIECE_EIGHTHS / 8 };

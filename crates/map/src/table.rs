@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
 use crate::mark::Mark;
+use crate::node::Shape;
 use crate::{Absent, Edge, Node, NodeAddress, NodeId};
 
 /// Addresses in one page of the durable node table.
@@ -34,8 +35,10 @@ pub(crate) const NEW: u16 = 1 << 7;
 pub(crate) const TOUCHED: u16 = 1 << 8;
 /// In `Table::dead`.
 pub(crate) const DEAD: u16 = 1 << 9;
+/// In `Table::freed`. Survives the node.
+pub(crate) const FREED: u16 = 1 << 10;
 /// What stays when a node goes: these say in which lists the id stands.
-const STICKY: u16 = LISTED | PENDING | GREY | TOUCHED;
+const STICKY: u16 = LISTED | PENDING | GREY | TOUCHED | FREED;
 
 /// The level of a node that no parent has told yet.
 const LEVEL_UNKNOWN: u8 = u8::MAX;
@@ -86,6 +89,7 @@ pub(crate) struct Accounts {
 
 #[derive(Default)]
 pub(crate) struct Table {
+    pub shape: Shape,
     pages: Vec<Box<Page>>,
     /// Ids in `1..end` have been used.
     end: u32,
@@ -343,7 +347,8 @@ impl Table {
         let durable = slot.address != 0 || slot.has(PENDING);
         slot.level = LEVEL_UNKNOWN;
         slot.clear(!STICKY);
-        if durable {
+        if durable && !slot.has(FREED) {
+            slot.set(FREED);
             self.freed.push(id);
         }
         match &mut self.mark {

@@ -31,6 +31,11 @@ impl Usage {
 }
 
 impl Map {
+    /// Bytes of nodes that the next checkpoint has to write, as they are in memory.
+    pub fn dirty_bytes(&self) -> usize {
+        self.table.accounts.dirty_bytes
+    }
+
     /// What the map takes of memory now. Linear only in the number of versions held outside.
     pub fn usage(&self) -> Usage {
         let accounts = self.table.accounts;

@@ -3,10 +3,19 @@
 use mjolnir_units::{Lba, Pba, TreeId};
 
 use crate::leaf::{self, REPLACE_BLOCKS_MAX, fill};
-use crate::{Absent, Edge, LEAF_MAX, Map, NodeId};
+use crate::{Absent, Edge, Map, NodeId};
 
 /// The way from a root to an owned leaf: inner nodes and which child was taken.
 type Path = Vec<(NodeId, usize)>;
+
+/// Where blocks that a leaf comes to refer to were before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Nowhere: they were just written.
+    Fresh,
+    /// In some leaf.
+    Elsewhere,
+}
 
 impl Map {
     /// Maps `blocks` blocks from `lba` to those from `pba`.
@@ -31,17 +40,16 @@ impl Map {
         let spot = self.locate(tree, lo)?;
         if small && hi <= spot.end {
             self.table.get(spot.leaf)?;
-            self.put_in_leaf(tree, lo, hi, pba);
+            self.put_in_leaf(tree, lo, hi, pba, Origin::Fresh);
             return Ok(());
         }
         // Across one border between leaves, both keep something: two small changes.
         if small && lo > spot.start {
-            let (border, next) = (spot.end, self.locate(tree, spot.end)?);
+            let next = self.locate(tree, spot.end)?;
             if hi < next.end {
                 self.table.get(spot.leaf)?;
                 self.table.get(next.leaf)?;
-                self.put_in_leaf(tree, lo, border, pba);
-                self.put_in_leaf(tree, border, hi, pba.map(|at| at.plus(border - lo)));
+                self.put_in_leaf(tree, lo, hi, pba, Origin::Fresh);
                 return Ok(());
             }
         }
@@ -53,14 +61,21 @@ impl Map {
         Ok(())
     }
 
-    /// A change within one leaf. The way there is in memory.
-    fn put_in_leaf(&mut self, tree: TreeId, lo: u64, hi: u64, pba: Option<Pba>) {
+    /// A change within one leaf, or a few. They and the ways there are in memory.
+    pub(crate) fn put_in_leaf(
+        &mut self,
+        tree: TreeId,
+        lo: u64,
+        hi: u64,
+        pba: Option<Pba>,
+        origin: Origin,
+    ) {
         let mut spot = self.located(tree, lo);
         if hi > spot.end {
-            // The first half of a change across a border moved the border.
             let border = spot.end;
-            self.put_in_leaf(tree, lo, border, pba);
-            self.put_in_leaf(tree, border, hi, pba.map(|at| at.plus(border - lo)));
+            self.put_in_leaf(tree, lo, border, pba, origin);
+            // That may have moved the border of the leaves that follow.
+            self.put_in_leaf(tree, border, hi, pba.map(|at| at.plus(border - lo)), origin);
             return;
         }
         if !spot.owned {
@@ -74,9 +89,12 @@ impl Map {
             let changed = leaf::replace(words, total, lo - start, hi - start, pba);
             (before, words.len(), changed)
         });
-        if after > LEAF_MAX {
+        if origin == Origin::Elsewhere && pba.is_some() {
+            self.table.gained(spot.leaf);
+        }
+        if after > self.table.shape.leaf_max {
             self.split_at(tree, lo, changed);
-        } else if after < before && self.table.node(spot.leaf).is_thin() {
+        } else if after < before && self.table.shape.is_thin(self.table.node(spot.leaf)) {
             self.mend(tree, lo);
         }
     }
@@ -133,7 +151,7 @@ impl Map {
         if at < self.root(tree).edge.blocks {
             let spot = self.located(tree, at);
             if let Some(node) = self.table.resident(spot.leaf)
-                && node.size() > LEAF_MAX
+                && node.size() > self.table.shape.leaf_max
                 && spot.start < at
             {
                 self.split_at(tree, at, 0);

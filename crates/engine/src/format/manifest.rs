@@ -185,6 +185,7 @@ mod tests {
                 zone: ZoneId(3),
                 stream: 1,
                 incarnation: 12,
+                payload: 7,
                 used: 60,
                 payload: 50,
                 footer: 59,

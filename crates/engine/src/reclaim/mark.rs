@@ -144,7 +144,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
             let cpu = self.runtime().cpu_time().saturating_sub(cpu_before);
             self.rest_after_scan(cpu, self.runtime().now() - wall_before).await;
-            if self.state().stopping || self.state().failed.is_some() {
+            if self.state().closing || self.state().failed.is_some() {
                 return Err(Error::new(mjolnir_store::ErrorKind::Closed, "the store is closing"));
             }
         }

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mjolnir_device::{Device, Runtime};
 use mjolnir_map::NodeId;
 use mjolnir_policy::pacing::{FreeSpace, Gate, Pacing, PacingPolicy, PacingView, ScanBudget};
-use mjolnir_store::Error;
+use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::ZoneId;
 
 use crate::engine::{Engine, State};
@@ -177,6 +177,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 state.map.abort_mark();
                 state.reclaim.running = false;
                 state.reclaim.forced_done = state.reclaim.forced;
+                // What cannot be marked cannot be won: whoever waits for room hears of it.
+                let begun = state.reclaim.cycles_begun.saturating_sub(1);
+                state.reclaim.fruitless_from = Some(begun);
+                state.reclaim.urgent &= state.reclaim.urgent_from > begun;
+                state.update_pacing();
                 drop(state);
                 self.notify();
                 if self.state().failed.is_some() {
@@ -199,6 +204,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 (state.reclaim.forced, begun, state.space.free_count())
             };
             let won = self.cycle().await?;
+            if won.retired > 0 {
+                self.inner.checkpoint_wanted.notify(1);
+            }
             let relieved = {
                 let state = self.state();
                 won.retired > 0 && state.space.count(SegmentState::Retiring) > 0
@@ -248,14 +256,37 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     async fn cycle(&self) -> Result<Won, Error> {
         let mut won = Won::default();
         let live = self.mark().await?;
-        won.retired += self.retire_empty(&live);
+        let emptied = self.retire_empty(&live);
+        if self.inner.options.paranoid {
+            for zone in &emptied {
+                self.prove_unreferenced(*zone).await?;
+            }
+        }
+        won.retired += emptied.len();
         let candidates: Vec<ZoneId> = self.state().reclaim.candidates.keys().copied().collect();
         for zone in candidates {
             if self.state().closing {
                 break;
             }
-            if self.relocate(zone).await? {
-                won.retired += 1;
+            // Repointing makes as many bytes of leaves dirty as blocks are moved, about: the
+            // reserve covers one segment's worth on top of a map that is durable.
+            if self.state().is_squeezed() {
+                self.checkpoint_within_task().await?;
+            }
+            match self.relocate(zone).await {
+                Ok(given_up) => won.retired += usize::from(given_up),
+                Err(error) if self.state().failed.is_some() => return Err(error),
+                Err(error) => {
+                    // The old data stays in force. For want of space the others would fail too.
+                    let mut state = self.state();
+                    state.reclaim.counters.copy_forward_failures += 1;
+                    state.reclaim.candidates.remove(&zone);
+                    if error.kind == ErrorKind::NoSpace {
+                        break;
+                    }
+                    let segment = state.space.get_mut(zone);
+                    segment.stuck = segment.live;
+                }
             }
         }
         {
@@ -269,9 +300,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Gives up segments in which the mark found nothing live.
-    fn retire_empty(&self, live: &mark::LiveMap) -> usize {
+    fn retire_empty(&self, live: &mark::LiveMap) -> Vec<ZoneId> {
         let mut state = self.state();
-        let mut retired = 0;
+        let mut retired = Vec::new();
         for (zone, count) in live.counts() {
             let segment = state.space.get_mut(zone);
             if segment.state != SegmentState::Sealed {
@@ -282,7 +313,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 segment.state = SegmentState::Retiring;
                 state.reclaim.candidates.remove(&zone);
                 state.reclaim.counters.segments_retired += 1;
-                retired += 1;
+                retired.push(zone);
             }
         }
         retired
@@ -295,7 +326,8 @@ impl State {
         let zone_blocks = self.space.zone_blocks;
         let mut reclaimable = 0;
         for (_, segment) in self.space.zones() {
-            if segment.state == SegmentState::Sealed && segment.stream != MAP_STREAM {
+            let stuck = segment.stuck.is_some() && segment.stuck == segment.live;
+            if segment.state == SegmentState::Sealed && segment.stream != MAP_STREAM && !stuck {
                 // Unmarked segments are reckoned half stale until a mark knows better.
                 let live = segment.live.map_or(zone_blocks / 2, u64::from);
                 reclaimable += zone_blocks.saturating_sub(live);

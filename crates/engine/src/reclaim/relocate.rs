@@ -49,14 +49,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let bytes = self.read_verified(run.at, run.blocks).await?;
                 self.copy_forward(run, bytes, &mut moves, &mut groups).await?;
             }
+            // Before any wait: clients may wait for what has not been sent.
+            self.send_relocated();
             self.wait_while_dirty().await?;
         }
-        {
-            let mut guard = self.state();
-            let state = &mut *guard;
-            state.log.close_group(&mut state.space, RECLAIM_STREAM);
-        }
-        self.submit();
         if let Some(last) = groups.last().copied() {
             self.wait_while(|state| {
                 state.failed.is_none()
@@ -249,6 +245,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         rest.copied().take(LEAVES_A_STEP).collect()
     }
 
+    /// Sends the group that reclaim is building.
+    fn send_relocated(&self) {
+        {
+            let mut guard = self.state();
+            let state = &mut *guard;
+            state.log.close_group(&mut state.space, RECLAIM_STREAM);
+        }
+        self.submit();
+    }
+
     /// Waits until pacing lets reclaim move more.
     async fn wait_for_share(&self, _blocks: u64) {
         self.state().update_pacing();
@@ -276,7 +282,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Walks the whole map and asserts that nothing refers to the zone.
-    async fn prove_unreferenced(&self, zone: ZoneId) -> Result<(), Error> {
+    pub(super) async fn prove_unreferenced(&self, zone: ZoneId) -> Result<(), Error> {
         // A walk with client operations in between could miss a reference that moves behind it;
         // what is absent is loaded first, then one step without an `.await` sees everything.
         loop {

@@ -6,6 +6,7 @@ use mjolnir_device::{Device, Runtime};
 use mjolnir_policy::victim::{self, SegmentView, VictimView};
 
 use crate::engine::Engine;
+use crate::format::segment::Footer;
 use crate::space::{MAP_STREAM, SegmentState};
 
 impl<D: Device, R: Runtime> Engine<D, R> {
@@ -28,9 +29,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             })
             .filter_map(|(zone, segment)| {
                 let live = segment.live?;
+                if segment.stuck == Some(live) {
+                    return None;
+                }
                 // When asked for, each segment there was then is moved at most once, even a wholly
                 // live one (the paper's way of measuring). Else only what wins something.
-                let eligible = (forced && segment.incarnation <= limit) || live < segment.payload;
+                // A short one, such as every restart leaves, can be joined with others.
+                let short = u64::from(segment.payload) < capacity / 2;
+                let eligible =
+                    (forced && segment.incarnation <= limit) || live < segment.payload || short;
                 eligible.then(|| SegmentView {
                     zone,
                     live_blocks: u64::from(live),
@@ -43,10 +50,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             .collect();
         // What may be moved: into the segments that reclaim may take, less one that fills partly.
         let room = state.space.free_count().saturating_sub(state.space.checkpoint_reserve() + 1);
+        let mut threshold = state.reclaim.options.candidate_threshold;
+        if threshold < 1.0 {
+            threshold = threshold.min(relocated_density(capacity, state.log.group_blocks_max()));
+        }
         let view = VictimView {
             segments: &segments,
             now_sequence: state.log.sequence,
-            threshold: state.reclaim.options.candidate_threshold,
+            threshold,
             segments_max: state.reclaim.options.candidates_max,
             live_blocks_max: (room as u64 * capacity).max(capacity),
         };
@@ -56,4 +67,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         state.reclaim.candidates = chosen.into_iter().map(|zone| (zone, BTreeSet::new())).collect();
         state.reclaim.candidates.len()
     }
+}
+
+/// The share of a segment that relocated blocks fill at least, between headers and a footer. To
+/// take fuller segments for candidates would be to move the same blocks round and round.
+fn relocated_density(zone_blocks: u64, group_blocks_max: u32) -> f64 {
+    // A group ends with each victim, so many are shorter than they may be.
+    let group = u64::from(group_blocks_max).min((zone_blocks / 4).max(8)) as f64;
+    let footer = Footer::blocks(zone_blocks, (zone_blocks as f64 / group) as usize + 1);
+    let payload = (zone_blocks - 1 - footer as u64) as f64 * group / (group + 1.0);
+    payload / zone_blocks as f64
 }
