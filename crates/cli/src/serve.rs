@@ -53,7 +53,7 @@ pub fn run(options: ServeOptions, json: bool) -> Result<(), Failure> {
         let engine = opened.engine;
         let circumstances = Circumstances { served: true, warnings: opened.warnings };
         let doors = listen(&options, addresses, inherited);
-        let served = match doors {
+        match doors {
             Ok((control, doors)) => {
                 let clients = Rc::new(Clients::new(engine.clone(), runtime.clone(), &options));
                 let control =
@@ -71,8 +71,7 @@ pub fn run(options: ServeOptions, json: bool) -> Result<(), Failure> {
                 let _ = engine.close().await;
                 Err(failure)
             }
-        };
-        served
+        }
     })
 }
 

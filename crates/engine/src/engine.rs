@@ -251,7 +251,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                         engine.notify();
                     });
                 }
-                Submission::Seal { zone } => self.spawn_seal(zone),
+                Submission::Seal { zone } => {
+                    // A segment more is in use: pacing may want to begin, or to change its share.
+                    self.state().update_pacing();
+                    self.inner.reclaim_wanted.notify(1);
+                    self.spawn_seal(zone);
+                }
             }
         }
         let state = self.state();

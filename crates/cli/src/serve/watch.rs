@@ -32,7 +32,9 @@ pub async fn watch(engine: HostEngine, read_only: bool, runtime: HostRuntime, st
         was_low = space.low;
         // A store that is only read takes no changes, and that is no failure.
         if let Some(why) = stats.failed.filter(|_| !was_failed && !read_only) {
-            output::complain(&format!("error: {why}; then stop this server and start it again"));
+            output::complain(&format!(
+                "error: {why} (reads go on; once that is mended, start this server anew)"
+            ));
             was_failed = true;
         }
         or(runtime.sleep(PERIOD), stop.requested()).await;

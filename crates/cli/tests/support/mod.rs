@@ -2,8 +2,7 @@
 //! server, and a small NBD client.
 
 #![allow(dead_code)] // Each test uses its own part.
-// Tests run the program in the real world; see clippy.toml.
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods)] // Tests run the program in the real world.
 
 pub mod nbd;
 

@@ -187,7 +187,6 @@ mod tests {
                 incarnation: 12,
                 payload: 7,
                 used: 60,
-                payload: 50,
                 footer: 59,
                 sealed: 1000,
             }],

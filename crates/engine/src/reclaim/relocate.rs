@@ -14,7 +14,7 @@ use crate::space::{Claim, RECLAIM_STREAM, SegmentState};
 
 /// Blocks read from a victim in one go: a slice of 2 MiB.
 const SLICE_BLOCKS: u64 = 512;
-/// Slices read ahead of the writing.
+/// Leaves handled before clients get their turn.
 const LEAVES_A_STEP: usize = 64;
 
 /// A live run of a victim, with what its summary says of it.
@@ -45,9 +45,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if self.state().closing {
                 return Ok(false);
             }
-            for run in slice {
-                let bytes = self.read_verified(run.at, run.blocks).await?;
-                self.copy_forward(run, bytes, &mut moves, &mut groups).await?;
+            // All at once: clients wait for reclaim's pace, so it must not wait for one read after
+            // the other.
+            let reads = slice.iter().map(|run| self.read_verified(run.at, run.blocks));
+            let read = futures_util::future::join_all(reads).await;
+            for (run, bytes) in slice.iter().zip(read) {
+                self.copy_forward(run, bytes?, &mut moves, &mut groups).await?;
             }
             // Before any wait: clients may wait for what has not been sent.
             self.send_relocated();

@@ -1,0 +1,12 @@
+//! What the tests with real clients share: their programs, a store of their own with its server,
+//! bytes to write, and a client whose writes overlap.
+
+#![allow(dead_code)] // Each test uses its own part.
+// Tests run programs in the real world; see clippy.toml.
+#![allow(clippy::disallowed_methods)]
+
+pub mod chance;
+pub mod client;
+pub mod mounts;
+pub mod store;
+pub mod tools;
