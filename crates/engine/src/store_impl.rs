@@ -220,7 +220,9 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
         let check = |state: &mut State| state.check_remaps(&remaps);
         let record = Record::Vector { staging, remaps: remaps.clone() };
         let sequence = self.log_record(record, check).await?;
-        staged.map(Staged::taken_over);
+        if let Some(staged) = staged {
+            staged.taken_over();
+        }
         self.settle(sequence, durability).await?;
         let took = self.runtime().now() - begun;
         self.state().counters.atomic_latency.add(took);

@@ -18,6 +18,8 @@ mod mark;
 mod relocate;
 mod select;
 
+pub(crate) use relocate::yield_now;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use mjolnir_device::{Device, Runtime};
@@ -38,6 +40,11 @@ pub(crate) struct ReclaimState {
     pub cycles_begun: u64,
     /// For each of the last cycles that won nothing: how many had begun when it began.
     fruitless_from: Option<u64>,
+    /// The log's sequence number when the last such cycle began: until it grows there is nothing
+    /// new to win.
+    fruitless_at: Option<u64>,
+    /// Segments opened so far, when pacing was last told of one.
+    pub allocated_seen: u64,
     /// Clients lack space: collect whatever there is to win, at full speed.
     pub urgent: bool,
     /// How many cycles had begun when that was last asked for.
@@ -78,6 +85,8 @@ impl ReclaimState {
         ReclaimState {
             cycles_begun: 0,
             fruitless_from: None,
+            fruitless_at: None,
+            allocated_seen: 0,
             urgent: false,
             urgent_from: 0,
             forced: 0,
@@ -197,11 +206,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Cycles until pacing wants no more, or there is nothing to win.
     async fn collect_until_done(&self) -> Result<(), Error> {
         loop {
-            let (forced, begun, free) = {
+            let (forced, begun, free, sequence) = {
                 let mut state = self.state();
                 let begun = state.reclaim.cycles_begun;
                 state.reclaim.cycles_begun += 1;
-                (state.reclaim.forced, begun, state.space.free_count())
+                (state.reclaim.forced, begun, state.space.free_count(), state.log.sequence)
             };
             let won = self.cycle().await?;
             if won.retired > 0 {
@@ -218,6 +227,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let gained = state.space.free_count() > free || won.retired > 0;
             if !gained && won.selected == 0 {
                 state.reclaim.fruitless_from = Some(begun);
+                state.reclaim.fruitless_at = Some(sequence);
                 // Whoever asked after this cycle began is owed another.
                 state.reclaim.urgent &= state.reclaim.urgent_from > begun;
                 state.reclaim.forced_done = forced;
@@ -268,8 +278,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if self.state().closing {
                 break;
             }
-            // Repointing makes as many bytes of leaves dirty as blocks are moved, about: the
-            // reserve covers one segment's worth on top of a map that is durable.
+            // Repointing dirties leaves, as many bytes as are moved or more.
             if self.state().is_squeezed() {
                 self.checkpoint_within_task().await?;
             }
@@ -358,7 +367,8 @@ impl State {
     /// Whether a cycle should run now.
     fn reclaim_due(&self) -> bool {
         let reclaim = &self.reclaim;
+        let news = reclaim.fruitless_at != Some(self.log.sequence);
         reclaim.forced_done < reclaim.forced
-            || (reclaim.options.enabled && (reclaim.urgent || reclaim.last_pacing.active))
+            || (reclaim.options.enabled && (reclaim.urgent || (reclaim.last_pacing.active && news)))
     }
 }
