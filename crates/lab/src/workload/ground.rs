@@ -246,7 +246,7 @@ pub(super) fn blocks_of(
     })
 }
 
-pub(super) fn joined(chunks: Vec<Chunk>) -> Vec<u8> {
+pub(crate) fn joined(chunks: Vec<Chunk>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for chunk in chunks {
         match chunk {

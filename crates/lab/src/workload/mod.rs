@@ -13,5 +13,5 @@ mod swarm;
 
 pub(crate) use client::client;
 pub use ground::Tally;
-pub(crate) use ground::{Ground, read_everything};
+pub(crate) use ground::{Ground, joined, read_everything};
 pub use swarm::{KINDS, Kind, RunSize, Swarm, Trouble};
