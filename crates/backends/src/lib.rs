@@ -8,8 +8,7 @@
 //! Memory that the kernel may touch is owned by the request until the kernel is done with it, also
 //! if the future is dropped (`io/uring.rs`).
 
-// The outside world is this crate's subject; see clippy.toml.
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods)] // The outside world is this crate's subject; see clippy.toml.
 
 mod container;
 mod discard;

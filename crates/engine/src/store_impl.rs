@@ -425,8 +425,8 @@ impl State {
     /// Refuses remaps of what is gone, read-only or too short.
     fn check_remaps(&mut self, remaps: &[Remap]) -> Result<(), Error> {
         let inside = |target: &TargetInfo, lba: u64, blocks: u64| {
-            let offset = lba.checked_mul(BLOCK_SIZE).unwrap_or(u64::MAX);
-            let length = blocks.checked_mul(BLOCK_SIZE).unwrap_or(u64::MAX);
+            let offset = lba.saturating_mul(BLOCK_SIZE);
+            let length = blocks.saturating_mul(BLOCK_SIZE);
             State::check_range(target, offset, length)
         };
         for remap in remaps {
