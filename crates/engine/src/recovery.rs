@@ -31,6 +31,7 @@ use crate::format::manifest::{Manifest, TreeKind};
 use crate::format::record::Record;
 use crate::format::root::Root;
 use crate::format::segment::SegmentHeader;
+use crate::log::GROUP_BLOCKS_MAX;
 use crate::node_io::Place;
 use crate::options::OpenOptions;
 use crate::space::{ORDER_SLACK, Segment, SegmentState};
@@ -84,14 +85,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let (opened, epoch_seen) = engine.find_opened(&root, &manifest).await?;
         let mut logged: BTreeMap<u64, Logged> = BTreeMap::new();
         let mut groups: Vec<(ZoneId, GroupHeader)> = Vec::new();
+        let mut claimed = 0;
         let scan: BTreeSet<ZoneId> = manifest.scan.iter().chain(&opened).copied().collect();
         for zone in &scan {
             let incarnation = engine.state().space.get(*zone).incarnation;
             let walked = engine.walk_groups(*zone, incarnation, info.zone_blocks).await?;
+            claimed = claimed.max(engine.claims_beyond(*zone, incarnation, &walked, &root).await?);
             engine.note_walked(*zone, &walked);
             groups.extend(walked.into_iter().map(|group| (*zone, group)));
         }
-        let durable = groups.iter().map(|(_, group)| group.durable).max().unwrap_or(0);
+        let durable = groups.iter().map(|(_, group)| group.durable).fold(claimed, u64::max);
         let mut highest = root.sequence;
         for (zone, group) in groups {
             let newest = group.records.iter().map(|(sequence, _)| *sequence).max().unwrap_or(0);
@@ -192,14 +195,23 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                         && header.zone == zone
                         && header.incarnation > root.incarnation
                 });
-                Ok::<_, Error>(header)
+                let newest = root.incarnation;
+                let damaged = SegmentHeader::is_damaged(block.as_ref(), &info.uuid, zone, newest);
+                Ok::<_, Error>((header, damaged))
             };
             // A segment overlooked is records lost, so what looks unopened is looked at twice.
-            let header = match read().await? {
-                Some(header) => Some(header),
-                None => read().await?,
+            let (header, damaged) = match read().await? {
+                (Some(header), _) => (Some(header), false),
+                (None, _) => read().await?,
             };
             let Some(header) = header else {
+                if damaged {
+                    return Err(fault::damaged(format!(
+                        "the log is damaged: the header at {} ({zone}) fails its checksum, so what \
+                         the segment holds cannot be known; `check` shows what can be read",
+                        zone.start(info.zone_blocks)
+                    )));
+                }
                 misses += 1;
                 if misses >= MISSES_MAX {
                     break;
@@ -221,6 +233,51 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             opened.push(zone);
         }
         Ok((opened, epoch))
+    }
+
+    /// Looks behind the end of a chain of groups for what says that it should go on: a header that
+    /// is damaged, or a later group, found beyond one that is lost, which says what was durable.
+    /// Returns the highest sequence number that such groups call durable.
+    async fn claims_beyond(
+        &self,
+        zone: ZoneId,
+        incarnation: u64,
+        walked: &[GroupHeader],
+        root: &Root,
+    ) -> Result<u64, Error> {
+        let zone_blocks = self.state().info.zone_blocks;
+        let end = walked.last().map_or(1, |g| u64::from(g.offset) + 1 + g.checksums.len() as u64);
+        // The group after a lost one begins within the longest one's length.
+        let most = 2 * (1 + u64::from(GROUP_BLOCKS_MAX));
+        let start = zone.start(zone_blocks).plus(end);
+        let mut claimed = 0;
+        let count = most.min(zone_blocks.saturating_sub(end));
+        let buffer = AlignedBuf::zeroed(count as usize * BLOCK_BYTES);
+        // Blocks that cannot be read say nothing: the chain itself ended at one that could be.
+        let Ok(bytes) = self.device().read(start, buffer).await else { return Ok(0) };
+        for (index, block) in bytes.as_ref().chunks_exact(BLOCK_BYTES).enumerate() {
+            let (at, offset) = (start.plus(index as u64), end as u32 + index as u32);
+            match GroupHeader::decode(block) {
+                Ok(group) => {
+                    let ours = group.zone == zone
+                        && group.incarnation == incarnation
+                        && group.offset == offset
+                        && group.epoch == root.epoch;
+                    claimed = claimed.max(if ours { group.durable } else { 0 });
+                }
+                Err(_) if index == 0 => {
+                    if GroupHeader::is_damaged(block, zone, offset, incarnation) {
+                        return Err(fault::damaged(format!(
+                            "the log is damaged: the group header at {at} ({zone}, block \
+                             {offset}) fails its checksum, so what it records cannot be known; \
+                             `check` shows what can be read"
+                        )));
+                    }
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(claimed)
     }
 
     /// Records where a segment's groups end, and keeps its checksums.

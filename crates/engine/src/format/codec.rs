@@ -47,6 +47,14 @@ impl Encoder {
 /// Takes fields from the front of a byte slice.
 pub struct Decoder<'a>(pub &'a [u8]);
 
+/// Whether `bytes` begin as `expected` does, but for a few bits. A block that does, and whose
+/// checksum does not match, is a damaged one of ours: power cuts do not tear blocks.
+pub fn nearly(bytes: &[u8], expected: &[u8]) -> bool {
+    const BITS: u32 = 8;
+    let different = bytes.iter().zip(expected).map(|(a, b)| (a ^ b).count_ones()).sum::<u32>();
+    bytes.len() >= expected.len() && different <= BITS
+}
+
 impl<'a> Decoder<'a> {
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         if self.0.len() < count {

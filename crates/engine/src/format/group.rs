@@ -3,7 +3,7 @@
 use mjolnir_units::{BLOCK_BYTES, ZoneId};
 
 use super::record::Record;
-use super::{Decoder, Encoder, Malformed, VERSION};
+use super::{Decoder, Encoder, Malformed, VERSION, nearly};
 
 const MAGIC: u32 = 0x5052_474d; // "MGRP"
 
@@ -54,6 +54,17 @@ impl GroupHeader {
         assert!(out.0.len() + 4 <= BLOCK_BYTES, "group header overflows its block");
         out.0.resize(BLOCK_BYTES - 4, 0);
         out.seal()
+    }
+
+    /// Whether the block is the header of that place and incarnation, but damaged.
+    pub fn is_damaged(block: &[u8], zone: ZoneId, offset: u32, incarnation: u64) -> bool {
+        let mut expected = Encoder::default();
+        expected.u32(MAGIC);
+        expected.u32(VERSION);
+        expected.u32(zone.0);
+        expected.u32(offset);
+        expected.u64(incarnation);
+        nearly(block, &expected.0) && Decoder::unseal(block).is_err()
     }
 
     /// Reads a header back.

@@ -9,7 +9,7 @@ pub mod record;
 pub mod root;
 pub mod segment;
 
-pub use codec::{Decoder, Encoder, Malformed};
+pub use codec::{Decoder, Encoder, Malformed, nearly};
 
 /// The version of the format that this engine writes, and the only one it reads.
 pub const VERSION: u32 = 1;

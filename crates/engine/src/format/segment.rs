@@ -2,7 +2,7 @@
 
 use mjolnir_units::{BLOCK_BYTES, ZoneId};
 
-use super::{Decoder, Encoder, Malformed, VERSION};
+use super::{Decoder, Encoder, Malformed, VERSION, nearly};
 
 const HEADER_MAGIC: u32 = 0x4745_534d; // "MSEG"
 const FOOTER_MAGIC: u32 = 0x544f_4f46; // "FOOT"
@@ -36,6 +36,21 @@ impl SegmentHeader {
         let mut bytes = out.seal();
         bytes.resize(BLOCK_BYTES, 0);
         bytes
+    }
+
+    /// Whether the block is a header of that zone, opened after `incarnation`, but damaged.
+    pub fn is_damaged(block: &[u8], uuid: &[u8; 16], zone: ZoneId, incarnation: u64) -> bool {
+        let mut expected = Encoder::default();
+        expected.u32(HEADER_MAGIC);
+        expected.u32(VERSION);
+        expected.bytes(uuid);
+        expected.u32(zone.0);
+        let Some(own) = block.get(28..36) else { return false };
+        let own = u64::from_le_bytes(own.try_into().expect("eight bytes"));
+        // Beyond what could have been opened since, it is a stale one whose number was hit.
+        nearly(block, &expected.0)
+            && (incarnation + 1..=incarnation + u64::from(u32::MAX)).contains(&own)
+            && block.get(..49).is_some_and(|header| Decoder::unseal(header).is_err())
     }
 
     /// Reads a header back; `None` if the block does not hold one.

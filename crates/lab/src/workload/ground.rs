@@ -80,6 +80,14 @@ impl<S: Store> Ground<S> {
         self.crowded()
     }
 
+    /// Whether so much is live that a refusal for want of space is no surprise. A store keeps
+    /// some segments open and some in reserve, which on a device as small as these is much.
+    fn nearly_full(&self) -> bool {
+        let kept = (12 + u64::from(self.swarm.subject.streams)) * self.swarm.info.zone_blocks;
+        let usable = self.swarm.capacity().saturating_sub(kept);
+        self.model.borrow().live_blocks() * 100 > usable * 60
+    }
+
     /// Whether an error was to be expected; a violation if not.
     pub(super) fn weigh(
         &self,
@@ -90,9 +98,7 @@ impl<S: Store> Ground<S> {
         let faulted = self.disk.faults().faults() > 0 || self.disk.is_off();
         let fine = match error.kind {
             kind if expected.contains(&kind) => true,
-            ErrorKind::NoSpace => {
-                faulted || self.model.borrow().live_blocks() * 100 > self.swarm.capacity() * 45
-            }
+            ErrorKind::NoSpace => faulted || self.nearly_full(),
             ErrorKind::Io | ErrorKind::Damaged | ErrorKind::Closed => faulted,
             _ => false,
         };
