@@ -26,9 +26,13 @@ const TOOLS: &[Tool] = &[
     tool("qemu-img", "qemu-utils"),
     tool("qemu-io", "qemu-utils"),
     tool("mkfs.ext4", "e2fsprogs"),
+    tool("e2fsck", "e2fsprogs"),
+    tool("dumpe2fs", "e2fsprogs"),
     tool("fusermount3", "fuse3"),
     tool("losetup", "mount"),
     tool("mount", "mount"),
+    tool("fstrim", "util-linux"),
+    tool("cmp", "diffutils"),
 ];
 
 /// Installs what is missing where that is possible: as root, with apt, and if `install` says so.

@@ -2,8 +2,7 @@
 //! same file: `cargo run --release -p mjolnir-backends --example append_rate -- FILE [SECONDS
 //! [WHAT]]`. FILE is made, filled (1 GiB) and removed again; only lines that contain WHAT are run.
 
-// A measurement needs the clock.
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods)] // A measurement needs the clock.
 
 use std::cell::Cell;
 use std::os::fd::AsRawFd;

@@ -4,12 +4,11 @@
 //! **Imports** `units` and `device`. **Leaves out** what the zones hold, and every decision about
 //! it.
 //!
-//! Invariants: `docs/internals/container.md` has every byte that [`container`] reads and writes.
+//! Invariants: `docs/internals/container.md` has every byte that `container.rs` reads and writes.
 //! Memory that the kernel may touch is owned by the request until the kernel is done with it, also
 //! if the future is dropped (`io/uring.rs`).
 
-// The outside world is this crate's subject; see clippy.toml.
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods)] // The outside world is this crate's subject; see clippy.toml.
 
 mod container;
 mod discard;

@@ -71,8 +71,9 @@ pub async fn handle<D: Device, R: Runtime>(
         }
         Request::Collect {} => {
             let segments = engine.collect().await?;
-            let bytes = segments * engine.stats().segment_bytes;
-            Ok(Response::Collected { segments, bytes })
+            let stats = engine.stats();
+            let (bytes, free_bytes) = (segments * stats.segment_bytes, stats.space.free_bytes);
+            Ok(Response::Collected { segments, bytes, free_bytes })
         }
         Request::Stats {} => {
             let stats = StatsOf { served: circumstances.served, stats: engine.stats() };

@@ -135,6 +135,8 @@ pub enum Response {
         segments: u64,
         /// Their bytes.
         bytes: u64,
+        /// Bytes that are free now.
+        free_bytes: u64,
     },
     /// The store at a glance.
     Stats(Box<StatsOf>),

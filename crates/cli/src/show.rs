@@ -45,9 +45,12 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
         Response::Target(target) => format!("{}: {}\n", target.name, bytes(target.bytes)),
         Response::Targets(targets) => list(targets),
         Response::Diff(page) => diff_text(page, true),
-        Response::Collected { segments: 0, .. } => "there was nothing to win\n".to_owned(),
-        Response::Collected { segments, bytes: won } => {
-            format!("won {}, {}\n", count(*segments, "segment"), bytes(*won))
+        Response::Collected { segments, bytes: won, free_bytes } => {
+            let won = match segments {
+                0 => "nothing was left to win".to_owned(),
+                _ => format!("won {}, {}", count(*segments, "segment"), bytes(*won)),
+            };
+            format!("{won}; {} are free now\n", bytes(*free_bytes))
         }
         Response::Stats(of) if view == View::Reclaim => reclaim(&of.stats),
         Response::Stats(of) => stats(store, of),

@@ -1,8 +1,7 @@
 //! The demo, short and on a small store: it verifies everything, says so, and leaves nothing
 //! behind; where it cannot run or is interrupted, it says why.
 
-// It waits for another process, by the clock.
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods)] // It waits for another process, by the clock.
 
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};

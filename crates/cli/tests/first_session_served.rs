@@ -56,8 +56,10 @@ fn a_served_store_is_tended() {
     assert!(folder.ok("scrub s.mj").contains("no damage"));
     let stats = folder.ok("stats s.mj");
     assert!(stats.contains("32 MiB accepted from clients"), "{stats}");
-    let won = folder.ok("gc run s.mj");
-    assert!(won.contains("won"), "eight overwrites leave something to win: {won}");
+    // Reclaim may have begun by itself; what counts is that all but one round is free.
+    let won: serde_json::Value =
+        serde_json::from_str(&folder.ok("gc run s.mj --json")).expect("it is JSON");
+    assert!(won["free_bytes"].as_u64().unwrap() > 50 << 20, "{won}");
     folder.ok("grow s.mj --size 96M");
     folder.ok("checkpoint s.mj");
     assert_eq!(client.read(0, 4 << 20).unwrap(), pattern(7, 4 << 20));

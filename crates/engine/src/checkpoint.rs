@@ -17,6 +17,7 @@ use crate::format::manifest::{Manifest, SegmentEntry, TreeEntry};
 use crate::format::root::{MANIFEST_CHUNKS_MAX, Root};
 use crate::node_io::{GRAIN, Place};
 use crate::options::OpenOptions;
+use crate::reclaim::yield_now;
 use crate::space::{Claim, MAP_STREAM, SegmentState};
 
 /// What the checkpoint task keeps between runs.
@@ -36,8 +37,8 @@ pub(crate) struct CheckpointState {
     pub wanted: bool,
 }
 
-/// Nodes per trip to the log, so that clients get their turn in between.
-const NODES_A_STEP: usize = 64;
+/// Nodes (and pages of the node table) per trip to the log: clients get their turn in between.
+const NODES_A_STEP: usize = 128;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Takes a checkpoint now and waits until it is durable. Recovery begins from the newest.
@@ -127,6 +128,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             for (id, node) in nodes {
                 images.add(*id, |out| node.encode(*id, out));
             }
+            self.let_clients_in().await?;
             let placed = self.write_images(images).await?;
             let mut guard = self.state();
             let state = &mut *guard;
@@ -143,7 +145,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let dirty = state.map.dirty_pages();
             dirty.into_iter().map(|page| (page, state.map.table_page(page))).collect()
         };
-        for (page, words) in pages {
+        for (index, (page, words)) in pages.into_iter().enumerate() {
+            if index % NODES_A_STEP == 0 {
+                self.let_clients_in().await?;
+            }
             let mut images = Images::default();
             images.add(NodeId(page), |out| {
                 words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
@@ -222,10 +227,33 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(())
     }
 
+    /// A pause in a long checkpoint: other tasks run, and what was written reaches the device.
+    async fn let_clients_in(&self) -> Result<(), Error> {
+        yield_now().await;
+        {
+            let mut guard = self.state();
+            let state = &mut *guard;
+            if state.log.dirty_bytes > self.inner.options.dirty_bytes_max {
+                // While a store is being opened, nobody else sends a group that is not full.
+                state.log.close_group(&mut state.space, MAP_STREAM);
+            }
+        }
+        self.submit();
+        self.wait_while_dirty().await
+    }
+
     /// Marks nodes and pages dirty that lie in map segments which are mostly dead, so that this
     /// checkpoint moves them and the segments empty: reclaim of the map's own space.
     async fn redirty_sparse_segments(&self) -> Result<(), Error> {
-        let sparse = self.state().space.sparse_map_segments();
+        let sparse = {
+            let mut state = self.state();
+            state.update_reserve();
+            // Where there is no room for it, only what must be written is.
+            match state.space.free_count() + 1 < state.space.checkpoint_reserve() {
+                true => Vec::new(),
+                false => state.space.sparse_map_segments(),
+            }
+        };
         if sparse.is_empty() {
             return Ok(());
         }
@@ -406,15 +434,19 @@ impl State {
     /// Follows the dirty part of the map with the segments kept for its checkpoint. Cheap: called
     /// after every step, since each may have made nodes dirty.
     pub fn follow_reserve(&mut self) {
+        let bytes = self.checkpoint_bytes() + self.checkpoint.sparse_bytes;
+        self.space.reserve_for_checkpoint(bytes);
+    }
+
+    /// Bytes that a checkpoint has to write at most, but for what it moves to save space.
+    fn checkpoint_bytes(&self) -> u64 {
         let (segments, trees) = (self.space.segments.len(), self.catalog.len());
         let pages = self.map.pages() as usize;
         // A prepared vector is at most a block, a tree's entry with its names some 200 bytes.
         let manifest = 40 * segments + 200 * trees + 8 * pages + 4096 * (1 + self.prepared.len());
         // Any page of the node table may have to be written again for one node.
         let tables = pages * mjolnir_map::TABLE_PAGE * 8;
-        let bytes =
-            self.undurable_map_bytes() + (tables + manifest) as u64 + self.checkpoint.sparse_bytes;
-        self.space.reserve_for_checkpoint(bytes);
+        self.undurable_map_bytes() + (tables + manifest) as u64
     }
 
     /// Bytes of nodes that a checkpoint, running or next, has to write.
@@ -431,12 +463,9 @@ impl State {
     /// Whether more dirty nodes might leave no room for their checkpoint: it has to be taken
     /// before clients change anything. What frees space (`relief`) may go on to the last.
     pub fn is_crowded(&self, relief: bool) -> bool {
-        let free = self.space.free_count();
-        if relief {
-            let needed = self.undurable_map_bytes().div_ceil(self.space.payload_bytes());
-            return (free as u64) < 1 + needed;
-        }
-        free < self.space.checkpoint_reserve()
+        let needed = self.checkpoint_bytes().div_ceil(self.space.payload_bytes());
+        let spare = if relief { 1 } else { 2 };
+        (self.space.free_count() as u64) < spare + needed
     }
 
     fn manifest(

@@ -259,9 +259,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 }
             }
         }
-        let state = self.state();
+        let mut state = self.state();
         if state.space.next_reset_wanted() {
             self.inner.reset_wanted.notify(1);
+        }
+        // Pacing decides anew whenever a segment was taken.
+        if state.reclaim.allocated_seen != state.space.allocated_total {
+            state.reclaim.allocated_seen = state.space.allocated_total;
+            self.inner.reclaim_wanted.notify(1);
         }
         if state.is_squeezed() || state.log.since_checkpoint >= self.inner.options.checkpoint_bytes
         {

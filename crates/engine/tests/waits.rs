@@ -78,19 +78,15 @@ fn one_damaged_block_does_not_hold_up_reclaim() {
             put(&engine, volume.id, lba, lba + 1).await.unwrap();
         }
         engine.flush().await.unwrap();
-        let mut bad = 0;
-        for zone in 0..32 {
-            for offset in 2..8 {
-                if bad < 3 && zone % 3 == 0 {
-                    control.damage(Pba(zone * 64 + offset), Damage::Unreadable);
-                }
+        for zone in (0..32).step_by(2) {
+            for offset in 2..6 {
+                control.damage(Pba(zone * 64 + offset), Damage::Unreadable);
             }
-            bad += u32::from(zone % 3 == 0);
         }
         let mut x = 1u64;
         for step in 0..8000u64 {
             x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let lba = 8 + (x >> 33) % 590;
+            let lba = 60 * ((x >> 45) % 10) + 4 + (x >> 33) % 56;
             soon("a write", put(&engine, volume.id, lba, step)).await.unwrap();
         }
         assert!(control.faults() > 0, "no damage was met");

@@ -6,8 +6,7 @@
 //! Invariant: everything that runs on a [`HostRuntime`] runs on the thread that called [`run`],
 //! but for the jobs given to [`Runtime::parallel`](mjolnir_device::Runtime::parallel).
 
-// This crate is the door to the outside world; see clippy.toml.
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods)] // This crate is the door to the outside world; see clippy.toml.
 
 mod activation;
 mod error;

@@ -9,8 +9,7 @@
 //!
 //! **Leaves out** everything about real stores: the demo touches no file but those it makes.
 
-// The outside world: clients have threads and clocks.
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods)] // The outside world: clients have threads and clocks.
 
 mod client;
 mod content;

@@ -2,8 +2,7 @@
 //! bytes to write, and a client whose writes overlap.
 
 #![allow(dead_code)] // Each test uses its own part.
-// Tests run programs in the real world; see clippy.toml.
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods)] // Tests run programs in the real world; see clippy.toml.
 
 pub mod chance;
 pub mod client;

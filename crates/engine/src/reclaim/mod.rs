@@ -18,6 +18,8 @@ mod mark;
 mod relocate;
 mod select;
 
+pub(crate) use relocate::yield_now;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use mjolnir_device::{Device, Runtime};
@@ -38,6 +40,11 @@ pub(crate) struct ReclaimState {
     pub cycles_begun: u64,
     /// For each of the last cycles that won nothing: how many had begun when it began.
     fruitless_from: Option<u64>,
+    /// The log's sequence number when the last such cycle began: until it grows there is nothing
+    /// new to win.
+    fruitless_at: Option<u64>,
+    /// Segments opened so far, when pacing was last told of one.
+    pub allocated_seen: u64,
     /// Clients lack space: collect whatever there is to win, at full speed.
     pub urgent: bool,
     /// How many cycles had begun when that was last asked for.
@@ -78,6 +85,8 @@ impl ReclaimState {
         ReclaimState {
             cycles_begun: 0,
             fruitless_from: None,
+            fruitless_at: None,
+            allocated_seen: 0,
             urgent: false,
             urgent_from: 0,
             forced: 0,
@@ -120,6 +129,18 @@ struct Won {
     retired: usize,
     /// Candidates selected for the next cycle.
     selected: usize,
+}
+
+/// How things stood when a cycle began.
+struct Begun {
+    /// Forced cycles wanted.
+    forced: u64,
+    /// Cycles begun before it.
+    begun: u64,
+    /// Free segments.
+    free: usize,
+    /// The last sequence number.
+    sequence: u64,
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
@@ -169,27 +190,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 continue;
             }
             self.state().reclaim.running = true;
-            if let Err(error) = self.collect_until_done().await {
-                let mut state = self.state();
-                state.reclaim.counters.copy_forward_failures += 1;
-                state.reclaim.candidates.clear();
-                state.map.track_leaves(false);
-                state.map.abort_mark();
-                state.reclaim.running = false;
-                state.reclaim.forced_done = state.reclaim.forced;
-                // What cannot be marked cannot be won: whoever waits for room hears of it.
-                let begun = state.reclaim.cycles_begun.saturating_sub(1);
-                state.reclaim.fruitless_from = Some(begun);
-                state.reclaim.urgent &= state.reclaim.urgent_from > begun;
-                state.update_pacing();
-                drop(state);
+            if self.collect_until_done().await.is_err() {
+                // The old data is still in force. Try again a little later, unless the store
+                // failed.
+                self.state().give_up_cycle();
                 self.notify();
-                if self.state().failed.is_some() {
-                    continue;
+                if self.state().failed.is_none() {
+                    self.runtime().sleep(std::time::Duration::from_millis(100)).await;
                 }
-                // The old data is still in force. Try again a little later.
-                let _ = error;
-                self.runtime().sleep(std::time::Duration::from_millis(100)).await;
             }
         }
     }
@@ -197,11 +205,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Cycles until pacing wants no more, or there is nothing to win.
     async fn collect_until_done(&self) -> Result<(), Error> {
         loop {
-            let (forced, begun, free) = {
+            let (forced, begun, free, sequence) = {
                 let mut state = self.state();
                 let begun = state.reclaim.cycles_begun;
                 state.reclaim.cycles_begun += 1;
-                (state.reclaim.forced, begun, state.space.free_count())
+                (state.reclaim.forced, begun, state.space.free_count(), state.log.sequence)
             };
             let won = self.cycle().await?;
             if won.retired > 0 {
@@ -214,24 +222,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if relieved && (self.state().reclaim.urgent || won.selected == 0) {
                 self.checkpoint_within_task().await?;
             }
-            let mut state = self.state();
-            let gained = state.space.free_count() > free || won.retired > 0;
-            if !gained && won.selected == 0 {
-                state.reclaim.fruitless_from = Some(begun);
-                // Whoever asked after this cycle began is owed another.
-                state.reclaim.urgent &= state.reclaim.urgent_from > begun;
-                state.reclaim.forced_done = forced;
-            } else if state.space.free_count() > 2 * state.space.reserve() {
-                state.reclaim.urgent = false;
-            }
-            state.update_pacing();
-            let idle = won.selected == 0 && won.retired == 0;
-            let more = !state.closing && state.failed.is_none() && !idle && state.reclaim_due();
-            if !more && state.reclaim.forced_done < forced && (idle || state.closing) {
-                state.reclaim.forced_done = forced;
-            }
-            let pause = idle && state.reclaim_due() && !state.closing;
-            drop(state);
+            let (more, pause) =
+                self.state().conclude_cycle(won, Begun { forced, begun, free, sequence });
             self.notify();
             if more {
                 continue;
@@ -268,8 +260,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if self.state().closing {
                 break;
             }
-            // Repointing makes as many bytes of leaves dirty as blocks are moved, about: the
-            // reserve covers one segment's worth on top of a map that is durable.
+            // Repointing dirties leaves, as many bytes as are moved or more.
             if self.state().is_squeezed() {
                 self.checkpoint_within_task().await?;
             }
@@ -355,10 +346,50 @@ impl State {
         self.reclaim.last_pacing = pacing;
     }
 
+    /// A cycle failed: nothing is being moved any more.
+    fn give_up_cycle(&mut self) {
+        self.reclaim.counters.copy_forward_failures += 1;
+        self.reclaim.candidates.clear();
+        self.map.track_leaves(false);
+        self.map.abort_mark();
+        self.reclaim.running = false;
+        self.reclaim.forced_done = self.reclaim.forced;
+        // What cannot be marked cannot be won: whoever waits for room hears of it.
+        let begun = self.reclaim.cycles_begun.saturating_sub(1);
+        self.reclaim.fruitless_from = Some(begun);
+        self.reclaim.urgent &= self.reclaim.urgent_from > begun;
+        self.update_pacing();
+    }
+
+    /// Draws the sum of a cycle. Returns whether another follows at once, and whether to pause
+    /// first because space is scarce and there is nothing to win.
+    fn conclude_cycle(&mut self, won: Won, at: Begun) -> (bool, bool) {
+        let Begun { forced, begun, free, sequence } = at;
+        let gained = self.space.free_count() > free || won.retired > 0;
+        if !gained && won.selected == 0 {
+            self.reclaim.fruitless_from = Some(begun);
+            self.reclaim.fruitless_at = Some(sequence);
+            // Whoever asked after this cycle began is owed another.
+            self.reclaim.urgent &= self.reclaim.urgent_from > begun;
+            self.reclaim.forced_done = forced;
+        } else if self.space.free_count() > 2 * self.space.reserve() {
+            self.reclaim.urgent = false;
+        }
+        self.update_pacing();
+        let idle = won.selected == 0 && won.retired == 0;
+        let more = !self.closing && self.failed.is_none() && !idle && self.reclaim_due();
+        if !more && self.reclaim.forced_done < forced && (idle || self.closing) {
+            self.reclaim.forced_done = forced;
+        }
+        let pause = idle && self.reclaim_due() && !self.closing;
+        (more, pause)
+    }
+
     /// Whether a cycle should run now.
     fn reclaim_due(&self) -> bool {
         let reclaim = &self.reclaim;
+        let news = reclaim.fruitless_at != Some(self.log.sequence);
         reclaim.forced_done < reclaim.forced
-            || (reclaim.options.enabled && (reclaim.urgent || reclaim.last_pacing.active))
+            || (reclaim.options.enabled && (reclaim.urgent || (reclaim.last_pacing.active && news)))
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use mjolnir_device::{Device, Runtime};
 use mjolnir_map::{NodeId, Relocations, RelocationsBuilder};
-use mjolnir_store::Error;
+use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_SIZE, Pba, TreeId, ZoneId};
 
 use crate::engine::{Engine, Hurdle, State};
@@ -218,6 +218,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 return Ok(());
             }
             for id in batch {
+                self.make_room_for_leaves().await?;
                 let left = self
                     .step(|state| {
                         let blocks = state.map.repoint(id, moves)?;
@@ -240,6 +241,22 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
             yield_now().await; // Clients get their turn between batches.
         }
+    }
+
+    /// Takes a checkpoint if more dirty leaves might leave no room for one: blocks that many
+    /// diverged snapshots share are named by as many leaves. What is repointed so far may stay so.
+    async fn make_room_for_leaves(&self) -> Result<(), Error> {
+        if !self.state().is_crowded(false) {
+            return Ok(());
+        }
+        self.checkpoint_within_task().await?;
+        if self.state().is_crowded(false) {
+            return Err(Error::new(
+                ErrorKind::NoSpace,
+                "there is no room to write all the leaves of the map that name the segment",
+            ));
+        }
+        Ok(())
     }
 
     /// The next leaves of the candidate's index that are not in `handled`, or were touched since.
@@ -283,8 +300,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         .await;
     }
 
-    /// Keeps reclaim's unwritten data within the bound that clients keep to.
-    async fn wait_while_dirty(&self) -> Result<(), Error> {
+    /// Keeps the engine's own unwritten data within the bound that clients keep to.
+    pub(crate) async fn wait_while_dirty(&self) -> Result<(), Error> {
         let most = self.inner.options.dirty_bytes_max;
         self.wait_while(|state| state.failed.is_none() && state.log.dirty_bytes > most).await;
         self.state().failed.clone().map_or(Ok(()), Err)
@@ -312,7 +329,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 }
 
 /// Lets other tasks run.
-async fn yield_now() {
+pub(crate) async fn yield_now() {
     let mut yielded = false;
     std::future::poll_fn(|context| {
         if std::mem::replace(&mut yielded, true) {

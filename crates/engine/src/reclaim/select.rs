@@ -75,6 +75,6 @@ fn relocated_density(zone_blocks: u64, group_blocks_max: u32) -> f64 {
     // A group ends with each victim, so many are shorter than they may be.
     let group = u64::from(group_blocks_max).min((zone_blocks / 4).max(8)) as f64;
     let footer = Footer::blocks(zone_blocks, (zone_blocks as f64 / group) as usize + 1);
-    let payload = (zone_blocks - 1 - footer as u64) as f64 * group / (group + 1.0);
+    let payload = (zone_blocks - 1 - footer) as f64 * group / (group + 1.0);
     payload / zone_blocks as f64
 }
