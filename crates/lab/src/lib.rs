@@ -3,11 +3,17 @@
 //!
 //! One seed decides everything: the device, its delays and failures, when the power goes, how
 //! tasks interleave, and what the clients ask. The same seed gives the same run, byte for byte,
-//! which [`Report::trace`] proves. `sim --seed N` repeats one, `sim --from A --to B` soaks.
+//! which [`Report::trace`] proves. `cargo xtask sim --seed N`
+//! repeats one, `cargo xtask sim --from A --seeds N` soaks, and [`Stage`] is for scripted scenarios.
 //!
 //! **Imports** `units`, `device`, `store`, and `engine` in [`subject`] alone: executor, disk,
 //! model and workload know nothing of the engine. **Leaves out** real time, real threads and real
 //! files.
+//!
+//! What runs do not try: damage to the medium before a power cut (a bit that flips in what was
+//! logged last cannot be told from a torn write), a flush that fails and takes data with it, volumes
+//! whose size is no multiple of a block, growing the device. The head of the model says what the
+//! checks cannot see.
 //!
 //! Invariants:
 //!

@@ -136,20 +136,18 @@ fn deleting_the_snapshots_that_fill_a_store_gives_the_space_back() {
 /// The power goes at some moment while the store fills and is relieved, over and over.
 #[test]
 fn power_cuts_around_the_last_block_lose_nothing_that_was_promised() {
-    for seed in 0..24 {
+    for seed in 0..12 {
         let (mut stage, mut engine) = full_stage(seed);
         let volume = stage.play(Subject::create_volume(&engine, "v", 1 << 30)).expect("volume").id;
         let mut kept = stage.play(fill(&engine, volume, 0, Durability::Durable));
         for round in 0..5 {
             stage.disk().cut_after(1 + seed * 3 + round * 17);
             let relief = 1 + (seed + round) % 20;
-            let mut trimmed = false;
-            let cut = stage.play_until_dark(async {
+            stage.play_until_dark(async {
                 let from = kept - relief;
                 let length = relief * BLOCK_SIZE;
                 let trim = engine.trim(volume, from * BLOCK_SIZE, length, Durability::Durable);
                 trim.await.expect("a full store takes a trim");
-                trimmed = true;
                 // Some of it can be written again; a block behind the last one is none of ours.
                 for block in from..kept {
                     let how = Durability::Durable;
@@ -169,7 +167,6 @@ fn power_cuts_around_the_last_block_lose_nothing_that_was_promised() {
                 }
                 Subject::check(&engine).await.expect("check");
             });
-            let _ = (cut, trimmed);
             // Whatever the outcome, the rest is filled up again for the next round.
             kept = stage.play(async {
                 let mut reached = sure;
