@@ -49,11 +49,17 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             // the other.
             let reads = slice.iter().map(|run| self.read_verified(run.at, run.blocks));
             let read = futures_util::future::join_all(reads).await;
-            for (run, bytes) in slice.iter().zip(read) {
-                self.copy_forward(run, bytes?, &mut moves, &mut groups).await?;
-            }
-            // Before any wait: clients may wait for what has not been sent.
+            let copied = async {
+                for (run, bytes) in slice.iter().zip(read) {
+                    self.copy_forward(run, bytes?, &mut moves, &mut groups).await?;
+                }
+                Ok(())
+            };
+            let copied = copied.await;
+            // Before any wait, and though the copy failed: clients may wait for what has not been
+            // sent.
             self.send_relocated();
+            copied?;
             self.wait_while_dirty().await?;
         }
         if let Some(last) = groups.last().copied() {
