@@ -24,7 +24,7 @@ pub struct Options {
     #[arg(long)]
     quick: bool,
     /// Seeds that the simulator runs.
-    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    #[arg(long, value_name = "COUNT", default_value_t = 300)]
     seeds: u32,
 }
 

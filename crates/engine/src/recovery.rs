@@ -168,6 +168,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.space.add_map_bytes(place, 1);
         }
         state.update_reserve();
+        state.reclaim.nodes_marked = state.map.usage().nodes;
         drop(guard);
         Ok(engine)
     }

@@ -127,7 +127,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
             if step.done && jobs.is_empty() {
                 // Nothing grey and nothing in flight, in this very step.
-                self.state().map.end_mark();
+                let mut state = self.state();
+                state.map.end_mark();
+                state.reclaim.nodes_marked = state.map.usage().nodes;
                 return Ok(live);
             }
             if (step.done || jobs.len() >= most)

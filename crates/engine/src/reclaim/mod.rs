@@ -32,6 +32,8 @@ use crate::engine::{Engine, State};
 use crate::options::ReclaimOptions;
 use crate::space::{CLIENT_STREAM, MAP_STREAM, SegmentState};
 
+/// Map nodes that may be garbage before a mark runs for their sake: some 100 MiB at most.
+const GARBAGE_NODES_MIN: usize = 32_768;
 /// Blocks that either side of the gate may run ahead by.
 const BURST_BLOCKS: u64 = 256;
 
@@ -55,6 +57,8 @@ pub(crate) struct ReclaimState {
     /// Forced cycles take only segments up to this incarnation: those there were when asked.
     pub forced_incarnation: u64,
     pub running: bool,
+    /// Map nodes in use when the last mark ended (or the store was opened).
+    pub nodes_marked: usize,
     /// Segments to relocate, with the leaves that refer to them.
     pub candidates: BTreeMap<ZoneId, BTreeSet<NodeId>>,
     pub pacing: Box<dyn PacingPolicy>,
@@ -93,6 +97,7 @@ impl ReclaimState {
             forced_done: 0,
             forced_incarnation: 0,
             running: false,
+            nodes_marked: 0,
             candidates: BTreeMap::new(),
             pacing: Box::new(FreeSpace::default()),
             gate: Gate::new(BURST_BLOCKS),
@@ -389,7 +394,11 @@ impl State {
     fn reclaim_due(&self) -> bool {
         let reclaim = &self.reclaim;
         let news = reclaim.fruitless_at != Some(self.log.sequence);
+        // Copies of shared nodes that nothing names any more are freed by a mark alone; without
+        // this, snapshots that come and go on a mostly empty store would fill memory.
+        let garbage = self.map.usage().nodes > 2 * reclaim.nodes_marked + GARBAGE_NODES_MIN;
         reclaim.forced_done < reclaim.forced
+            || garbage
             || (reclaim.options.enabled && (reclaim.urgent || (reclaim.last_pacing.active && news)))
     }
 }
