@@ -100,6 +100,16 @@ pub fn run(options: &Options) -> Result<bool> {
     steps.run("tests", || {
         cargo::run_tests(test(&["--lib", "--bins", "--tests", "--", "--show-output"]))
     });
+    steps.run("tests as root", || {
+        // Loop devices and mounts: `cargo test` leaves these out for everyone.
+        if !tools::is_root() {
+            return Ok(Outcome::skip("needs root, to make loop devices and mount file systems"));
+        }
+        let privileged = ["test", "-p", "mjolnir-backends", "--test", "privileged"];
+        let mut command = cargo(&privileged);
+        command.args(["--", "--ignored"]);
+        cargo::run_tests(command)
+    });
 
     println!("\n{}", steps.report());
     Ok(steps.passed())

@@ -85,7 +85,8 @@ fn find(program: &str) -> Option<std::path::PathBuf> {
     folders.map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-fn is_root() -> bool {
+/// Whether this process may do what only root may.
+pub fn is_root() -> bool {
     Path::new("/proc/self").metadata().is_ok_and(|process| process.uid() == 0)
 }
 
