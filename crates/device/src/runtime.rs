@@ -19,11 +19,12 @@ pub trait Runtime: Clone + 'static {
     /// Starts a task that runs by itself until it ends.
     fn spawn(&self, task: impl Future<Output = ()> + 'static);
 
-    /// Runs a pure computation, beside this thread if there is a processor for it.
+    /// Runs a pure computation, beside this thread if there is a processor for it. Returns its
+    /// result and the processor time that it took.
     fn parallel<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> T + Send + 'static,
-    ) -> impl Future<Output = T> + 'static;
+    ) -> impl Future<Output = (T, Duration)> + 'static;
 
     /// How many jobs given to [`parallel`](Runtime::parallel) can run at once; at least 1.
     fn parallelism(&self) -> usize;

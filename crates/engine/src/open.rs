@@ -23,6 +23,8 @@ use crate::stats::Counters;
 
 /// The fewest segments that a store can work with: the reserve, open streams, and some to win.
 const SEGMENTS_MIN: u32 = 16;
+/// The part of the memory budget that reclaim's reverse index may take: one in so many.
+const INDEX_SHARE: u64 = 32;
 /// The fewest blocks in a segment.
 const SEGMENT_BLOCKS_MIN: u64 = 32;
 
@@ -144,7 +146,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             checksums: Checksums::default(),
             table: NodeTableMedia::default(),
             checkpoint: CheckpointState::default(),
-            reclaim: ReclaimState::new(&options.reclaim),
+            reclaim: ReclaimState::new(
+                &options.reclaim,
+                options.memory_bytes / INDEX_SHARE,
+                runtime.parallelism(),
+            ),
             counters: Counters::default(),
             failed: None,
             closing: false,

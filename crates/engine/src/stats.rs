@@ -185,7 +185,7 @@ pub struct Stats {
     pub reclaim_cycles: u64,
     /// Mappings that the walks saw.
     pub mappings_scanned: u64,
-    /// Processor time of the walks on the engine's own thread.
+    /// Processor time of the walks, on all threads.
     pub scan_cpu_ns: u64,
     /// Reclaim's share of bandwidth now, 0 to 1.
     pub reclaim_share: f64,
@@ -217,6 +217,14 @@ pub struct Stats {
     pub map_table_bytes: u64,
     /// Memory of checksums.
     pub checksum_bytes: u64,
+    /// Memory of versions of map nodes that a mark or a checkpoint still holds.
+    pub frozen_bytes: u64,
+    /// Memory of reclaim: the reverse index of the candidates.
+    pub index_bytes: u64,
+    /// Memory of reclaim: the live bits of the last mark.
+    pub mark_bytes: u64,
+    /// Candidates given up because their reverse index had no room.
+    pub candidates_dropped: u64,
     /// Acknowledged data that is not written yet.
     pub dirty_bytes: u64,
     /// Map nodes read back from media.
@@ -288,6 +296,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             map_bytes: usage.resident_bytes as u64,
             map_table_bytes: usage.table_bytes as u64,
             checksum_bytes: state.checksums.bytes(),
+            frozen_bytes: usage.frozen_bytes as u64,
+            index_bytes: state.reclaim.index.bytes(),
+            mark_bytes: state.reclaim.sheet_bytes,
+            candidates_dropped: state.reclaim.index.dropped,
             dirty_bytes: state.log.dirty_bytes,
             nodes_loaded: counters.nodes_loaded,
             read_latency: counters.read_latency.summary(),

@@ -61,8 +61,12 @@ impl Runtime for HostRuntime {
     fn parallel<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> T + Send + 'static,
-    ) -> impl Future<Output = T> + 'static {
-        blocking::unblock(job)
+    ) -> impl Future<Output = (T, Duration)> + 'static {
+        blocking::unblock(move || {
+            let before = thread_cpu_time();
+            let result = job();
+            (result, thread_cpu_time().saturating_sub(before))
+        })
     }
 
     fn parallelism(&self) -> usize {
@@ -79,9 +83,13 @@ impl Runtime for HostRuntime {
     }
 
     fn cpu_time(&self) -> Duration {
-        let time = clock_gettime(ClockId::ThreadCPUTime);
-        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+        thread_cpu_time()
     }
+}
+
+fn thread_cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 #[cfg(test)]
@@ -128,7 +136,7 @@ mod tests {
     fn parallel_jobs_run_elsewhere_and_return() {
         run(async |runtime: HostRuntime| {
             let here = std::thread::current().id();
-            let there = runtime.parallel(move || std::thread::current().id()).await;
+            let (there, _) = runtime.parallel(move || std::thread::current().id()).await;
             assert_ne!(here, there);
             assert!(runtime.parallelism() >= 1);
             assert_ne!(runtime.random(), runtime.random());

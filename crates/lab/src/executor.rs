@@ -402,12 +402,13 @@ impl Runtime for SimRuntime {
     fn parallel<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> T + Send + 'static,
-    ) -> impl Future<Output = T> + 'static {
+    ) -> impl Future<Output = (T, Duration)> + 'static {
         let runtime = self.clone();
         async move {
             let result = job();
-            runtime.sleep(runtime.core.options.job_cost).await;
-            result
+            let cost = runtime.core.options.job_cost;
+            runtime.sleep(cost).await;
+            (result, cost)
         }
     }
 

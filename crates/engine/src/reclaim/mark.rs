@@ -1,69 +1,22 @@
 //! Mark: one walk of the map that counts live blocks and indexes the candidates' referrers.
 
-use std::collections::BTreeSet;
+use std::hint::black_box;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use mjolnir_device::{Device, Runtime};
-use mjolnir_map::{Node, NodeId};
+use mjolnir_map::{MarkStep, Node, NodeId, word};
 use mjolnir_store::Error;
-use mjolnir_units::{Pba, ZoneId};
+use mjolnir_units::ZoneId;
 
 use crate::engine::Engine;
+use crate::reclaim::live::{LiveMap, ZoneSet};
 use crate::space::{MAP_STREAM, SegmentState};
 
 /// Map nodes per job: enough to outweigh handing it over, few enough to freeze little of the map.
 const NODES_A_JOB: usize = 256;
-
-/// One bit for each block of each segment that was sealed when the mark began.
-pub(crate) struct LiveMap {
-    zone_blocks: u64,
-    zones: Vec<Option<Box<[AtomicU64]>>>,
-}
-
-impl LiveMap {
-    /// A map with no bit set, for the given zones of a device of `count` zones.
-    pub fn new(count: usize, zone_blocks: u64, zones: impl Iterator<Item = ZoneId>) -> Self {
-        let mut live = LiveMap { zone_blocks, zones: (0..count).map(|_| None).collect() };
-        let words = zone_blocks.div_ceil(64) as usize;
-        for zone in zones {
-            live.zones[zone.0 as usize] = Some((0..words).map(|_| AtomicU64::new(0)).collect());
-        }
-        live
-    }
-
-    /// Sets the bits of a run within one zone. Each word is written at most once, and not at all
-    /// if it is set already, so that threads rarely contend.
-    fn set(&self, pba: Pba, blocks: u64) {
-        let Some(Some(words)) = self.zones.get((pba.0 / self.zone_blocks) as usize) else {
-            return;
-        };
-        let from = pba.0 % self.zone_blocks;
-        let to = (from + blocks).min(self.zone_blocks);
-        let mut at = from;
-        while at < to {
-            let (word, bit) = ((at / 64) as usize, at % 64);
-            let count = (64 - bit).min(to - at);
-            let mask = (u64::MAX >> (64 - count)) << bit;
-            if words[word].load(Ordering::Relaxed) & mask != mask {
-                words[word].fetch_or(mask, Ordering::Relaxed);
-            }
-            at += count;
-        }
-    }
-
-    /// Live blocks of each segment that the map covers.
-    pub fn counts(&self) -> impl Iterator<Item = (ZoneId, u32)> {
-        self.zones.iter().enumerate().filter_map(|(zone, words)| {
-            let words = words.as_ref()?;
-            let count = words.iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum();
-            Some((ZoneId(zone as u32), count))
-        })
-    }
-}
 
 /// What one job found.
 struct Found {
@@ -73,50 +26,56 @@ struct Found {
 }
 
 /// The pure part: runs on any thread, over frozen leaves.
-fn scan(leaves: &[(NodeId, Arc<Node>)], live: &LiveMap, candidates: &BTreeSet<ZoneId>) -> Found {
+fn scan(leaves: &[(NodeId, Arc<Node>)], live: &LiveMap, candidates: &ZoneSet) -> Found {
+    let mut sheet = live.take();
     let mut found = Found { referrers: Vec::new(), mappings: 0, leaves: leaves.len() as u64 };
-    for (id, leaf) in leaves {
-        let mut last = None;
-        for (_, blocks, pba) in leaf.extents() {
-            let Some(pba) = pba else { continue };
+    for (at, (id, leaf)) in leaves.iter().enumerate() {
+        // The next leaf's first words are on their way while this one's are worked on.
+        black_box(leaves.get(at + 1).and_then(|(_, next)| next.entries().first()));
+        for entry in leaf.entries() {
+            let Some(pba) = word::pba(*entry) else { continue };
             found.mappings += 1;
-            live.set(pba, blocks);
-            if !candidates.is_empty() {
-                let zone = pba.zone(live.zone_blocks);
-                if last != Some(zone) && candidates.contains(&zone) {
-                    found.referrers.push((zone, *id));
-                    last = Some(zone);
-                }
+            sheet.set(pba, word::blocks(*entry));
+        }
+        if candidates.is_empty() {
+            continue;
+        }
+        let mut last = None;
+        for pba in leaf.entries().iter().filter_map(|entry| word::pba(*entry)) {
+            if let Some(zone) = candidates.find(pba)
+                && last != Some(zone)
+            {
+                found.referrers.push((zone, *id));
+                last = Some(zone);
             }
         }
     }
+    live.put(sheet);
     found
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Walks the map once. Leaves the candidates' referrers in the reclaim state.
-    pub(super) async fn mark(&self) -> Result<Arc<LiveMap>, Error> {
+    /// Walks the map once. Leaves the candidates' referrers in the reverse index.
+    pub(super) async fn mark(&self) -> Result<LiveMap, Error> {
         let (live, candidates) = {
             let mut state = self.state();
-            let candidates: BTreeSet<ZoneId> = state.reclaim.candidates.keys().copied().collect();
-            state.map.track_leaves(!candidates.is_empty());
+            let tracking = !state.reclaim.index.is_empty();
+            state.map.track_leaves(tracking);
             state.map.begin_mark();
-            let sealed = state.space.zones().filter(|(_, segment)| {
+            let (zones, zone_blocks) = (state.space.segments.len(), state.space.zone_blocks);
+            let judged = state.space.zones().filter(|(_, segment)| {
                 segment.state == SegmentState::Sealed && segment.stream != MAP_STREAM
             });
-            let live = LiveMap::new(
-                state.space.segments.len(),
-                state.space.zone_blocks,
-                sealed.map(|(zone, _)| zone),
-            );
+            let live = LiveMap::new(zones, zone_blocks, judged.map(|(zone, _)| zone).collect());
+            let candidates = ZoneSet::new(zones, zone_blocks, state.reclaim.index.candidates());
             (Arc::new(live), Arc::new(candidates))
         };
         let mut jobs = FuturesUnordered::new();
+        // One waits while the others run, so that none of them has to.
         let most = self.runtime().parallelism() + 1;
         loop {
-            // A piece of the walk: freezes at most NODES_A_JOB nodes.
-            let (cpu_before, wall_before) = (self.runtime().cpu_time(), self.runtime().now());
-            let step = self.state().map.mark_step(NODES_A_JOB);
+            let wall_before = self.runtime().now();
+            let (step, mut cpu) = self.mark_piece();
             for id in step.absent {
                 self.load_node(id).await?;
             }
@@ -130,26 +89,33 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let mut state = self.state();
                 state.map.end_mark();
                 state.reclaim.nodes_marked = state.map.usage().nodes;
+                state.reclaim.sheet_bytes = live.bytes();
+                let live = Arc::into_inner(live).expect("all jobs have ended");
                 return Ok(live);
             }
             if (step.done || jobs.len() >= most)
-                && let Some(found) = jobs.next().await
+                && let Some((found, took)) = jobs.next().await
             {
+                cpu += took;
                 let mut state = self.state();
                 state.reclaim.counters.leaves_scanned += found.leaves;
                 state.reclaim.counters.mappings_scanned += found.mappings;
                 for (zone, leaf) in found.referrers {
-                    if let Some(leaves) = state.reclaim.candidates.get_mut(&zone) {
-                        leaves.insert(leaf);
-                    }
+                    state.reclaim.index.add(zone, leaf);
                 }
             }
-            let cpu = self.runtime().cpu_time().saturating_sub(cpu_before);
             self.rest_after_scan(cpu, self.runtime().now() - wall_before).await;
             if self.state().closing || self.state().failed.is_some() {
                 return Err(Error::new(mjolnir_store::ErrorKind::Closed, "the store is closing"));
             }
         }
+    }
+
+    /// A piece of the walk, which freezes a bounded part of the map, and the processor time it took.
+    fn mark_piece(&self) -> (MarkStep, Duration) {
+        let before = self.runtime().cpu_time();
+        let step = self.state().map.mark_step(NODES_A_JOB);
+        (step, self.runtime().cpu_time().saturating_sub(before))
     }
 
     /// Keeps scanning within its share of a processor.

@@ -14,22 +14,23 @@
 //!   has been repointed and no touched leaf is unchecked.
 //! * What is given up is *retiring* until a checkpoint frozen afterwards is durable.
 
+mod index;
+mod live;
 mod mark;
 mod relocate;
 mod select;
 
 pub(crate) use relocate::yield_now;
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use mjolnir_device::{Device, Runtime};
-use mjolnir_map::NodeId;
 use mjolnir_policy::pacing::{FreeSpace, Gate, Pacing, PacingPolicy, PacingView, ScanBudget};
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::ZoneId;
 
 use crate::engine::{Engine, State};
 use crate::options::ReclaimOptions;
+use crate::reclaim::index::ReverseIndex;
+use crate::reclaim::live::LiveMap;
 use crate::space::{CLIENT_STREAM, MAP_STREAM, SegmentState};
 
 /// Map nodes that may be garbage before a mark runs for their sake: some 100 MiB at most.
@@ -60,7 +61,9 @@ pub(crate) struct ReclaimState {
     /// Map nodes in use when the last mark ended (or the store was opened).
     pub nodes_marked: usize,
     /// Segments to relocate, with the leaves that refer to them.
-    pub candidates: BTreeMap<ZoneId, BTreeSet<NodeId>>,
+    pub index: ReverseIndex,
+    /// Memory of the last mark's live bits.
+    pub sheet_bytes: u64,
     pub pacing: Box<dyn PacingPolicy>,
     pub gate: Gate,
     pub budget: ScanBudget,
@@ -85,7 +88,8 @@ pub(crate) struct ReclaimCounters {
 }
 
 impl ReclaimState {
-    pub fn new(options: &ReclaimOptions) -> Self {
+    /// `index_bytes` is what the reverse index may take; `processors`, how many may scan at once.
+    pub fn new(options: &ReclaimOptions, index_bytes: u64, processors: usize) -> Self {
         ReclaimState {
             cycles_begun: 0,
             fruitless_from: None,
@@ -98,10 +102,11 @@ impl ReclaimState {
             forced_incarnation: 0,
             running: false,
             nodes_marked: 0,
-            candidates: BTreeMap::new(),
+            index: ReverseIndex::new(index_bytes),
+            sheet_bytes: 0,
             pacing: Box::new(FreeSpace::default()),
             gate: Gate::new(BURST_BLOCKS),
-            budget: ScanBudget::new(options.scan_cpu_max, 1.0),
+            budget: ScanBudget::new(options.scan_cpu_max, processors as f64),
             last_pacing: Pacing::default(),
             options: options.clone(),
             counters: ReclaimCounters::default(),
@@ -110,7 +115,7 @@ impl ReclaimState {
 
     /// Clients wait for moves only while there is something to move.
     pub fn client_may_write(&self) -> bool {
-        !self.options.enabled || self.candidates.is_empty() || self.gate.client_may_write()
+        !self.options.enabled || self.index.is_empty() || self.gate.client_may_write()
     }
 
     pub fn gate_closed(&self) -> bool {
@@ -182,7 +187,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if ends {
                 let mut state = self.state();
                 state.reclaim.running = false;
-                state.reclaim.candidates.clear();
+                state.reclaim.index.clear();
                 state.map.track_leaves(false);
                 drop(state);
                 self.notify();
@@ -237,7 +242,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 // Scarce, but nothing to win until clients overwrite more.
                 self.runtime().sleep(std::time::Duration::from_millis(20)).await;
             }
-            if !self.state().reclaim.candidates.is_empty() {
+            if !self.state().reclaim.index.is_empty() {
                 continue;
             }
             return Ok(());
@@ -260,23 +265,23 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         }
         won.retired += emptied.len();
-        let candidates: Vec<ZoneId> = self.state().reclaim.candidates.keys().copied().collect();
-        for zone in candidates {
-            if self.state().closing {
-                break;
-            }
+        // The most promising first: it is the one that is never given up for want of memory.
+        loop {
+            let next = self.state().reclaim.index.first();
+            let Some(zone) = next.filter(|_| !self.state().closing) else { break };
             // Repointing dirties leaves, as many bytes as are moved or more.
             if self.state().is_squeezed() {
                 self.checkpoint_within_task().await?;
             }
             match self.relocate(zone).await {
-                Ok(given_up) => won.retired += usize::from(given_up),
+                Ok(true) => won.retired += 1,
+                Ok(false) => break,
                 Err(error) if self.state().failed.is_some() => return Err(error),
                 Err(error) => {
                     // The old data stays in force. For want of space the others would fail too.
                     let mut state = self.state();
                     state.reclaim.counters.copy_forward_failures += 1;
-                    state.reclaim.candidates.remove(&zone);
+                    state.reclaim.index.remove(zone);
                     if error.kind == ErrorKind::NoSpace {
                         break;
                     }
@@ -287,7 +292,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         {
             let mut state = self.state();
-            state.reclaim.candidates.clear();
+            state.reclaim.index.clear();
             state.map.track_leaves(false);
             state.reclaim.counters.cycles += 1;
         }
@@ -296,7 +301,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Gives up segments in which the mark found nothing live.
-    fn retire_empty(&self, live: &mark::LiveMap) -> Vec<ZoneId> {
+    fn retire_empty(&self, live: &LiveMap) -> Vec<ZoneId> {
         let mut state = self.state();
         let mut retired = Vec::new();
         for (zone, count) in live.counts() {
@@ -307,7 +312,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             segment.live = Some(count);
             if count == 0 {
                 segment.state = SegmentState::Retiring;
-                state.reclaim.candidates.remove(&zone);
+                state.reclaim.index.remove(zone);
                 state.reclaim.counters.segments_retired += 1;
                 retired.push(zone);
             }
@@ -337,13 +342,13 @@ impl State {
             segment_blocks: zone_blocks,
             reclaimable_blocks: reclaimable,
             client_work_waiting: self.clients_waiting > 0 || self.log.dirty_bytes > 0,
-            reclaim_work_waiting: !self.reclaim.candidates.is_empty(),
+            reclaim_work_waiting: !self.reclaim.index.is_empty(),
             start_utilization: self.reclaim.options.start_utilization,
         };
         let was = self.reclaim.last_pacing;
         let mut pacing = self.reclaim.pacing.decide(&view);
         // Panic is for when relocation can win space; else clients would wait for nothing.
-        pacing.panic &= !self.reclaim.candidates.is_empty();
+        pacing.panic &= !self.reclaim.index.is_empty();
         if pacing.panic && !was.panic {
             self.reclaim.counters.panics += 1;
         }
@@ -354,7 +359,7 @@ impl State {
     /// A cycle failed: nothing is being moved any more.
     fn give_up_cycle(&mut self) {
         self.reclaim.counters.copy_forward_failures += 1;
-        self.reclaim.candidates.clear();
+        self.reclaim.index.clear();
         self.map.track_leaves(false);
         self.map.abort_mark();
         self.reclaim.running = false;

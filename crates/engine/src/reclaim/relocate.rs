@@ -79,7 +79,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         let mut state = self.state();
         state.space.get_mut(zone).state = SegmentState::Retiring;
-        state.reclaim.candidates.remove(&zone);
+        state.reclaim.index.remove(zone);
         state.reclaim.counters.segments_relocated += 1;
         state.reclaim.counters.segments_retired += 1;
         drop(state);
@@ -266,9 +266,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         for id in state.index_touched() {
             handled.remove(&id);
         }
-        let leaves = state.reclaim.candidates.get(&zone);
-        let rest = leaves.into_iter().flatten().filter(|id| !handled.contains(*id));
-        rest.copied().take(LEAVES_A_STEP).collect()
+        let leaves = state.reclaim.index.leaves(zone);
+        // Without its index, nothing would seem to refer to it.
+        let leaves = leaves.expect("a segment stays a candidate while it is relocated");
+        leaves.iter().filter(|id| !handled.contains(id)).copied().take(LEAVES_A_STEP).collect()
     }
 
     /// Sends the group that reclaim is building.
@@ -376,17 +377,11 @@ impl State {
                 Ok(Some(leaf)) => {
                     for pba in leaf.extents().filter_map(|(_, _, pba)| pba) {
                         let zone = pba.zone(zone_blocks);
-                        if let Some(leaves) = self.reclaim.candidates.get_mut(&zone) {
-                            leaves.insert(*id);
-                        }
+                        self.reclaim.index.add(zone, *id);
                     }
                 }
                 // Dropped from memory since: it may refer to any, and is loaded when handled.
-                Err(_) => {
-                    for leaves in self.reclaim.candidates.values_mut() {
-                        leaves.insert(*id);
-                    }
-                }
+                Err(_) => self.reclaim.index.add_to_all(*id),
             }
         }
         touched

@@ -1,7 +1,5 @@
 //! Select: ask the victim policy, within the memory and space there is.
 
-use std::collections::BTreeSet;
-
 use mjolnir_device::{Device, Runtime};
 use mjolnir_policy::victim::{self, SegmentView, VictimView};
 
@@ -64,8 +62,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut policy = victim::by_name(&state.reclaim.options.policy)
             .expect("the policy's name was checked when the store was opened");
         let chosen = policy.choose(&view);
-        state.reclaim.candidates = chosen.into_iter().map(|zone| (zone, BTreeSet::new())).collect();
-        state.reclaim.candidates.len()
+        state.reclaim.index.choose(chosen);
+        state.reclaim.index.len()
     }
 }
 

@@ -45,8 +45,8 @@ impl Runtime for Tick {
     fn parallel<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> T + Send + 'static,
-    ) -> impl Future<Output = T> + 'static {
-        async move { job() }
+    ) -> impl Future<Output = (T, Duration)> + 'static {
+        async move { (job(), Duration::ZERO) }
     }
     fn parallelism(&self) -> usize {
         1

@@ -1,0 +1,131 @@
+//! The reverse index: which leaves of the map refer to the candidates.
+//!
+//! It has a budget. Where many leaves refer to many candidates, the least promising candidates are
+//! given up: fewer of them, never more memory (Mjölnir, INFLOW'15, section 4.2.1, selective segment
+//! tracking). The last one is always kept, whose leaves are at most those of the map.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mjolnir_map::NodeId;
+use mjolnir_units::ZoneId;
+
+/// What an entry costs, in a tree that is two thirds full.
+const ENTRY_BYTES: u64 = 8;
+
+/// See the module.
+pub(crate) struct ReverseIndex {
+    leaves: BTreeMap<ZoneId, BTreeSet<NodeId>>,
+    /// The candidates, the most promising first.
+    order: Vec<ZoneId>,
+    entries: usize,
+    entries_max: usize,
+    /// Candidates given up for want of memory.
+    pub dropped: u64,
+}
+
+impl ReverseIndex {
+    /// Without candidates; at most `bytes` of memory, but for the last candidate.
+    pub fn new(bytes: u64) -> Self {
+        ReverseIndex {
+            leaves: BTreeMap::new(),
+            order: Vec::new(),
+            entries: 0,
+            entries_max: (bytes / ENTRY_BYTES) as usize,
+            dropped: 0,
+        }
+    }
+
+    /// Takes other candidates, the most promising first, with no leaf known of them.
+    pub fn choose(&mut self, candidates: Vec<ZoneId>) {
+        self.leaves = candidates.iter().map(|zone| (*zone, BTreeSet::new())).collect();
+        self.order = candidates;
+        self.entries = 0;
+    }
+
+    pub fn clear(&mut self) {
+        self.choose(Vec::new());
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// The candidates, the most promising first.
+    pub fn candidates(&self) -> impl Iterator<Item = ZoneId> + '_ {
+        self.order.iter().copied()
+    }
+
+    /// The most promising candidate. It is never given up for want of memory.
+    pub fn first(&self) -> Option<ZoneId> {
+        self.order.first().copied()
+    }
+
+    /// A leaf refers to a zone, which may be a candidate or not.
+    pub fn add(&mut self, zone: ZoneId, leaf: NodeId) {
+        let Some(leaves) = self.leaves.get_mut(&zone) else { return };
+        self.entries += usize::from(leaves.insert(leaf));
+        while self.entries > self.entries_max && self.order.len() > 1 {
+            let last = *self.order.last().expect("several");
+            self.remove(last);
+            self.dropped += 1;
+        }
+    }
+
+    /// A leaf may refer to any candidate.
+    pub fn add_to_all(&mut self, leaf: NodeId) {
+        for zone in self.order.clone() {
+            self.add(zone, leaf);
+        }
+    }
+
+    /// Ends a candidacy.
+    pub fn remove(&mut self, zone: ZoneId) {
+        if let Some(leaves) = self.leaves.remove(&zone) {
+            self.entries -= leaves.len();
+            self.order.retain(|other| *other != zone);
+        }
+    }
+
+    /// The leaves that refer to a candidate, or did; none if it is no candidate any more.
+    pub fn leaves(&self, zone: ZoneId) -> Option<&BTreeSet<NodeId>> {
+        self.leaves.get(&zone)
+    }
+
+    pub fn bytes(&self) -> u64 {
+        ENTRY_BYTES * self.entries as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_gives_up_the_least_promising_and_keeps_to_its_budget() {
+        let mut index = ReverseIndex::new(10 * ENTRY_BYTES);
+        index.choose(vec![ZoneId(7), ZoneId(3), ZoneId(5)]);
+        for leaf in 0..5 {
+            index.add(ZoneId(5), NodeId(leaf));
+            index.add(ZoneId(7), NodeId(leaf));
+            index.add(ZoneId(4), NodeId(leaf));
+        }
+        assert_eq!((index.len(), index.bytes()), (3, 10 * ENTRY_BYTES));
+        index.add(ZoneId(7), NodeId(4));
+        assert_eq!(index.len(), 3, "a leaf counts once");
+        index.add(ZoneId(3), NodeId(1));
+        assert_eq!(index.candidates().collect::<Vec<_>>(), [ZoneId(7), ZoneId(3)]);
+        assert_eq!((index.bytes(), index.dropped), (6 * ENTRY_BYTES, 1));
+        for leaf in 0..100 {
+            index.add_to_all(NodeId(leaf));
+        }
+        assert_eq!(index.candidates().collect::<Vec<_>>(), [ZoneId(7)], "the last one stays");
+        assert_eq!(index.leaves(ZoneId(7)).unwrap().len(), 100);
+        assert_eq!(index.leaves(ZoneId(3)), None);
+        index.remove(ZoneId(7));
+        assert!(index.is_empty() && index.bytes() == 0);
+    }
+}

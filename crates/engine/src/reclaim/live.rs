@@ -1,0 +1,204 @@
+//! Which blocks are live: one bit for each block of the device.
+//!
+//! Several jobs mark at once. Each takes a sheet of bits for itself while it runs, so that setting
+//! a bit is a plain store: an atomic one would stop the processor from overlapping the cache
+//! misses, of which a mark of a large map is made. There are never more sheets than jobs that run
+//! at once; they are joined when the mark has ended.
+
+use std::sync::Mutex;
+
+use mjolnir_units::{Pba, ZoneId};
+
+/// One bit for each block.
+pub(super) struct Sheet {
+    words: Vec<u64>,
+}
+
+impl Sheet {
+    /// Sets the bits of a run. Blocks past the end of the device are none of its.
+    #[inline]
+    pub fn set(&mut self, pba: Pba, blocks: u64) {
+        if blocks == 1 {
+            if let Some(word) = self.words.get_mut((pba.0 / 64) as usize) {
+                *word |= 1 << (pba.0 % 64);
+            }
+            return;
+        }
+        let (mut at, end) = (pba.0, (pba.0 + blocks).min(64 * self.words.len() as u64));
+        while at < end {
+            let bit = at % 64;
+            let count = (64 - bit).min(end - at);
+            self.words[(at / 64) as usize] |= (u64::MAX >> (64 - count)) << bit;
+            at += count;
+        }
+    }
+
+    /// Bits set in `from..to`.
+    fn count(&self, from: u64, to: u64) -> u32 {
+        let mut total = 0;
+        let mut at = from;
+        while at < to {
+            let bit = at % 64;
+            let count = (64 - bit).min(to - at);
+            let mask = (u64::MAX >> (64 - count)) << bit;
+            total += (self.words[(at / 64) as usize] & mask).count_ones();
+            at += count;
+        }
+        total
+    }
+}
+
+/// The live blocks of the segments that were sealed when a mark began.
+pub(super) struct LiveMap {
+    zone_blocks: u64,
+    zones: u64,
+    /// The segments that the mark judges.
+    judged: Vec<ZoneId>,
+    idle: Mutex<Vec<Sheet>>,
+}
+
+impl LiveMap {
+    /// No block is live yet. The device has `zones` zones; those `judged` will be counted.
+    pub fn new(zones: usize, zone_blocks: u64, judged: Vec<ZoneId>) -> Self {
+        LiveMap { zone_blocks, zones: zones as u64, judged, idle: Mutex::default() }
+    }
+
+    /// A sheet for a job's own. Give it back with [`put`](Self::put).
+    pub fn take(&self) -> Sheet {
+        let idle = self.idle.lock().expect("no job panics while it holds the lock").pop();
+        let words = (self.zones * self.zone_blocks).div_ceil(64) as usize;
+        idle.unwrap_or_else(|| Sheet { words: vec![0; words] })
+    }
+
+    /// Takes a job's sheet back.
+    pub fn put(&self, sheet: Sheet) {
+        self.idle.lock().expect("no job panics while it holds the lock").push(sheet);
+    }
+
+    /// Bytes of all sheets that no job holds.
+    pub fn bytes(&self) -> u64 {
+        let idle = self.idle.lock().expect("no job panics while it holds the lock");
+        idle.iter().map(|sheet| 8 * sheet.words.len() as u64).sum()
+    }
+
+    /// Live blocks of each segment that the mark judges. No job may be running.
+    pub fn counts(&self) -> Vec<(ZoneId, u32)> {
+        let mut idle = self.idle.lock().expect("no job panics while it holds the lock");
+        let Some(mut whole) = idle.pop() else {
+            return self.judged.iter().map(|zone| (*zone, 0)).collect();
+        };
+        for sheet in idle.drain(..) {
+            whole.words.iter_mut().zip(&sheet.words).for_each(|(word, other)| *word |= other);
+        }
+        let count = |zone: ZoneId| {
+            let from = u64::from(zone.0) * self.zone_blocks;
+            whole.count(from, from + self.zone_blocks)
+        };
+        let counts = self.judged.iter().map(|zone| (*zone, count(*zone))).collect();
+        idle.push(whole);
+        counts
+    }
+}
+
+/// A set of zones that is asked for each mapping of a map.
+pub(super) struct ZoneSet {
+    divide: Divide,
+    members: Vec<bool>,
+    any: bool,
+}
+
+impl ZoneSet {
+    pub fn new(zones: usize, zone_blocks: u64, members: impl Iterator<Item = ZoneId>) -> Self {
+        let mut set =
+            ZoneSet { divide: Divide::by(zone_blocks), members: vec![false; zones], any: false };
+        for zone in members {
+            set.members[zone.0 as usize] = true;
+            set.any = true;
+        }
+        set
+    }
+
+    pub fn is_empty(&self) -> bool {
+        !self.any
+    }
+
+    /// The block's zone, if it is in the set.
+    #[inline]
+    pub fn find(&self, pba: Pba) -> Option<ZoneId> {
+        let zone = self.divide.quotient(pba.0);
+        self.members.get(zone as usize)?.then_some(ZoneId(zone as u32))
+    }
+}
+
+/// Division by a number that is known late, without the division's price.
+struct Divide {
+    divisor: u64,
+    /// 2⁶⁴ / divisor, rounded down.
+    inverse: u64,
+}
+
+impl Divide {
+    fn by(divisor: u64) -> Self {
+        assert!(divisor > 1, "a zone has several blocks");
+        Divide { divisor, inverse: (u128::from(u64::MAX) + 1).div_euclid(divisor.into()) as u64 }
+    }
+
+    #[inline]
+    fn quotient(&self, value: u64) -> u64 {
+        // Too small by at most one: the inverse was rounded down by less than 1, and the value is
+        // less than 2⁶⁴, so the product lost less than one quotient.
+        let low = ((u128::from(value) * u128::from(self.inverse)) >> 64) as u64;
+        low + u64::from(value - low * self.divisor >= self.divisor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand_core::{Rng, SeedableRng};
+    use rand_pcg::Pcg64;
+
+    use super::*;
+
+    #[test]
+    fn quotients_are_exact() {
+        let mut random = Pcg64::seed_from_u64(1);
+        for divisor in [2, 3, 7, 32, 100, 4096, 32768, 32769, (1 << 31) - 1] {
+            let divide = Divide::by(divisor);
+            let edges = [0, 1, divisor - 1, divisor, divisor + 1, Pba::MAX.0, u64::MAX];
+            let values = edges.into_iter().chain((0..1000).map(|_| random.next_u64() >> 10));
+            for value in values {
+                assert_eq!(divide.quotient(value), value / divisor, "{value} / {divisor}");
+            }
+        }
+    }
+
+    #[test]
+    fn counts_equal_those_of_a_set_of_blocks_however_many_sheets() {
+        let mut random = Pcg64::seed_from_u64(2);
+        for zone_blocks in [33, 64, 100] {
+            let zones = 5;
+            let judged = vec![ZoneId(0), ZoneId(2), ZoneId(4)];
+            let live = LiveMap::new(zones, zone_blocks, judged.clone());
+            let mut naive = std::collections::BTreeSet::new();
+            let mut sheets = [live.take(), live.take(), live.take()];
+            for index in 0..60 {
+                let at = random.next_u64() % (zones as u64 * zone_blocks);
+                let blocks = 1 + random.next_u64() % 40;
+                sheets[index % 3].set(Pba(at), blocks);
+                naive.extend(at..at + blocks);
+            }
+            sheets.into_iter().for_each(|sheet| live.put(sheet));
+            let expected = judged.iter().map(|zone| {
+                let from = u64::from(zone.0) * zone_blocks;
+                (*zone, naive.range(from..from + zone_blocks).count() as u32)
+            });
+            assert_eq!(live.counts(), expected.collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_mark_that_met_nothing_finds_nothing_live() {
+        let live = LiveMap::new(3, 32, vec![ZoneId(1)]);
+        assert_eq!(live.counts(), [(ZoneId(1), 0)]);
+    }
+}
