@@ -191,11 +191,16 @@ fn stats(store: &Path, of: &StatsOf) -> String {
         stats.device_flushes,
     );
     text += &format!(
-        "\nmemory: map {} ({} nodes), node table {}, checksums {}, unwritten data {}\n",
+        "\nmemory: {} of {}: map {} ({} nodes), node table {}, held versions {}, checksums {}, \
+         reclaim {}, unwritten data {}\n",
+        bytes(stats.memory_bytes),
+        bytes(stats.memory_budget_bytes),
         bytes(stats.map_bytes),
         stats.map_nodes,
         bytes(stats.map_table_bytes),
+        bytes(stats.frozen_bytes),
         bytes(stats.checksum_bytes),
+        bytes(stats.index_bytes + stats.mark_bytes),
         bytes(stats.dirty_bytes),
     );
     text += &format!(

@@ -15,6 +15,7 @@ use crate::engine::{Engine, Hurdle, State};
 use crate::fault;
 use crate::format::manifest::{Manifest, SegmentEntry, TreeEntry};
 use crate::format::root::{MANIFEST_CHUNKS_MAX, Root};
+use crate::memory::dirty_bytes_max;
 use crate::node_io::{GRAIN, Place};
 use crate::options::OpenOptions;
 use crate::reclaim::yield_now;
@@ -233,7 +234,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         {
             let mut guard = self.state();
             let state = &mut *guard;
-            if state.log.dirty_bytes > self.inner.options.dirty_bytes_max {
+            if state.log.dirty_bytes > dirty_bytes_max(&self.inner.options) {
                 // While a store is being opened, nobody else sends a group that is not full.
                 state.log.close_group(&mut state.space, MAP_STREAM);
             }

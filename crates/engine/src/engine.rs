@@ -16,6 +16,7 @@ use crate::fault;
 use crate::format::manifest::TreeKind;
 use crate::format::record::Remap;
 use crate::log::{Log, Submission};
+use crate::memory::dirty_bytes_max;
 use crate::node_io::NodeTableMedia;
 use crate::options::OpenOptions;
 use crate::reclaim::ReclaimState;
@@ -222,6 +223,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.follow_reserve();
             for (zone, checksums) in std::mem::take(&mut state.log.sealed) {
                 state.checksums.insert(zone, checksums);
+                state.keep_within(self.inner.options.memory_bytes);
             }
             (std::mem::take(&mut state.log.outbox), state.log.oldest_open_group().is_some())
         };
@@ -289,6 +291,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 engine.fail(fault::device("sealing a segment", error));
             }
             engine.inner.reset_wanted.notify(1);
+            engine.notify();
         });
     }
 
@@ -326,10 +329,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.wait_while(|state| {
             if let Err(error) = state.check_health_for(claim) {
                 verdict.set(Some(error));
-            } else if state.space.can_open(claim) {
+            } else if state.space.can_open(claim) && state.log.can_open_zone() {
                 // Room: the caller tries again.
             } else if state.space.allows(claim) {
-                return true; // Segments are being reset.
+                return true; // Segments are being reset, or sealed.
             } else if claim.is_client() && asked.get().is_none() {
                 asked.set(Some(state.ask_for_room()));
                 self.inner.checkpoint_wanted.notify(1);
@@ -364,7 +367,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Waits until a client's write may be accepted: within the bound on unwritten data, and as
     /// pacing allows.
     pub(crate) async fn admit(&self, blocks: u64) -> Result<(), Error> {
-        let most = self.inner.options.dirty_bytes_max;
+        let most = dirty_bytes_max(&self.inner.options);
         let busy = |state: &mut State| {
             state.check_health().is_ok()
                 && (state.log.dirty_bytes > most || !state.reclaim.client_may_write())
@@ -428,7 +431,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     /// The client stream for a write at `lba`: neighbours share one.
     pub(crate) fn client_stream(&self, tree: TreeId, lba: u64) -> u8 {
-        let streams = u64::from(self.inner.options.client_streams.max(1));
+        let streams = u64::from(self.inner.options.client_streams);
         let region = (lba >> 10).wrapping_add(u64::from(tree.0) * 7);
         CLIENT_STREAM + (region % streams) as u8
     }

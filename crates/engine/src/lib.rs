@@ -32,6 +32,7 @@ mod engine;
 mod fault;
 mod format;
 mod log;
+mod memory;
 mod node_io;
 mod open;
 mod options;

@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use mjolnir_device::DeviceInfo;
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
 
 use crate::format::bind;
@@ -68,6 +69,8 @@ pub(crate) struct Log {
     pub epoch: u64,
     zone_blocks: u64,
     append_blocks_max: u32,
+    /// Zones that the device can have open at once.
+    open_zones_max: usize,
     streams: Vec<Option<OpenSegment>>,
     /// The last sequence number given out.
     pub sequence: u64,
@@ -92,19 +95,16 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    pub fn new(
-        uuid: [u8; 16],
-        epoch: u64,
-        zone_blocks: u64,
-        append_blocks_max: u64,
-        streams: usize,
-        sequence: u64,
-    ) -> Self {
+    /// `streams` must be fewer than the zones that the device can have open, or as many.
+    pub fn new(info: &DeviceInfo, epoch: u64, streams: usize, sequence: u64) -> Self {
+        let open_zones_max = info.open_zones_max.map_or(usize::MAX, |max| max as usize);
+        assert!(streams <= open_zones_max, "a stream could wait for another one for ever");
         Log {
-            uuid,
+            uuid: info.uuid,
             epoch,
-            zone_blocks,
-            append_blocks_max: append_blocks_max.min(1 + u64::from(GROUP_BLOCKS_MAX)) as u32,
+            zone_blocks: info.zone_blocks,
+            append_blocks_max: info.append_blocks_max.min(1 + u64::from(GROUP_BLOCKS_MAX)) as u32,
+            open_zones_max,
             streams: (0..streams).map(|_| None).collect(),
             sequence,
             durable: sequence,
@@ -340,7 +340,16 @@ impl Log {
         self.sealed.push((open.zone, open.checksums));
     }
 
+    /// Whether the device could have one more zone open. If not, a seal is on its way: there are
+    /// no more streams than zones that may be open.
+    pub fn can_open_zone(&self) -> bool {
+        self.streams.iter().flatten().count() + self.sealing.len() < self.open_zones_max
+    }
+
     fn open_segment(&mut self, space: &mut Space, stream: u8) -> Result<(), NoRoom> {
+        if !self.can_open_zone() {
+            return Err(NoRoom);
+        }
         let (zone, incarnation) = space.open(Claim::of_stream(stream), stream).ok_or(NoRoom)?;
         let header =
             SegmentHeader { uuid: self.uuid, zone, incarnation, epoch: self.epoch, stream };

@@ -77,25 +77,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 }
 
-/// Clean nodes that stay in memory even where dirty ones fill the budget (a checkpoint is due
-/// then): a step that needs several nodes at once would else drop one for the sake of the other,
-/// for ever.
-const CLEAN_BYTES_MIN: u64 = 128 << 10;
-
 impl crate::engine::State {
-    /// Drops clean map nodes and checksums beyond the memory budget, which they share evenly.
-    pub fn keep_within(&mut self, budget: u64) {
-        let usage = self.map.usage();
-        let resident = usage.resident_bytes as u64;
-        if resident > budget / 2 {
-            let clean = resident.saturating_sub(usage.dirty_bytes as u64);
-            // A little more than needed, so that this does not run for every node.
-            let wanted = resident - budget / 2 + budget / 32;
-            self.map.evict(wanted.min(clean.saturating_sub(CLEAN_BYTES_MIN)) as usize);
-        }
-        self.checksums.shrink_to(budget / 2);
-    }
-
     /// The packed address of every node in the durable node table.
     pub fn durable_table(&self) -> impl Iterator<Item = u64> + '_ {
         (0..self.map.pages())

@@ -15,6 +15,7 @@ use crate::checksums::Checksums;
 use crate::engine::{Engine, Inner, State};
 use crate::fault;
 use crate::log::Log;
+use crate::memory;
 use crate::node_io::NodeTableMedia;
 use crate::options::{FormatOptions, OpenOptions};
 use crate::reclaim::ReclaimState;
@@ -23,8 +24,6 @@ use crate::stats::Counters;
 
 /// The fewest segments that a store can work with: the reserve, open streams, and some to win.
 const SEGMENTS_MIN: u32 = 16;
-/// The part of the memory budget that reclaim's reverse index may take: one in so many.
-const INDEX_SHARE: u64 = 32;
 /// The fewest blocks in a segment.
 const SEGMENT_BLOCKS_MIN: u64 = 32;
 
@@ -129,26 +128,25 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         sequence: u64,
     ) -> Self {
         let info = device.info();
-        let streams = usize::from(CLIENT_STREAM) + usize::from(options.client_streams.clamp(1, 8));
+        let mut options = options;
+        // One zone open for each stream at most, or they would wait for each other.
+        let others = u32::from(CLIENT_STREAM);
+        let most = info.open_zones_max.map_or(u32::MAX, |max| max.saturating_sub(others));
+        let clients = u32::from(options.client_streams).clamp(1, 8).min(most);
+        options.client_streams = clients as u8;
+        let streams = (others + clients) as usize;
         let state = State {
             map,
             catalog: Catalog::default(),
             prepared: Vec::new(),
             space: Space::new(info.zones, info.zone_blocks),
-            log: Log::new(
-                info.uuid,
-                epoch,
-                info.zone_blocks,
-                info.append_blocks_max,
-                streams,
-                sequence,
-            ),
+            log: Log::new(&info, epoch, streams, sequence),
             checksums: Checksums::default(),
             table: NodeTableMedia::default(),
             checkpoint: CheckpointState::default(),
             reclaim: ReclaimState::new(
                 &options.reclaim,
-                options.memory_bytes / INDEX_SHARE,
+                memory::index_bytes(&options),
                 runtime.parallelism(),
             ),
             counters: Counters::default(),
@@ -235,8 +233,21 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 }
 
-/// Refuses devices on which a flush would promise more than it does.
+/// Refuses devices on which a flush would promise more than it does, or that are too narrow.
 fn check_abilities(info: &DeviceInfo) -> Result<(), Error> {
+    let streams = u32::from(CLIENT_STREAM) + 1;
+    if let Some(max) = info.open_zones_max
+        && max < streams
+    {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "{} can have {max} zones open at once; a store needs {streams}, one for each kind \
+                 of data",
+                info.name
+            ),
+        ));
+    }
     if info.sealing == Sealing::Durable {
         return Err(Error::new(
             ErrorKind::Unsupported,

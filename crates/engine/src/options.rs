@@ -11,13 +11,16 @@ pub struct FormatOptions {}
 pub struct OpenOptions {
     /// Refuse changes, and write nothing to the device.
     pub read_only: bool,
-    /// Bytes of acknowledged writes that may wait in memory; more of them wait for the device.
+    /// Bytes of acknowledged writes that may wait in memory; more of them wait for the device. At
+    /// most a quarter of `memory_bytes` counts.
     pub dirty_bytes_max: u64,
     /// How long a partly filled group waits for company when no flush asks for it.
     pub linger: Duration,
     /// Client streams: append points that writes are spread over (1 to 8).
     pub client_streams: u8,
-    /// Bytes for map nodes and checksums held in memory; clean ones are dropped beyond it.
+    /// Bytes for all that grows with the store or the load: the map and its table, checksums,
+    /// unwritten data, reclaim's bits and index. Clean map nodes and checksums are dropped where
+    /// it would be exceeded.
     pub memory_bytes: u64,
     /// A checkpoint is taken after this many bytes of log.
     pub checkpoint_bytes: u64,

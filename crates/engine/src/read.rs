@@ -231,7 +231,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     fn keep_checksums(&self, zone: ZoneId, values: Vec<u32>) {
         let mut state = self.state();
         state.checksums.insert(zone, values);
-        state.checksums.shrink_to(self.inner.options.memory_bytes / 2);
+        state.keep_within(self.inner.options.memory_bytes);
     }
 
     /// Reads the chain of group headers of a segment, up to the first that is not one, or block

@@ -217,6 +217,10 @@ pub struct Stats {
     pub map_table_bytes: u64,
     /// Memory of checksums.
     pub checksum_bytes: u64,
+    /// All of that memory, and unwritten data.
+    pub memory_bytes: u64,
+    /// What it may be (`memory_bytes` of the options).
+    pub memory_budget_bytes: u64,
     /// Memory of versions of map nodes that a mark or a checkpoint still holds.
     pub frozen_bytes: u64,
     /// Memory of reclaim: the reverse index of the candidates.
@@ -250,7 +254,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let state = self.state();
         let counters = &state.counters;
         let reclaim = &state.reclaim.counters;
-        let usage = state.map.usage();
+        let (usage, memory) = (state.map.usage(), state.memory());
         let written: u64 = state.log.blocks_written.iter().sum();
         let by_stream = |stream: u8| state.log.blocks_written[usize::from(stream)] * BLOCK_SIZE;
         let log_blocks: u64 = state.log.blocks_written[usize::from(RELIEF_STREAM)..].iter().sum();
@@ -293,14 +297,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             dropped_records: counters.dropped_records,
             checksum_errors: counters.checksum_errors,
             map_nodes: usage.nodes as u64,
-            map_bytes: usage.resident_bytes as u64,
-            map_table_bytes: usage.table_bytes as u64,
-            checksum_bytes: state.checksums.bytes(),
-            frozen_bytes: usage.frozen_bytes as u64,
-            index_bytes: state.reclaim.index.bytes(),
-            mark_bytes: state.reclaim.sheet_bytes,
+            map_bytes: memory.nodes,
+            map_table_bytes: memory.table,
+            checksum_bytes: memory.checksums,
+            memory_bytes: memory.total(),
+            memory_budget_bytes: self.inner.options.memory_bytes,
+            frozen_bytes: memory.frozen,
+            index_bytes: memory.index,
+            mark_bytes: memory.mark,
             candidates_dropped: state.reclaim.index.dropped,
-            dirty_bytes: state.log.dirty_bytes,
+            dirty_bytes: memory.unwritten,
             nodes_loaded: counters.nodes_loaded,
             read_latency: counters.read_latency.summary(),
             write_latency: counters.write_latency.summary(),

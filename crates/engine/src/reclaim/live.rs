@@ -66,8 +66,7 @@ impl LiveMap {
     /// A sheet for a job's own. Give it back with [`put`](Self::put).
     pub fn take(&self) -> Sheet {
         let idle = self.idle.lock().expect("no job panics while it holds the lock").pop();
-        let words = (self.zones * self.zone_blocks).div_ceil(64) as usize;
-        idle.unwrap_or_else(|| Sheet { words: vec![0; words] })
+        idle.unwrap_or_else(|| Sheet { words: vec![0; (self.sheet_bytes() / 8) as usize] })
     }
 
     /// Takes a job's sheet back.
@@ -75,10 +74,9 @@ impl LiveMap {
         self.idle.lock().expect("no job panics while it holds the lock").push(sheet);
     }
 
-    /// Bytes of all sheets that no job holds.
-    pub fn bytes(&self) -> u64 {
-        let idle = self.idle.lock().expect("no job panics while it holds the lock");
-        idle.iter().map(|sheet| 8 * sheet.words.len() as u64).sum()
+    /// Bytes of a sheet.
+    pub fn sheet_bytes(&self) -> u64 {
+        8 * (self.zones * self.zone_blocks).div_ceil(64)
     }
 
     /// Live blocks of each segment that the mark judges. No job may be running.

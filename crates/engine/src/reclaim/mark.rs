@@ -67,6 +67,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 segment.state == SegmentState::Sealed && segment.stream != MAP_STREAM
             });
             let live = LiveMap::new(zones, zone_blocks, judged.map(|(zone, _)| zone).collect());
+            state.reclaim.mark_bytes = live.sheet_bytes() * self.runtime().parallelism() as u64;
             let candidates = ZoneSet::new(zones, zone_blocks, state.reclaim.index.candidates());
             (Arc::new(live), Arc::new(candidates))
         };
@@ -89,7 +90,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let mut state = self.state();
                 state.map.end_mark();
                 state.reclaim.nodes_marked = state.map.usage().nodes;
-                state.reclaim.sheet_bytes = live.bytes();
                 let live = Arc::into_inner(live).expect("all jobs have ended");
                 return Ok(live);
             }

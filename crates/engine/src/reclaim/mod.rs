@@ -62,8 +62,8 @@ pub(crate) struct ReclaimState {
     pub nodes_marked: usize,
     /// Segments to relocate, with the leaves that refer to them.
     pub index: ReverseIndex,
-    /// Memory of the last mark's live bits.
-    pub sheet_bytes: u64,
+    /// Memory that the mark's live bits may take, while one runs.
+    pub mark_bytes: u64,
     pub pacing: Box<dyn PacingPolicy>,
     pub gate: Gate,
     pub budget: ScanBudget,
@@ -103,7 +103,7 @@ impl ReclaimState {
             running: false,
             nodes_marked: 0,
             index: ReverseIndex::new(index_bytes),
-            sheet_bytes: 0,
+            mark_bytes: 0,
             pacing: Box::new(FreeSpace::default()),
             gate: Gate::new(BURST_BLOCKS),
             budget: ScanBudget::new(options.scan_cpu_max, processors as f64),
@@ -259,6 +259,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut won = Won::default();
         let live = self.mark().await?;
         let emptied = self.retire_empty(&live);
+        drop(live);
+        self.state().reclaim.mark_bytes = 0;
         if self.inner.options.paranoid {
             for zone in &emptied {
                 self.prove_unreferenced(*zone).await?;
@@ -362,6 +364,7 @@ impl State {
         self.reclaim.index.clear();
         self.map.track_leaves(false);
         self.map.abort_mark();
+        self.reclaim.mark_bytes = 0;
         self.reclaim.running = false;
         self.reclaim.forced_done = self.reclaim.forced;
         // What cannot be marked cannot be won: whoever waits for room hears of it.

@@ -10,6 +10,7 @@ use mjolnir_units::{BLOCK_SIZE, Pba, TreeId, ZoneId};
 
 use crate::engine::{Engine, Hurdle, State};
 use crate::format::record::Record;
+use crate::memory::dirty_bytes_max;
 use crate::space::{Claim, RECLAIM_STREAM, SegmentState};
 
 /// Blocks read from a victim in one go: a slice of 2 MiB.
@@ -303,7 +304,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     /// Keeps the engine's own unwritten data within the bound that clients keep to.
     pub(crate) async fn wait_while_dirty(&self) -> Result<(), Error> {
-        let most = self.inner.options.dirty_bytes_max;
+        let most = dirty_bytes_max(&self.inner.options);
         self.wait_while(|state| state.failed.is_none() && state.log.dirty_bytes > most).await;
         self.state().failed.clone().map_or(Ok(()), Err)
     }

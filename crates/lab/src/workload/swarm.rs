@@ -140,7 +140,7 @@ impl Swarm {
                 zones,
                 append_blocks_max: *chance.pick(&[zone_blocks, 64, 16]),
                 queue_depth: *chance.pick(&[1, 4, 32]),
-                open_zones_max: *chance.pick(&[None, None, Some(16)]),
+                open_zones_max: *chance.pick(&[None, None, Some(4), Some(6)]),
                 sealing: Sealing::Free,
             },
             stale_after_reset: chance.one_in(3),

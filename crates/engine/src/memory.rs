@@ -1,0 +1,90 @@
+//! The memory budget: what it pays for, and what leaves memory when it is spent.
+//!
+//! One budget covers everything that grows with the store or the load. What cannot be dropped (the
+//! node table, acknowledged data on its way, versions that a walker holds, reclaim's index) is paid
+//! first. Map nodes and checksums share what is left: neither is pressed below its part while the
+//! other exceeds its own, and either may use what the other leaves.
+
+use crate::engine::State;
+use crate::options::OpenOptions;
+
+/// Clean nodes that stay in memory even where dirty ones fill the budget (a checkpoint is due
+/// then): a step that needs several nodes at once would else drop one for the sake of the other,
+/// for ever.
+const CLEAN_BYTES_MIN: u64 = 128 << 10;
+/// Unwritten data that is always allowed: a few groups.
+const DIRTY_BYTES_MIN: u64 = 2 << 20;
+/// The part of the budget that droppable things keep, whatever the others take: one in so many.
+const DROPPABLE_SHARE: u64 = 8;
+/// The part of what is droppable that checksums may hold on to: one in so many. A mapped block
+/// costs eight bytes in the map and four of checksums.
+const CHECKSUM_SHARE: u64 = 3;
+/// The part of the budget that reclaim's reverse index may take: one in so many.
+const INDEX_SHARE: u64 = 32;
+
+/// What the engine holds in memory, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MemoryUse {
+    pub nodes: u64,
+    pub dirty_nodes: u64,
+    pub table: u64,
+    pub frozen: u64,
+    pub checksums: u64,
+    pub index: u64,
+    pub mark: u64,
+    pub unwritten: u64,
+}
+
+impl MemoryUse {
+    pub fn total(&self) -> u64 {
+        self.fixed() + self.nodes + self.checksums
+    }
+
+    /// What cannot be dropped at will.
+    fn fixed(&self) -> u64 {
+        self.table + self.frozen + self.index + self.mark + self.unwritten
+    }
+}
+
+/// Bytes that reclaim's reverse index may take of a budget.
+pub(crate) fn index_bytes(options: &OpenOptions) -> u64 {
+    options.memory_bytes / INDEX_SHARE
+}
+
+/// Bytes of acknowledged writes that may wait in memory.
+pub(crate) fn dirty_bytes_max(options: &OpenOptions) -> u64 {
+    options.dirty_bytes_max.min((options.memory_bytes / 4).max(DIRTY_BYTES_MIN))
+}
+
+impl State {
+    pub fn memory(&self) -> MemoryUse {
+        let usage = self.map.usage();
+        MemoryUse {
+            nodes: usage.resident_bytes as u64,
+            dirty_nodes: usage.dirty_bytes as u64,
+            table: usage.table_bytes as u64,
+            frozen: usage.frozen_bytes as u64,
+            checksums: self.checksums.bytes(),
+            index: self.reclaim.index.bytes(),
+            mark: self.reclaim.mark_bytes,
+            unwritten: self.log.dirty_bytes,
+        }
+    }
+
+    /// Drops clean map nodes and checksums beyond the budget.
+    pub fn keep_within(&mut self, budget: u64) {
+        let memory = self.memory();
+        let droppable = budget.saturating_sub(memory.fixed()).max(budget / DROPPABLE_SHARE);
+        let nodes_most = droppable - memory.checksums.min(droppable / CHECKSUM_SHARE);
+        let mut nodes = memory.nodes;
+        if nodes > nodes_most {
+            let clean = nodes.saturating_sub(memory.dirty_nodes);
+            // A little more than needed, so that this does not run for every node.
+            let wanted = nodes - nodes_most + budget / 32;
+            nodes -=
+                self.map.evict(wanted.min(clean.saturating_sub(CLEAN_BYTES_MIN)) as usize) as u64;
+        }
+        let checksums_least = droppable / CHECKSUM_SHARE;
+        self.checksums.shrink_to(droppable.saturating_sub(nodes).max(checksums_least));
+    }
+}
