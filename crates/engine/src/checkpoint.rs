@@ -38,6 +38,13 @@ pub(crate) struct CheckpointState {
     pub wanted: bool,
 }
 
+impl CheckpointState {
+    /// Whether the next checkpoint can win space by moving what lives in sparse map segments.
+    pub fn is_compacting(&self) -> bool {
+        self.sparse_bytes > 0
+    }
+}
+
 /// Nodes (and pages of the node table) per trip to the log: clients get their turn in between.
 const NODES_A_STEP: usize = 128;
 
@@ -249,11 +256,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let sparse = {
             let mut state = self.state();
             state.update_reserve();
-            // Where there is no room for it, only what must be written is.
-            match state.space.free_count() + 1 < state.space.checkpoint_reserve() {
-                true => Vec::new(),
-                false => state.space.sparse_map_segments(),
-            }
+            state.space.sparse_map_segments(state.space.compaction_bytes())
         };
         if sparse.is_empty() {
             return Ok(());
@@ -435,8 +438,8 @@ impl State {
     /// Follows the dirty part of the map with the segments kept for its checkpoint. Cheap: called
     /// after every step, since each may have made nodes dirty.
     pub fn follow_reserve(&mut self) {
-        let bytes = self.checkpoint_bytes() + self.checkpoint.sparse_bytes;
-        self.space.reserve_for_checkpoint(bytes);
+        let bytes = self.checkpoint_bytes();
+        self.space.reserve_for_checkpoint(bytes, self.checkpoint.sparse_bytes);
     }
 
     /// Bytes that a checkpoint has to write at most, but for what it moves to save space.
@@ -461,12 +464,16 @@ impl State {
             && self.map.dirty_bytes() as u64 > self.space.payload_bytes() / 2
     }
 
-    /// Whether more dirty nodes might leave no room for their checkpoint: it has to be taken
-    /// before clients change anything. What frees space (`relief`) may go on to the last.
-    pub fn is_crowded(&self, relief: bool) -> bool {
-        let needed = self.checkpoint_bytes().div_ceil(self.space.payload_bytes());
-        let spare = if relief { 1 } else { 2 };
-        (self.space.free_count() as u64) < spare + needed
+    /// Whether more dirty nodes might leave no room for their checkpoint, or take what others
+    /// count on: a checkpoint has to be taken before `claim` changes anything. What frees space may
+    /// go on to the last.
+    pub fn is_crowded(&self, claim: Claim) -> bool {
+        let needed = self.checkpoint_bytes().div_ceil(self.space.payload_bytes()) as usize;
+        let least = match claim {
+            Claim::Relief => needed + 1,
+            _ => needed + self.space.kept(claim) - self.space.checkpoint_reserve() + 2,
+        };
+        self.space.free_count() < least
     }
 
     fn manifest(

@@ -140,8 +140,8 @@ pub(crate) enum Hurdle {
     Absent(Absent),
     /// No segment can be opened for this claim.
     NoRoom(Claim),
-    /// A checkpoint has to come first; whether the step frees space.
-    Crowded(bool),
+    /// A checkpoint has to come first.
+    Crowded(Claim),
     Failed(Error),
 }
 
@@ -300,7 +300,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         match hurdle {
             Hurdle::Absent(absent) => self.load_node(absent.0).await,
             Hurdle::NoRoom(claim) => self.wait_for_room(claim).await,
-            Hurdle::Crowded(relief) => self.wait_while_crowded(relief).await,
+            Hurdle::Crowded(claim) => self.wait_while_crowded(claim).await,
             Hurdle::Failed(error) => Err(error),
         }
     }
@@ -329,7 +329,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.wait_while(|state| {
             if let Err(error) = state.check_health_for(claim) {
                 verdict.set(Some(error));
-            } else if state.space.can_open(claim) && state.log.can_open_zone() {
+            } else if state.space.can_open(claim) && !state.log.awaits_seal() {
                 // Room: the caller tries again.
             } else if state.space.allows(claim) {
                 return true; // Segments are being reset, or sealed.
@@ -346,6 +346,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                      something, or grow the store",
                 )));
             } else {
+                if state.checkpoint.wanted {
+                    self.inner.checkpoint_wanted.notify(1);
+                }
                 return true;
             }
             false
@@ -355,13 +358,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Waits for a checkpoint, and if that does not help, for reclaim.
-    async fn wait_while_crowded(&self, relief: bool) -> Result<(), Error> {
+    async fn wait_while_crowded(&self, claim: Claim) -> Result<(), Error> {
         let _waiting = Waiting::new(self);
         self.checkpoint().await?;
-        if !self.state().is_crowded(relief) {
+        if !self.state().is_crowded(claim) {
             return Ok(());
         }
-        self.wait_for_room(if relief { Claim::Relief } else { Claim::Client }).await
+        self.wait_for_room(claim).await
     }
 
     /// Waits until a client's write may be accepted: within the bound on unwritten data, and as
@@ -467,14 +470,24 @@ impl State {
         Asked { cycles, checkpoints: self.checkpoint.begun }
     }
 
-    /// Whether a reclaim cycle that began after the question won nothing, and a checkpoint that
-    /// began after it is durable, with nothing left for another one to free.
-    fn no_room_is_proven(&self, asked: Asked) -> bool {
-        self.reclaim.fruitless_since(asked.cycles)
-            && self.checkpoint.ended > asked.checkpoints
-            && self.space.count(SegmentState::Retiring) == 0
+    /// Whether a reclaim cycle that began after the question won nothing, and neither did
+    /// checkpoints. Asks for another checkpoint as long as there is a map to compact.
+    fn no_room_is_proven(&mut self, asked: Asked) -> bool {
+        let taken = self.checkpoint.ended.saturating_sub(asked.checkpoints);
+        if !self.reclaim.fruitless_since(asked.cycles)
+            || self.space.count(SegmentState::Retiring) > 0
+            || taken == 0
+        {
+            return false;
+        }
+        let owed = taken < COMPACTIONS && self.checkpoint.is_compacting();
+        self.checkpoint.wanted |= owed;
+        !owed
     }
 }
+
+/// Checkpoints that are given the chance to compact the map before a store counts as full.
+const COMPACTIONS: u64 = 4;
 
 /// When somebody asked for room: cycles and checkpoints begun before.
 #[derive(Clone, Copy)]

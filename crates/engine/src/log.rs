@@ -17,7 +17,7 @@ use crate::format::bind;
 use crate::format::group::{FIXED_BYTES, GroupHeader};
 use crate::format::record::Record;
 use crate::format::segment::{Footer, SegmentHeader};
-use crate::space::{Claim, RECLAIM_STREAM, SegmentState, Space};
+use crate::space::{Claim, RECLAIM_STREAM, Space};
 
 /// The most payload blocks in a group: 512 KiB.
 pub(crate) const GROUP_BLOCKS_MAX: u32 = 128;
@@ -317,11 +317,7 @@ impl Log {
         let bytes = footer.encode();
         let blocks = (bytes.len() / BLOCK_BYTES) as u32;
         let sequence = self.sequence;
-        let segment = space.get_mut(open.zone);
-        segment.state = SegmentState::Sealed;
-        segment.footer = open.next;
-        segment.used = open.next + blocks;
-        segment.sealed = sequence;
+        space.seal(open.zone, open.next, blocks, sequence);
         let mut at = open.zone.start(self.zone_blocks).plus(u64::from(open.next));
         let piece_bytes = self.append_blocks_max as usize * BLOCK_BYTES;
         for piece in bytes.chunks(piece_bytes) {
@@ -340,10 +336,15 @@ impl Log {
         self.sealed.push((open.zone, open.checksums));
     }
 
-    /// Whether the device could have one more zone open. If not, a seal is on its way: there are
-    /// no more streams than zones that may be open.
-    pub fn can_open_zone(&self) -> bool {
+    fn can_open_zone(&self) -> bool {
         self.streams.iter().flatten().count() + self.sealing.len() < self.open_zones_max
+    }
+
+    /// Whether a segment cannot be opened before another one's seal ends. Where the device can have
+    /// no more zones open and none is being sealed, every stream has its segment: there are no more
+    /// streams than zones that may be open.
+    pub fn awaits_seal(&self) -> bool {
+        !self.can_open_zone() && !self.sealing.is_empty()
     }
 
     fn open_segment(&mut self, space: &mut Space, stream: u8) -> Result<(), NoRoom> {

@@ -28,8 +28,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.step(|state| {
             state.check_health()?;
             check(state)?;
-            if state.is_crowded(relief) {
-                return Err(Hurdle::Crowded(relief));
+            let claim = if relief { Claim::Relief } else { Claim::Client };
+            if state.is_crowded(claim) {
+                return Err(Hurdle::Crowded(claim));
             }
             let mut room = |stream| state.log.prepare(&mut state.space, stream, bytes, 0);
             let stream = match room(CLIENT_STREAM) {

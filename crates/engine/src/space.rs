@@ -119,10 +119,18 @@ pub(crate) struct Space {
     pub opened: Vec<ZoneId>,
     /// Segments kept for a checkpoint; follows how much of the map is dirty.
     checkpoint_reserve: usize,
+    /// Segments that clients leave besides, for checkpoints that compact the map.
+    compaction_reserve: usize,
+    /// Whether reclaim has a segment open, and relief: that much of their reserve is in use.
+    reclaim_open: bool,
+    relief_open: bool,
     pub allocated_total: u64,
     pub freed_total: u64,
 }
 
+/// Segments kept for a checkpoint beyond what it must write: room to compact the map, and to be
+/// wrong by what does not fit at the end of a segment.
+const CHECKPOINT_SLACK: usize = 2;
 /// Segments kept for relocation beyond the checkpoint's reserve: one that is being filled while
 /// another is emptied.
 const RECLAIM_RESERVE: usize = 2;
@@ -142,6 +150,9 @@ impl Space {
             grown: Vec::new(),
             opened: Vec::new(),
             checkpoint_reserve: 2,
+            compaction_reserve: 1,
+            reclaim_open: false,
+            relief_open: false,
             allocated_total: 0,
             freed_total: 0,
         }
@@ -172,18 +183,52 @@ impl Space {
         self.segments.iter().filter(|segment| segment.state == state).count()
     }
 
-    /// Segments that clients leave for relief, reclaim and checkpoints.
-    pub fn reserve(&self) -> usize {
-        self.checkpoint_reserve + RECLAIM_RESERVE + RELIEF_RESERVE
+    /// Segments that a claim leaves when it changes the map: with fewer, a checkpoint has to come
+    /// first. What reclaim and relief have open counts as part of their reserve, or their taking
+    /// it would keep those out that still have theirs to take.
+    pub fn kept(&self, claim: Claim) -> usize {
+        let reclaim = RECLAIM_RESERVE - usize::from(self.reclaim_open);
+        let relief = RELIEF_RESERVE - usize::from(self.relief_open);
+        match claim {
+            // What a checkpoint supersedes comes back with later ones only, as the segments that
+            // it lies in empty: the map's use of space swings by what is written each time.
+            Claim::Client => {
+                let swing = self.checkpoint_reserve - CHECKPOINT_SLACK;
+                self.checkpoint_reserve + swing + reclaim + relief
+            }
+            Claim::Relief => self.checkpoint_reserve + reclaim,
+            Claim::Reclaim => self.checkpoint_reserve,
+            Claim::Map => 0,
+        }
     }
 
+    /// Segments that clients leave for relief, reclaim and checkpoints when they open one. One
+    /// more than they leave when they write, so that there is something to write before the next
+    /// checkpoint.
+    pub fn reserve(&self) -> usize {
+        self.kept(Claim::Client) + self.compaction_reserve
+    }
+
+    /// Segments kept for a checkpoint.
     pub fn checkpoint_reserve(&self) -> usize {
         self.checkpoint_reserve
     }
 
-    /// Sets the checkpoint's reserve to hold `bytes` of dirty map and manifest.
-    pub fn reserve_for_checkpoint(&mut self, bytes: u64) {
-        self.checkpoint_reserve = 2 + bytes.div_ceil(self.payload_bytes()) as usize;
+    /// Bytes of the map that a checkpoint has room to move besides what it must write: a segment
+    /// at most. The tighter space is, the more it matters: moving wins more than it takes.
+    pub fn compaction_bytes(&self) -> u64 {
+        let needed = self.checkpoint_reserve - CHECKPOINT_SLACK;
+        let spare = self.free_count().saturating_sub(needed).min(1) as u64;
+        spare * self.payload_bytes()
+    }
+
+    /// Sets the checkpoint's reserve to hold `bytes` of dirty map and manifest, and `sparse` bytes
+    /// that it would like to move.
+    pub fn reserve_for_checkpoint(&mut self, bytes: u64, sparse: u64) {
+        let segments = |bytes: u64| bytes.div_ceil(self.payload_bytes()) as usize;
+        let (least, whole) = (segments(bytes), segments(bytes + sparse));
+        self.checkpoint_reserve = CHECKPOINT_SLACK + least;
+        self.compaction_reserve = (whole - least).max(1);
     }
 
     /// Payload of a segment, less its header, footer and one group header in 16 blocks.
@@ -193,12 +238,7 @@ impl Space {
 
     /// Whether `claim` may take a segment now.
     pub fn allows(&self, claim: Claim) -> bool {
-        let kept = match claim {
-            Claim::Client => self.reserve(),
-            Claim::Relief => self.checkpoint_reserve + RECLAIM_RESERVE,
-            Claim::Reclaim => self.checkpoint_reserve,
-            Claim::Map => 0,
-        };
+        let kept = if claim == Claim::Client { self.reserve() } else { self.kept(claim) };
         self.free_count() > kept
     }
 
@@ -253,7 +293,27 @@ impl Space {
             Segment { state: SegmentState::Open, stream, incarnation, used: 1, ..Segment::free() };
         self.opened.push(zone);
         self.allocated_total += 1;
+        self.note_open(stream, true);
         Some((zone, incarnation))
+    }
+
+    /// Seals an open segment: its footer begins at block `footer`, and has `blocks` blocks.
+    pub fn seal(&mut self, zone: ZoneId, footer: u32, blocks: u32, sequence: u64) {
+        let segment = self.get_mut(zone);
+        segment.state = SegmentState::Sealed;
+        segment.footer = footer;
+        segment.used = footer + blocks;
+        segment.sealed = sequence;
+        let stream = segment.stream;
+        self.note_open(stream, false);
+    }
+
+    fn note_open(&mut self, stream: u8, open: bool) {
+        match stream {
+            RECLAIM_STREAM => self.reclaim_open = open,
+            RELIEF_STREAM => self.relief_open = open,
+            _ => {}
+        }
     }
 
     /// Free segments in the order in which they will be opened.
@@ -297,9 +357,9 @@ impl Space {
         self.map_segments().filter(|(_, s)| s.map_bytes == 0).map(|(zone, _)| zone).collect()
     }
 
-    /// The emptiest sealed segments of the map's stream, if together they waste more than they
-    /// hold: each checkpoint moves what lives in a few of them.
-    pub fn sparse_map_segments(&self) -> Vec<ZoneId> {
+    /// The emptiest sealed segments of the map's stream, of those that waste more than they hold,
+    /// with `budget` live bytes at most: each checkpoint moves what lives in a few of them.
+    pub fn sparse_map_segments(&self, mut budget: u64) -> Vec<ZoneId> {
         let bytes = self.zone_blocks * BLOCK_SIZE;
         let mut sparse: Vec<(u64, ZoneId)> = self
             .map_segments()
@@ -307,7 +367,6 @@ impl Space {
             .map(|(zone, segment)| (segment.map_bytes, zone))
             .collect();
         sparse.sort();
-        let mut budget = bytes;
         sparse
             .into_iter()
             .take_while(|(live, _)| {
@@ -319,9 +378,13 @@ impl Space {
             .collect()
     }
 
-    /// Live bytes that [`sparse_map_segments`](Self::sparse_map_segments) would move.
+    /// Live bytes that [`sparse_map_segments`](Self::sparse_map_segments) would move where there is
+    /// room.
     pub fn sparse_map_bytes(&self) -> u64 {
-        self.sparse_map_segments().iter().map(|zone| self.get(*zone).map_bytes).sum()
+        self.sparse_map_segments(self.payload_bytes())
+            .iter()
+            .map(|zone| self.get(*zone).map_bytes)
+            .sum()
     }
 
     fn map_segments(&self) -> impl Iterator<Item = (ZoneId, &Segment)> {

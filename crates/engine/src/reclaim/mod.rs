@@ -22,6 +22,10 @@ mod select;
 
 pub(crate) use relocate::yield_now;
 
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
 use mjolnir_device::{Device, Runtime};
 use mjolnir_policy::pacing::{FreeSpace, Gate, Pacing, PacingPolicy, PacingView, ScanBudget};
 use mjolnir_store::{Error, ErrorKind};
@@ -35,6 +39,10 @@ use crate::space::{CLIENT_STREAM, MAP_STREAM, SegmentState};
 
 /// Map nodes that may be garbage before a mark runs for their sake: some 100 MiB at most.
 const GARBAGE_NODES_MIN: usize = 32_768;
+/// A cycle that won nothing is followed by a rest of so many times its processor time, and of at
+/// least so long.
+const REST_CYCLES: u32 = 4;
+const REST_MIN: Duration = Duration::from_millis(20);
 /// Blocks that either side of the gate may run ahead by.
 const BURST_BLOCKS: u64 = 256;
 
@@ -137,6 +145,8 @@ impl ReclaimState {
 struct Won {
     /// Segments given up.
     retired: usize,
+    /// Whether candidates were tried for which there was no room.
+    cramped: bool,
     /// Candidates selected for the next cycle.
     selected: usize,
 }
@@ -199,6 +209,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 listener.await;
                 continue;
             }
+            // Else it would take the calls that are meant for those that listen within a cycle.
+            drop(listener);
             self.state().reclaim.running = true;
             if self.collect_until_done().await.is_err() {
                 // The old data is still in force. Try again a little later, unless the store
@@ -206,7 +218,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 self.state().give_up_cycle();
                 self.notify();
                 if self.state().failed.is_none() {
-                    self.runtime().sleep(std::time::Duration::from_millis(100)).await;
+                    self.runtime().sleep(Duration::from_millis(100)).await;
                 }
             }
         }
@@ -215,11 +227,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Cycles until pacing wants no more, or there is nothing to win.
     async fn collect_until_done(&self) -> Result<(), Error> {
         loop {
-            let (forced, begun, free, sequence) = {
+            let (forced, begun, free, sequence, scanned_ns) = {
                 let mut state = self.state();
                 let begun = state.reclaim.cycles_begun;
                 state.reclaim.cycles_begun += 1;
-                (state.reclaim.forced, begun, state.space.free_count(), state.log.sequence)
+                let scanned_ns = state.reclaim.counters.scan_cpu_ns;
+                let free = state.space.free_count();
+                (state.reclaim.forced, begun, free, state.log.sequence, scanned_ns)
             };
             let won = self.cycle().await?;
             if won.retired > 0 {
@@ -239,13 +253,33 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 continue;
             }
             if pause {
-                // Scarce, but nothing to win until clients overwrite more.
-                self.runtime().sleep(std::time::Duration::from_millis(20)).await;
+                // Scarce, but nothing to win until clients overwrite more: look again now and then.
+                let scanned_ns = self.state().reclaim.counters.scan_cpu_ns - scanned_ns;
+                let rest = REST_CYCLES * Duration::from_nanos(scanned_ns);
+                self.rest_unless_asked(rest.max(REST_MIN)).await;
             }
             if !self.state().reclaim.index.is_empty() {
                 continue;
             }
             return Ok(());
+        }
+    }
+
+    /// Rests, but not while somebody asks for space.
+    async fn rest_unless_asked(&self, rest: Duration) {
+        let mut sleep = pin!(self.runtime().sleep(rest));
+        loop {
+            let asked = self.inner.reclaim_wanted.listen();
+            {
+                let state = self.state();
+                let forced = state.reclaim.forced > state.reclaim.forced_done;
+                if state.reclaim.urgent || forced || state.closing || state.failed.is_some() {
+                    return;
+                }
+            }
+            if let Either::Left(_) = select(&mut sleep, asked).await {
+                return;
+            }
         }
     }
 
@@ -285,6 +319,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     state.reclaim.counters.copy_forward_failures += 1;
                     state.reclaim.index.remove(zone);
                     if error.kind == ErrorKind::NoSpace {
+                        won.cramped = true;
                         break;
                     }
                     let segment = state.space.get_mut(zone);
@@ -379,7 +414,8 @@ impl State {
     fn conclude_cycle(&mut self, won: Won, at: Begun) -> (bool, bool) {
         let Begun { forced, begun, free, sequence } = at;
         let gained = self.space.free_count() > free || won.retired > 0;
-        if !gained && won.selected == 0 {
+        let fruitless = !gained && (won.selected == 0 || won.cramped);
+        if fruitless {
             self.reclaim.fruitless_from = Some(begun);
             self.reclaim.fruitless_at = Some(sequence);
             // Whoever asked after this cycle began is owed another.
@@ -389,7 +425,7 @@ impl State {
             self.reclaim.urgent = false;
         }
         self.update_pacing();
-        let idle = won.selected == 0 && won.retired == 0;
+        let idle = fruitless || (won.selected == 0 && won.retired == 0);
         let more = !self.closing && self.failed.is_none() && !idle && self.reclaim_due();
         if !more && self.reclaim.forced_done < forced && (idle || self.closing) {
             self.reclaim.forced_done = forced;

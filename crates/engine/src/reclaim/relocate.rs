@@ -247,11 +247,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Takes a checkpoint if more dirty leaves might leave no room for one: blocks that many
     /// diverged snapshots share are named by as many leaves. What is repointed so far may stay so.
     async fn make_room_for_leaves(&self) -> Result<(), Error> {
-        if !self.state().is_crowded(false) {
+        if !self.state().is_crowded(Claim::Reclaim) {
             return Ok(());
         }
         self.checkpoint_within_task().await?;
-        if self.state().is_crowded(false) {
+        if self.state().is_crowded(Claim::Reclaim) {
             return Err(Error::new(
                 ErrorKind::NoSpace,
                 "there is no room to write all the leaves of the map that name the segment",
