@@ -20,8 +20,6 @@ use crate::request::{Message, Refusal, Request, Response};
 const REQUEST_BYTES_MAX: usize = 1 << 20;
 /// Clients at once; more are turned away.
 const CLIENTS_MAX: usize = 64;
-/// How long a client may think.
-const REQUEST_TIME: Duration = Duration::from_secs(60);
 /// How long a client may take to read a line.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 /// How often progress is told.
@@ -29,12 +27,14 @@ const PROGRESS_PERIOD: Duration = Duration::from_millis(250);
 /// How long to wait when no more connections can be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers clients, for ever. Dropping this closes the socket; requests under way go on.
+/// Answers clients, for ever; one that takes longer than `request_time` to send a request is hung
+/// up on. Dropping this closes the socket; requests under way go on.
 pub async fn answer_all(
     listener: Listener,
     engine: HostEngine,
     circumstances: Circumstances,
     runtime: HostRuntime,
+    request_time: Duration,
 ) {
     let clients = Rc::new(Cell::new(0));
     loop {
@@ -51,7 +51,7 @@ pub async fn answer_all(
         let (circumstances, world) = (circumstances.clone(), runtime.clone());
         runtime.spawn(async move {
             // How a client leaves concerns nobody.
-            let _ = converse(stream, &engine, &circumstances, &world).await;
+            let _ = converse(stream, &engine, &circumstances, &world, request_time).await;
             clients.set(clients.get() - 1);
         });
     }
@@ -65,10 +65,11 @@ async fn converse(
     engine: &HostEngine,
     circumstances: &Circumstances,
     runtime: &HostRuntime,
+    request_time: Duration,
 ) -> Result<(), Gone> {
     let mut buffer = Vec::new();
     loop {
-        let line = or(read_line(&mut stream, &mut buffer), timeout(runtime, REQUEST_TIME)).await?;
+        let line = or(read_line(&mut stream, &mut buffer), timeout(runtime, request_time)).await?;
         let outcome = match serde_json::from_slice::<Request>(&line) {
             Ok(request) => attend(&mut stream, engine, circumstances, request, runtime).await?,
             Err(error) => Err(Refusal::from(Error::new(

@@ -1,22 +1,25 @@
 //! NBD clients: accepted, served, and seen out.
 
 use std::cell::Cell;
+use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
 use event_listener::Event;
 use futures_lite::future::or;
+use futures_lite::{AsyncRead, AsyncWrite};
 use mjolnir_device::Runtime;
-use mjolnir_host::{HostEngine, HostRuntime, Listener, Stream};
-use mjolnir_nbd::{Disconnect, DisconnectKind, Negotiated, Options, negotiate, transmit};
+use mjolnir_host::{HostEngine, HostRuntime, Listener, Stream, Tls, TlsStream};
+use mjolnir_nbd::{
+    self as nbd, Disconnect, DisconnectKind, Handshake, Negotiated, Options, Session, negotiate,
+    negotiate_secured, transmit,
+};
 
 use crate::arguments::ServeOptions;
 use crate::output;
 
 /// Clients at once; more are turned away.
 const CLIENTS_MAX: usize = 1024;
-/// How long a client may take to choose an export.
-const NEGOTIATION_TIME: Duration = Duration::from_secs(30);
 /// How long to wait when no more connections can be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -51,17 +54,29 @@ pub struct Clients {
     engine: HostEngine,
     runtime: HostRuntime,
     options: Options,
+    tls: Option<Tls>,
+    negotiation_time: Duration,
     stop: Rc<Stop>,
     count: Cell<usize>,
     left: Event,
 }
 
 impl Clients {
-    /// Nobody yet.
-    pub fn new(engine: HostEngine, runtime: HostRuntime, options: &ServeOptions) -> Self {
-        let options = Options { read_only: options.read_only, ..Options::default() };
+    /// Nobody yet. With `tls`, clients talk by it or about nothing.
+    pub fn new(
+        engine: HostEngine,
+        runtime: HostRuntime,
+        options: &ServeOptions,
+        tls: Option<Tls>,
+    ) -> Self {
+        let negotiation_time = Duration::from_secs(options.negotiation_time.into());
+        let options = Options {
+            read_only: options.read_only,
+            tls: if tls.is_some() { nbd::Tls::Required } else { nbd::Tls::Off },
+            ..Options::default()
+        };
         let (stop, count, left) = (Rc::default(), Cell::new(0), Event::new());
-        Clients { engine, runtime, options, stop, count, left }
+        Clients { engine, runtime, options, tls, negotiation_time, stop, count, left }
     }
 
     /// What tells tasks to stop.
@@ -120,17 +135,68 @@ impl Clients {
     }
 
     async fn serve(&self, stream: Stream) -> Result<(), Disconnect> {
-        let negotiation = async { negotiate(&self.engine, stream, &self.options).await.map(Some) };
         let limit = async {
-            or(self.runtime.sleep(NEGOTIATION_TIME), self.stop.requested()).await;
-            Ok(None)
+            or(self.runtime.sleep(self.negotiation_time), self.stop.requested()).await;
+            Ok(Chosen::Nothing)
         };
-        match or(negotiation, limit).await? {
-            Some(Negotiated::Ready(session)) => {
-                transmit(&self.engine, session, self.stop.requested()).await.map(|_| ())
-            }
-            // TLS is not offered, so nobody asks for it.
-            Some(Negotiated::Ended | Negotiated::StartTls { .. }) | None => Ok(()),
+        match or(self.choose(stream), limit).await? {
+            Chosen::Plain(session) => self.transmit(session).await,
+            Chosen::Secured(session) => self.transmit(session).await,
+            Chosen::Nothing => Ok(()),
         }
     }
+
+    /// From the greeting to the choice of an export, over TLS if the client is to secure itself.
+    async fn choose(&self, stream: Stream) -> Result<Chosen, Disconnect> {
+        match negotiate(&self.engine, stream, &self.options).await? {
+            Negotiated::Ready(session) => Ok(Chosen::Plain(session)),
+            Negotiated::Ended => Ok(Chosen::Nothing),
+            Negotiated::StartTls { transport, handshake } => {
+                self.choose_secured(transport, handshake).await
+            }
+        }
+    }
+
+    async fn choose_secured(
+        &self,
+        stream: Stream,
+        handshake: Handshake,
+    ) -> Result<Chosen, Disconnect> {
+        let tls = self.tls.as_ref().expect("TLS is offered only where it is set up");
+        let stream = tls.accept(stream).await.map_err(unsecured)?;
+        match negotiate_secured(&self.engine, stream, handshake, &self.options).await? {
+            Negotiated::Ready(session) => Ok(Chosen::Secured(session)),
+            // A secured client that asks for TLS is told that it has it.
+            Negotiated::Ended | Negotiated::StartTls { .. } => Ok(Chosen::Nothing),
+        }
+    }
+
+    async fn transmit<T>(&self, session: Session<T>) -> Result<(), Disconnect>
+    where
+        T: AsyncRead + AsyncWrite + Unpin,
+    {
+        transmit(&self.engine, session, self.stop.requested()).await.map(|_| ())
+    }
+}
+
+/// What came of a negotiation.
+enum Chosen {
+    /// An export, in the clear.
+    Plain(Session<Stream>),
+    /// An export, over TLS.
+    Secured(Session<TlsStream>),
+    /// The client left, took too long, or this server is stopping.
+    Nothing,
+}
+
+/// Why a client could not be secured.
+fn unsecured(error: io::Error) -> Disconnect {
+    use io::ErrorKind::{ConnectionReset, PermissionDenied, UnexpectedEof};
+    let kind = match error.kind() {
+        UnexpectedEof | ConnectionReset => DisconnectKind::Vanished,
+        PermissionDenied => DisconnectKind::Refused,
+        _ => DisconnectKind::Transport,
+    };
+    let message = format!("the TLS handshake failed: {error}");
+    Disconnect { kind, message, source: Some(error) }
 }
