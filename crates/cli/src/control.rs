@@ -1,6 +1,7 @@
 //! The control socket of a served store: requests in, answers out, a line each.
 //!
-//! Lines are bounded, and so is the time that a client may take to send one or to read an answer,
+//! What a request announces to write follows it once the server has asked for it. Lines are bounded
+//! (and so is what follows them, by what one atomic vector takes), and so is the time that a client may take to send one or to read an answer,
 //! so a client that stalls holds a connection and nothing else.
 
 use std::cell::Cell;
@@ -11,9 +12,10 @@ use futures_lite::future::or;
 use futures_lite::{AsyncReadExt, AsyncWriteExt};
 use mjolnir_device::Runtime;
 use mjolnir_host::{HostEngine, HostRuntime, Listener, Stream};
-use mjolnir_store::{Error, ErrorKind};
+use mjolnir_store::{Error, ErrorKind, Store};
 
 use crate::handle::{Circumstances, handle};
+use crate::payload;
 use crate::request::{Message, Refusal, Request, Response};
 
 /// The longest request, in bytes.
@@ -71,7 +73,20 @@ async fn converse(
     loop {
         let line = or(read_line(&mut stream, &mut buffer), timeout(runtime, request_time)).await?;
         let outcome = match serde_json::from_slice::<Request>(&line) {
-            Ok(request) => attend(&mut stream, engine, circumstances, request, runtime).await?,
+            Ok(mut request) => match payload::admit(&mut request, engine.atomic_limit().1) {
+                Ok(announced) => {
+                    if announced > 0 {
+                        send(&mut stream, &Message::Send {}, runtime).await?;
+                        let payload = async {
+                            let come = payload::receive(&mut request, &mut buffer, &mut stream);
+                            come.await.map_err(|_| Gone)
+                        };
+                        or(payload, timeout(runtime, request_time)).await?;
+                    }
+                    attend(&mut stream, engine, circumstances, request, runtime).await?
+                }
+                Err(error) => Err(Refusal::from(error)),
+            },
             Err(error) => Err(Refusal::from(Error::new(
                 ErrorKind::Invalid,
                 format!("the request is none that this version knows: {error}"),
