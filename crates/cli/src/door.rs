@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mjolnir_device::Runtime;
 use mjolnir_engine::OpenOptions;
-use mjolnir_host::{DeviceOptions, HostEngine, HostRuntime, Opened, open_store};
+use mjolnir_host::{DeviceOptions, HostEngine, HostRuntime, Opened, connect_unix, open_store};
 use mjolnir_store::{Error, ErrorKind, Store};
 
 use crate::handle::{Circumstances, handle};
@@ -39,14 +39,14 @@ pub fn control_path(store: &Path) -> PathBuf {
 /// Connects to the server of a store, if one answers.
 pub fn knock(store: &Path) -> Result<Option<UnixStream>, Error> {
     let control = control_path(store);
-    match UnixStream::connect(&control) {
+    match connect_unix(&control) {
         Ok(stream) => Ok(Some(stream)),
         Err(error) => match error.kind() {
-            // Nobody listens; or the path is too long for a socket, so that there is none.
+            // Nobody listens; or the store's name leaves no room for the socket's, so there is none.
             io::ErrorKind::NotFound
             | io::ErrorKind::ConnectionRefused
             | io::ErrorKind::NotADirectory
-            | io::ErrorKind::InvalidInput => Ok(None),
+            | io::ErrorKind::InvalidFilename => Ok(None),
             io::ErrorKind::PermissionDenied => Err(Error::new(
                 ErrorKind::Busy,
                 format!(

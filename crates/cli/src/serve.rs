@@ -11,9 +11,9 @@ use futures_lite::future::or;
 use mjolnir_device::Runtime;
 use mjolnir_engine::{OpenOptions, ReclaimOptions};
 use mjolnir_host::{
-    DeviceOptions, Direct, HostEngine, HostRuntime, IoChoice, Listener, Readiness, Shutdown,
-    TLS_BUILT_IN, Tls, TlsKeys, inherited_listeners, is_loopback, run as run_host,
-    tell_service_manager,
+    DeviceOptions, Direct, HostEngine, HostRuntime, IoChoice, Listener, Readiness,
+    SOCKET_PATH_BYTES_MAX, Shutdown, TLS_BUILT_IN, Tls, TlsKeys, inherited_listeners, is_loopback,
+    run as run_host, tell_service_manager,
 };
 
 use crate::arguments::{NbdAddress, ServeOptions};
@@ -206,7 +206,17 @@ fn listen(
     let mut doors = inherited;
     for address in addresses {
         doors.push(match address {
-            NbdAddress::Unix(path) => Listener::unix(&path, options.socket_mode)?,
+            NbdAddress::Unix(path) => {
+                if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+                    output::complain(&format!(
+                        "warning: the path of the socket {} is longer than the \
+                         {SOCKET_PATH_BYTES_MAX} bytes that most clients can connect to; name a \
+                         shorter one by --nbd unix:PATH",
+                        path.display()
+                    ));
+                }
+                Listener::unix(&path, options.socket_mode)?
+            }
             NbdAddress::Tcp(address) => Listener::tcp(address)?,
         });
     }

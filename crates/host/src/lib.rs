@@ -19,6 +19,7 @@ mod shutdown;
 mod store;
 mod stream;
 mod tls;
+mod unix_path;
 
 pub use activation::inherited_listeners;
 pub use error::{HostError, HostErrorKind};
@@ -33,3 +34,4 @@ pub use store::{
 };
 pub use stream::Stream;
 pub use tls::{TLS_BUILT_IN, Tls, TlsKeys, TlsStream};
+pub use unix_path::{SOCKET_PATH_BYTES_MAX, connect_unix};
