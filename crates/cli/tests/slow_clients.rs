@@ -58,3 +58,49 @@ fn commands_that_do_not_come_are_not_waited_for() {
     folder.misused("serve s.mj --control-time 0", &["--control-time"]);
     folder.misused("serve s.mj --negotiation-time soon", &["--negotiation-time"]);
 }
+
+#[test]
+fn clients_that_say_nothing_keep_nobody_out() {
+    let folder = Folder::with_store();
+    let server = folder.serve("--clients-max 4");
+    let mut first = server.client("v");
+    first.write(0, 0, &pattern(1, 4096)).unwrap();
+    let connect = || UnixStream::connect(folder.path("n.sock")).unwrap();
+    let silent: Vec<_> = (0..20).map(|_| connect()).collect();
+    // All of these are there at once, and the silent ones make room for them.
+    let others = [server.client("v"), server.client("v"), server.client("v")];
+    let mut told = silent.into_iter().map(|mut stream| {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut heard = Vec::new();
+        let _ = stream.read_to_end(&mut heard);
+        heard.len()
+    });
+    assert!(told.all(|bytes| bytes <= 18), "they hear a greeting and the end");
+    // Now all places are taken by clients that have chosen.
+    let mut heard = Vec::new();
+    connect().read_to_end(&mut heard).unwrap();
+    assert!(heard.is_empty(), "one more is turned away");
+    server.wait_for("turned away a client of unix:n.sock: there are 4 already");
+    drop(others);
+    assert_eq!(first.read(0, 4096).unwrap(), pattern(1, 4096));
+    server.stop();
+}
+
+#[test]
+fn clients_that_use_up_the_file_descriptors_make_room() {
+    let folder = Folder::with_store();
+    let mut command = std::process::Command::new("sh");
+    command
+        .args(["-c", "ulimit -n 64; exec \"$0\" serve s.mj --nbd unix:n.sock"])
+        .arg(support::program())
+        .current_dir(folder.path(""));
+    let server = folder.start(command);
+    let silent: Vec<_> =
+        (0..70).map(|_| UnixStream::connect(folder.path("n.sock")).unwrap()).collect();
+    let mut client = server.client("v");
+    client.write(0, 0, &pattern(1, 4096)).unwrap();
+    assert_eq!(client.read(0, 4096).unwrap(), pattern(1, 4096));
+    drop(silent);
+    client.leave();
+    server.stop();
+}

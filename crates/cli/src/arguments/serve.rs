@@ -41,6 +41,11 @@ pub struct ServeOptions {
     /// IDENTITY:HEXADECIMAL a line. Its owner alone may read it.
     #[arg(long, value_name = "FILE")]
     pub tls_psk: Option<PathBuf>,
+    /// Clients at once. One more takes the place of the oldest that has not chosen an export yet, and
+    /// is turned away if all have.
+    #[arg(long, value_name = "COUNT", default_value = "1024",
+        value_parser = clap::value_parser!(u32).range(1..))]
+    pub clients_max: u32,
     /// How long a client may take from connecting to having chosen an export, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "30",
         value_parser = clap::value_parser!(u32).range(1..))]

@@ -1,6 +1,7 @@
 //! NBD clients: accepted, served, and seen out.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,8 +19,6 @@ use mjolnir_nbd::{
 use crate::arguments::ServeOptions;
 use crate::output;
 
-/// Clients at once; more are turned away.
-const CLIENTS_MAX: usize = 1024;
 /// How long to wait when no more connections can be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -56,7 +55,9 @@ pub struct Clients {
     options: Options,
     tls: Option<Tls>,
     negotiation_time: Duration,
+    negotiations: Rc<Negotiations>,
     stop: Rc<Stop>,
+    count_max: usize,
     count: Cell<usize>,
     left: Event,
 }
@@ -70,13 +71,26 @@ impl Clients {
         tls: Option<Tls>,
     ) -> Self {
         let negotiation_time = Duration::from_secs(options.negotiation_time.into());
+        let count_max = options.clients_max as usize;
         let options = Options {
             read_only: options.read_only,
             tls: if tls.is_some() { nbd::Tls::Required } else { nbd::Tls::Off },
             ..Options::default()
         };
-        let (stop, count, left) = (Rc::default(), Cell::new(0), Event::new());
-        Clients { engine, runtime, options, tls, negotiation_time, stop, count, left }
+        let (negotiations, stop) = (Rc::default(), Rc::default());
+        let (count, left) = (Cell::new(0), Event::new());
+        Clients {
+            engine,
+            runtime,
+            options,
+            tls,
+            negotiation_time,
+            negotiations,
+            stop,
+            count_max,
+            count,
+            left,
+        }
     }
 
     /// What tells tasks to stop.
@@ -106,25 +120,30 @@ impl Clients {
             match accepted.await {
                 None => return,
                 Some(Ok((stream, name))) => {
-                    if self.count.get() >= CLIENTS_MAX {
+                    let count = self.count.get() - self.negotiations.ending.get();
+                    if count >= self.count_max && !self.negotiations.end_oldest() {
                         output::complain(&format!(
-                            "turned away a client of {name}: there are {CLIENTS_MAX} already"
+                            "turned away a client of {name}: there are {} already",
+                            self.count_max
                         ));
                         continue;
                     }
                     self.count.set(self.count.get() + 1);
-                    self.runtime.spawn(self.clone().see_to(stream, name));
+                    let begun = self.negotiations.clone().begin();
+                    self.runtime.spawn(self.clone().see_to(stream, begun, name));
                 }
                 Some(Err(error)) => {
                     output::complain(&format!("warning: {error}"));
+                    // Most likely there are no more file descriptors; this frees one.
+                    self.negotiations.end_oldest();
                     self.runtime.sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
     }
 
-    async fn see_to(self: Rc<Self>, stream: Stream, name: String) {
-        if let Err(end) = self.serve(stream).await {
+    async fn see_to(self: Rc<Self>, stream: Stream, begun: Begun, name: String) {
+        if let Err(end) = self.serve(stream, begun).await {
             // Clients that just leave are everyday.
             if end.kind != DisconnectKind::Vanished {
                 output::complain(&format!("a client of {name} was disconnected: {end}"));
@@ -134,12 +153,15 @@ impl Clients {
         self.left.notify(usize::MAX);
     }
 
-    async fn serve(&self, stream: Stream) -> Result<(), Disconnect> {
+    async fn serve(&self, stream: Stream, begun: Begun) -> Result<(), Disconnect> {
         let limit = async {
-            or(self.runtime.sleep(self.negotiation_time), self.stop.requested()).await;
+            let ended = or(begun.end.requested(), self.stop.requested());
+            or(self.runtime.sleep(self.negotiation_time), ended).await;
             Ok(Chosen::Nothing)
         };
-        match or(self.choose(stream), limit).await? {
+        let chosen = or(self.choose(stream), limit).await;
+        drop(begun);
+        match chosen? {
             Chosen::Plain(session) => self.transmit(session).await,
             Chosen::Secured(session) => self.transmit(session).await,
             Chosen::Nothing => Ok(()),
@@ -176,6 +198,50 @@ impl Clients {
         T: AsyncRead + AsyncWrite + Unpin,
     {
         transmit(&self.engine, session, self.stop.requested()).await.map(|_| ())
+    }
+}
+
+/// Clients that have not chosen an export yet, and so have proved nothing. However many there are,
+/// they keep out nobody who is quicker.
+#[derive(Default)]
+struct Negotiations {
+    /// What ends each of them, by when they came.
+    ends: RefCell<BTreeMap<u64, Rc<Stop>>>,
+    /// So many there have been.
+    count: Cell<u64>,
+    /// Those that were told to end, and are not gone yet.
+    ending: Cell<usize>,
+}
+
+/// A negotiation under way; over when dropped.
+struct Begun {
+    all: Rc<Negotiations>,
+    number: u64,
+    end: Rc<Stop>,
+}
+
+impl Negotiations {
+    fn begin(self: Rc<Self>) -> Begun {
+        let (number, end) = (self.count.get(), Rc::new(Stop::default()));
+        self.count.set(number + 1);
+        self.ends.borrow_mut().insert(number, end.clone());
+        Begun { all: self, number, end }
+    }
+
+    /// Ends the one that began first; false if there is none.
+    fn end_oldest(&self) -> bool {
+        let Some((_, end)) = self.ends.borrow_mut().pop_first() else { return false };
+        self.ending.set(self.ending.get() + 1);
+        end.ask();
+        true
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if self.all.ends.borrow_mut().remove(&self.number).is_none() {
+            self.all.ending.set(self.all.ending.get() - 1);
+        }
     }
 }
 
