@@ -1,7 +1,7 @@
 //! What stands here when TLS is not built in: nothing that could be made.
 
 use std::convert::Infallible;
-use std::io::{self, IoSlice};
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -54,14 +54,6 @@ impl AsyncRead for TlsStream {
 
 impl AsyncWrite for TlsStream {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
-        match self.0 {}
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-        _: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
         match self.0 {}
     }
 

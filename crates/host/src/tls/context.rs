@@ -83,14 +83,11 @@ fn restrict(
         TlsKeys::Certificates { .. } => CERTIFICATE_SUITES,
         TlsKeys::Psk { .. } => PSK_SUITES,
     })?;
-    // A stream that ends without a goodbye of TLS is as one that ends with it: NBD itself tells
-    // whether the end came in order.
     context.set_options(
         SslOptions::NO_RENEGOTIATION
             | SslOptions::NO_COMPRESSION
             | SslOptions::NO_TICKET
-            | SslOptions::CIPHER_SERVER_PREFERENCE
-            | SslOptions::IGNORE_UNEXPECTED_EOF,
+            | SslOptions::CIPHER_SERVER_PREFERENCE,
     );
     context.set_num_tickets(0)?;
     context.set_session_cache_mode(SslSessionCacheMode::OFF);

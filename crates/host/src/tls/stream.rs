@@ -62,7 +62,8 @@ impl TlsStream {
                 ErrorCode::WANT_READ => true,
                 ErrorCode::WANT_WRITE => false,
                 ErrorCode::ZERO_RETURN => return Poll::Ready(Ok(None)),
-                // The end of the socket's stream, without a goodbye.
+                // The end of the socket's stream, without a goodbye of TLS. It is as one with it:
+                // NBD itself tells whether the end came in order.
                 ErrorCode::SYSCALL if error.io_error().is_none() => return Poll::Ready(Ok(None)),
                 _ => return Poll::Ready(Err(self.explain(error))),
             };
