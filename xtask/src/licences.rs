@@ -34,14 +34,15 @@ const EXCEPTIONS: &[&str] = &["LLVM-exception"];
 
 /// Crates that no crate of the workspace may build on, whatever its features.
 const BANNED: &[(&str, &str)] = &[
-    ("openssl-sys", "use rustls with its ring provider"),
-    ("aws-lc-rs", "use rustls with its ring provider"),
-    ("aws-lc-sys", "use rustls with its ring provider"),
+    ("aws-lc-rs", "use the system's OpenSSL, behind the feature `tls`"),
+    ("aws-lc-sys", "use the system's OpenSSL, behind the feature `tls`"),
+    ("openssl-src", "use the system's OpenSSL: it gets its fixes without us"),
 ];
 
 /// Crates that the default build of `mjolnir` may not contain, though an optional feature may.
 const BANNED_BY_DEFAULT: &[(&str, &str)] = &[
     ("tokio", "the executor is the world's own; put what needs tokio behind a feature"),
+    ("openssl-sys", "TLS is a feature"),
     ("rustls", "TLS is a feature"),
 ];
 
@@ -197,14 +198,14 @@ mod tests {
             ("mjolnir-cli 1", OURS, &[("mjolnir-nbd 1", None)]),
             ("mjolnir-nbd 1", "MIT", &[("tokio 1", None)]),
             ("tokio 1", "MIT", &[]),
-            ("openssl-sys 1", "MIT", &[]),
+            ("aws-lc-sys 1", "MIT", &[]),
             ("copyleft 1", "GPL-3.0-only", &[]),
         ]);
         let failures = compare(&found, &found).failures;
         assert_eq!(failures.len(), 4, "{failures:?}");
         for (failure, start) in failures.iter().zip([
             "mjolnir-nbd states the licence Some(\"MIT\")",
-            "openssl-sys is banned",
+            "aws-lc-sys is banned",
             "copyleft 1: the licence GPL-3.0-only is not allowed",
             "tokio is in the default build",
         ]) {

@@ -100,6 +100,11 @@ pub fn run(options: &Options) -> Result<bool> {
     steps.run("tests", || {
         cargo::run_tests(test(&["--lib", "--bins", "--tests", "--", "--show-output"]))
     });
+    steps.run("TLS", || match tools::missing_for_tls() {
+        Some(missing) if options.require_tools => Ok(Outcome::fail(format!("needs {missing}"))),
+        Some(missing) => Ok(Outcome::skip(format!("needs {missing}"))),
+        None => secured(&cargo, options.require_tools),
+    });
     steps.run("tests as root", || {
         // Loop devices and mounts: `cargo test` leaves these out for everyone.
         if !tools::is_root() {
@@ -113,6 +118,26 @@ pub fn run(options: &Options) -> Result<bool> {
 
     println!("\n{}", steps.report());
     Ok(steps.passed())
+}
+
+/// Lints the feature `tls`, which the other steps leave out, and tests what differs with it.
+fn secured(cargo: &impl Fn(&[&str]) -> Command, require_tools: bool) -> Result<Outcome> {
+    let of = ["-p", "mjolnir-host", "-p", "mjolnir-cli", "--features", "tls"];
+    let mut lints = cargo(&["clippy"]);
+    lints.args(of).args(["--all-targets", "--", "-D", "warnings"]);
+    let outcome = cargo::run(lints)?;
+    if !outcome.passed() {
+        return Ok(outcome);
+    }
+    let mut tests = cargo(&["test", "--no-fail-fast"]);
+    tests.args(of).args(["--lib", "--bins", "--test", "real_tls_*", "--test", "listening"]);
+    tests.args(["--", "--show-output"]);
+    // That program was built without TLS.
+    tests.env_remove("MJOLNIR_BIN");
+    if require_tools {
+        tests.env("MJOLNIR_REQUIRE_TOOLS", "1");
+    }
+    cargo::run_tests(tests)
 }
 
 /// `cargo xtask sim`: whether the simulator ended well.

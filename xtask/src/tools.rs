@@ -6,7 +6,8 @@ use std::process::Command;
 
 use crate::steps::Outcome;
 
-/// A program that some test runs, and the Debian package that brings it.
+/// A program that some test runs, or the full path of a file that some build needs, and the Debian
+/// package that brings it.
 struct Tool {
     program: &'static str,
     package: &'static str,
@@ -33,7 +34,22 @@ const TOOLS: &[Tool] = &[
     tool("mount", "mount"),
     tool("fstrim", "util-linux"),
     tool("cmp", "diffutils"),
+    tool("certtool", "gnutls-bin"),
+    tool("psktool", "gnutls-bin"),
+    tool(PKG_CONFIG, "pkg-config"),
+    tool(OPENSSL_HEADER, "libssl-dev"),
 ];
+
+const PKG_CONFIG: &str = "pkg-config";
+const OPENSSL_HEADER: &str = "/usr/include/openssl/ssl.h";
+
+/// What is missing to build the feature `tls`, in words; `None` if nothing is.
+pub fn missing_for_tls() -> Option<String> {
+    let needs = TOOLS.iter().filter(|tool| [PKG_CONFIG, OPENSSL_HEADER].contains(&tool.program));
+    let missing = needs.filter(|tool| find(tool.program).is_none());
+    let packages = join(missing.map(|tool| tool.package));
+    if packages.is_empty() { None } else { Some(packages) }
+}
 
 /// Installs what is missing where that is possible: as root, with apt, and if `install` says so.
 /// Never a failure: tests that lack a program say so and are skipped by name.
@@ -77,7 +93,8 @@ fn missing() -> Vec<&'static Tool> {
     TOOLS.iter().filter(|tool| find(tool.program).is_none()).collect()
 }
 
-/// Where a program lies on `PATH`, or where root's programs usually lie.
+/// Where a program lies on `PATH`, or where root's programs usually lie; a full path lies where it
+/// says.
 fn find(program: &str) -> Option<std::path::PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path);

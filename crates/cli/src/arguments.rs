@@ -109,7 +109,7 @@ pub enum StoreCommand {
         /// Name of the new volume.
         new: String,
     },
-    /// Clone, move and trim ranges, one or many at once.
+    /// Clone, move, trim and write ranges, one or many at once.
     #[command(subcommand)]
     Range(RangeCommand),
     /// Run reclaim, or tell what it does.
@@ -287,10 +287,22 @@ pub enum RangeCommand {
         /// VOLUME:OFFSET+LENGTH.
         range: VolumeRange,
     },
+    /// Write the whole of a file to a volume, wholly or not at all: 64 MiB at most.
+    Write {
+        /// The store.
+        store: PathBuf,
+        /// The file; whole blocks.
+        file: PathBuf,
+        /// VOLUME:OFFSET.
+        to: Place,
+    },
     /// Apply several operations, in order, wholly or not at all.
     ///
-    /// Operations are written `clone:SOURCE=PLACE`, `move:SOURCE=PLACE` and `trim:RANGE`, for
-    /// example: mjolnir range atomic s.mj clone:v:0+4K=w:8K trim:v:0+1M
+    /// Operations are written `clone:SOURCE=PLACE`, `move:SOURCE=PLACE`, `trim:RANGE` and
+    /// `write:FILE=PLACE`, for example: mjolnir range atomic s.mj clone:v:0+4K=w:8K trim:v:0+1M
+    /// write:data.bin=v:2M
+    ///
+    /// At most 100 of them, and at most 64 MiB to write.
     Atomic {
         /// The store.
         store: PathBuf,
@@ -298,7 +310,8 @@ pub enum RangeCommand {
         #[arg(value_parser = parse_op, required_unless_present = "file", value_name = "OPERATION")]
         ops: Vec<RangeOp>,
         /// Read them from a JSON file (`-` for standard input), such as
-        /// [{"clone": {"from": "v:0+4K", "to": "w:8K"}}, {"trim": "v:0+1M"}].
+        /// [{"clone": {"from": "v:0+4K", "to": "w:8K"}}, {"trim": "v:0+1M"},
+        /// {"write": {"from": "data.bin", "to": "v:2M"}}].
         #[arg(long, value_name = "FILE", conflicts_with = "ops")]
         file: Option<PathBuf>,
     },

@@ -9,6 +9,7 @@ use crate::arguments::{GcCommand, RangeCommand, SnapshotCommand, StoreCommand, V
 use crate::door::Door;
 use crate::failure::Failure;
 use crate::output;
+use crate::payload::Payload;
 use crate::request::{RangeOp, Refusal, Request, Response};
 use crate::show::{self, View};
 
@@ -142,6 +143,9 @@ fn plan(command: StoreCommand) -> Result<(PathBuf, Request, View), Failure> {
                     (store, vec![RangeOp::Move { from: source, to }])
                 }
                 RangeCommand::Trim { store, range } => (store, vec![RangeOp::Trim(range)]),
+                RangeCommand::Write { store, file, to } => {
+                    (store, vec![RangeOp::Write { from: Payload::File(file), to }])
+                }
                 RangeCommand::Atomic { store, ops, file: None } => (store, ops),
                 RangeCommand::Atomic { store, file: Some(file), .. } => (store, read_ops(&file)?),
             };

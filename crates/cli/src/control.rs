@@ -1,27 +1,29 @@
 //! The control socket of a served store: requests in, answers out, a line each.
 //!
-//! Lines are bounded, and so is the time that a client may take to send one or to read an answer,
-//! so a client that stalls holds a connection and nothing else.
+//! What a request announces to write follows it once the server has asked for it. Lines are
+//! bounded, and so is what follows them: by what one atomic vector takes, one client at a time. So is
+//! the time that a client may take to send either or to read an answer. A client that stalls holds a
+//! connection, for that long perhaps the turn to send a payload, and nothing else.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use async_channel::{Receiver, Sender};
 use futures_lite::future::or;
 use futures_lite::{AsyncReadExt, AsyncWriteExt};
 use mjolnir_device::Runtime;
 use mjolnir_host::{HostEngine, HostRuntime, Listener, Stream};
-use mjolnir_store::{Error, ErrorKind};
+use mjolnir_store::{Error, ErrorKind, Store};
 
 use crate::handle::{Circumstances, handle};
+use crate::payload;
 use crate::request::{Message, Refusal, Request, Response};
 
 /// The longest request, in bytes.
 const REQUEST_BYTES_MAX: usize = 1 << 20;
 /// Clients at once; more are turned away.
 const CLIENTS_MAX: usize = 64;
-/// How long a client may think.
-const REQUEST_TIME: Duration = Duration::from_secs(60);
 /// How long a client may take to read a line.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 /// How often progress is told.
@@ -29,80 +31,132 @@ const PROGRESS_PERIOD: Duration = Duration::from_millis(250);
 /// How long to wait when no more connections can be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers clients, for ever. Dropping this closes the socket; requests under way go on.
+/// Answers clients, for ever; one that takes longer than `request_time` to send a request is hung
+/// up on. Dropping this closes the socket; requests under way go on.
 pub async fn answer_all(
     listener: Listener,
     engine: HostEngine,
     circumstances: Circumstances,
     runtime: HostRuntime,
+    request_time: Duration,
 ) {
-    let clients = Rc::new(Cell::new(0));
+    let (clients, payload) = (Cell::new(0), async_channel::bounded(1));
+    let control = Control { engine, circumstances, runtime, request_time, clients, payload };
+    let control = Rc::new(control);
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             // Out of file descriptors, most likely.
-            runtime.sleep(ACCEPT_PAUSE).await;
+            control.runtime.sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        if clients.get() >= CLIENTS_MAX {
+        if control.clients.get() >= CLIENTS_MAX {
             continue;
         }
-        clients.set(clients.get() + 1);
-        let (clients, engine) = (clients.clone(), engine.clone());
-        let (circumstances, world) = (circumstances.clone(), runtime.clone());
-        runtime.spawn(async move {
+        control.clients.set(control.clients.get() + 1);
+        let control = control.clone();
+        control.runtime.clone().spawn(async move {
             // How a client leaves concerns nobody.
-            let _ = converse(stream, &engine, &circumstances, &world).await;
-            clients.set(clients.get() - 1);
+            let _ = control.converse(stream).await;
+            control.clients.set(control.clients.get() - 1);
         });
     }
+}
+
+/// What all conversations share.
+struct Control {
+    engine: HostEngine,
+    circumstances: Circumstances,
+    runtime: HostRuntime,
+    request_time: Duration,
+    /// How many there are.
+    clients: Cell<usize>,
+    /// Full while one of them sends a payload or has it written: the memory of one is enough.
+    payload: (Sender<()>, Receiver<()>),
 }
 
 /// Why a conversation ends; the client is gone, too slow, or makes no sense.
 struct Gone;
 
-async fn converse(
-    mut stream: Stream,
-    engine: &HostEngine,
-    circumstances: &Circumstances,
-    runtime: &HostRuntime,
-) -> Result<(), Gone> {
-    let mut buffer = Vec::new();
-    loop {
-        let line = or(read_line(&mut stream, &mut buffer), timeout(runtime, REQUEST_TIME)).await?;
-        let outcome = match serde_json::from_slice::<Request>(&line) {
-            Ok(request) => attend(&mut stream, engine, circumstances, request, runtime).await?,
-            Err(error) => Err(Refusal::from(Error::new(
-                ErrorKind::Invalid,
-                format!("the request is none that this version knows: {error}"),
-            ))),
+impl Control {
+    async fn converse(&self, mut stream: Stream) -> Result<(), Gone> {
+        let mut buffer = Vec::new();
+        loop {
+            let line = read_line(&mut stream, &mut buffer);
+            let line = or(line, timeout(&self.runtime, self.request_time)).await?;
+            let outcome = match serde_json::from_slice::<Request>(&line) {
+                Ok(request) => self.take(&mut stream, &mut buffer, request).await?,
+                Err(error) => Err(Refusal::from(Error::new(
+                    ErrorKind::Invalid,
+                    format!("the request is none that this version knows: {error}"),
+                ))),
+            };
+            send(&mut stream, &Message::from(outcome), &self.runtime).await?;
+        }
+    }
+
+    /// Receives what a request announces, if it does, and carries it out.
+    async fn take(
+        &self,
+        stream: &mut Stream,
+        ahead: &mut Vec<u8>,
+        mut request: Request,
+    ) -> Result<Result<Response, Refusal>, Gone> {
+        let announced = match payload::admit(&mut request, self.engine.atomic_limit().1) {
+            Ok(announced) => announced,
+            Err(error) => return Ok(Err(Refusal::from(error))),
         };
-        send(&mut stream, &Message::from(outcome), runtime).await?;
+        if announced == 0 {
+            return self.attend(stream, request).await;
+        }
+        let turn = Turn::come(&self.payload).await;
+        send(stream, &Message::Send {}, &self.runtime).await?;
+        let payload =
+            async { payload::receive(&mut request, ahead, stream).await.map_err(|_| Gone) };
+        or(payload, timeout(&self.runtime, self.request_time)).await?;
+        let outcome = self.attend(stream, request).await;
+        drop(turn);
+        outcome
+    }
+
+    /// Carries out a request, and tells its progress meanwhile. If the client leaves, so do we.
+    async fn attend(
+        &self,
+        stream: &mut Stream,
+        request: Request,
+    ) -> Result<Result<Response, Refusal>, Gone> {
+        let part = Cell::new(None);
+        let progress = |done| part.set(Some(done));
+        let work = async {
+            let outcome = handle(&self.engine, &self.circumstances, request, &progress).await;
+            Ok(outcome.map_err(Refusal::from))
+        };
+        let tell = async {
+            loop {
+                self.runtime.sleep(PROGRESS_PERIOD).await;
+                if let Some(part) = part.take() {
+                    send(stream, &Message::Progress(part), &self.runtime).await?;
+                }
+            }
+        };
+        or(work, tell).await
     }
 }
 
-/// Carries out a request, and tells its progress meanwhile. If the client leaves, so do we.
-async fn attend(
-    stream: &mut Stream,
-    engine: &HostEngine,
-    circumstances: &Circumstances,
-    request: Request,
-    runtime: &HostRuntime,
-) -> Result<Result<Response, Refusal>, Gone> {
-    let part = Cell::new(None);
-    let progress = |done| part.set(Some(done));
-    let work = async {
-        let outcome = handle(engine, circumstances, request, &progress).await;
-        Ok(outcome.map_err(Refusal::from))
-    };
-    let tell = async {
-        loop {
-            runtime.sleep(PROGRESS_PERIOD).await;
-            if let Some(part) = part.take() {
-                send(stream, &Message::Progress(part), runtime).await?;
-            }
-        }
-    };
-    or(work, tell).await
+/// The right to fill memory with a payload; given back when dropped.
+struct Turn<'a>(&'a Receiver<()>);
+
+impl<'a> Turn<'a> {
+    async fn come((sender, receiver): &'a (Sender<()>, Receiver<()>)) -> Self {
+        // Fails only once the receiver is gone, which is beside it.
+        let _ = sender.send(()).await;
+        Turn(receiver)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.try_recv();
+    }
 }
 
 /// The next line, without its end. What follows it stays in `buffer`.

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use mjolnir_device::Runtime;
 use mjolnir_engine::OpenOptions;
-use mjolnir_host::{DeviceOptions, HostEngine, HostRuntime, Opened, open_store};
-use mjolnir_store::{Error, ErrorKind};
+use mjolnir_host::{DeviceOptions, HostEngine, HostRuntime, Opened, connect_unix, open_store};
+use mjolnir_store::{Error, ErrorKind, Store};
 
 use crate::handle::{Circumstances, handle};
 use crate::output;
+use crate::payload;
 use crate::request::{Message, Refusal, Request, Response};
 
 /// The longest line that a server may answer, in bytes.
@@ -38,14 +39,14 @@ pub fn control_path(store: &Path) -> PathBuf {
 /// Connects to the server of a store, if one answers.
 pub fn knock(store: &Path) -> Result<Option<UnixStream>, Error> {
     let control = control_path(store);
-    match UnixStream::connect(&control) {
+    match connect_unix(&control) {
         Ok(stream) => Ok(Some(stream)),
         Err(error) => match error.kind() {
-            // Nobody listens; or the path is too long for a socket, so that there is none.
+            // Nobody listens; or the store's name leaves no room for the socket's, so there is none.
             io::ErrorKind::NotFound
             | io::ErrorKind::ConnectionRefused
             | io::ErrorKind::NotADirectory
-            | io::ErrorKind::InvalidInput => Ok(None),
+            | io::ErrorKind::InvalidFilename => Ok(None),
             io::ErrorKind::PermissionDenied => Err(Error::new(
                 ErrorKind::Busy,
                 format!(
@@ -149,12 +150,13 @@ impl Door {
     /// Asks the store.
     pub async fn ask(
         &mut self,
-        request: Request,
+        mut request: Request,
         progress: &dyn Fn(f64),
     ) -> Result<Response, Refusal> {
         match self {
-            Door::Served(stream) => ask_server(stream, &request, progress),
+            Door::Served(stream) => ask_server(stream, request, progress),
             Door::Local(engine, circumstances) => {
+                payload::load(&mut request, engine.atomic_limit().1)?;
                 handle(engine, circumstances, request, progress).await.map_err(Refusal::from)
             }
         }
@@ -172,7 +174,7 @@ impl Door {
 /// Nothing else runs in a program that asks a server, so this may wait.
 fn ask_server(
     stream: &mut BufReader<UnixStream>,
-    request: &Request,
+    mut request: Request,
     progress: &dyn Fn(f64),
 ) -> Result<Response, Refusal> {
     let lost = |why: String| {
@@ -181,7 +183,8 @@ fn ask_server(
             format!("the server of the store went away before it answered ({why}); ask again"),
         ))
     };
-    let mut line = serde_json::to_string(request).map_err(|error| lost(error.to_string()))?;
+    let mut sources = payload::announce(&mut request)?;
+    let mut line = serde_json::to_string(&request).map_err(|error| lost(error.to_string()))?;
     line.push('\n');
     stream.get_mut().write_all(line.as_bytes()).map_err(|error| lost(error.to_string()))?;
     loop {
@@ -195,6 +198,13 @@ fn ask_server(
             lost(format!("its answer makes no sense: {error}; is it of another version?"))
         })?;
         match message {
+            Message::Send {} => {
+                for source in std::mem::take(&mut sources) {
+                    source.send(|piece| {
+                        stream.get_mut().write_all(piece).map_err(|error| lost(error.to_string()))
+                    })?;
+                }
+            }
             Message::Progress(part) => progress(part),
             Message::Answer(response) => return Ok(response),
             Message::Refused(refusal) => return Err(refusal),

@@ -5,6 +5,7 @@ use mjolnir_engine::Engine;
 use mjolnir_store::{Durability, Error, ErrorKind, Op, Store, TargetInfo, VolumeRange};
 
 use crate::arguments::Place;
+use crate::payload::Payload;
 use crate::request::{CheckOf, RangeOp, Request, Response, StatsOf, Target};
 
 /// Extents in one page of a difference.
@@ -148,6 +149,13 @@ fn resolve<D: Device, R: Runtime>(engine: &Engine<D, R>, op: &RangeOp) -> Result
             let (from, to) = ends(source, place)?;
             let (from_offset, to_offset, length) = (source.offset, place.offset, source.length);
             Op::Move { from, from_offset, to, to_offset, length }
+        }
+        RangeOp::Write { from: Payload::Bytes(data), to } => {
+            let (offset, data) = (to.offset, data.clone());
+            Op::Write { to: named(engine, &to.volume)?.id, offset, data }
+        }
+        RangeOp::Write { .. } => {
+            return Err(Error::new(ErrorKind::Invalid, "what is to be written did not come along"));
         }
         RangeOp::Trim(range) => Op::Trim {
             of: named(engine, &range.target)?.id,

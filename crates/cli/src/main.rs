@@ -19,6 +19,7 @@ mod format;
 mod generate;
 mod handle;
 mod output;
+mod payload;
 mod request;
 mod serve;
 mod show;

@@ -8,6 +8,7 @@ use mjolnir_store::{Error, VolumeRange};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::arguments::Place;
+use crate::payload::Payload;
 
 /// A request to a store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -85,6 +86,15 @@ pub enum RangeOp {
         /// Which.
         #[serde(serialize_with = "write_text", deserialize_with = "read_text")]
         from: VolumeRange,
+        /// Where to.
+        #[serde(serialize_with = "write_text", deserialize_with = "read_text")]
+        to: Place,
+    },
+    /// Write bytes.
+    Write {
+        /// Which. On the control socket it is announced by its length, and all follow the request
+        /// in order, once the server has said [`Message::Send`].
+        from: Payload,
         /// Where to.
         #[serde(serialize_with = "write_text", deserialize_with = "read_text")]
         to: Place,
@@ -202,10 +212,13 @@ impl From<Error> for Refusal {
     }
 }
 
-/// A line from the server: any number of progress lines, then one of the others.
+/// A line from the server: at most one that asks for what a request announced, any number of
+/// progress lines, then one of the others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Message {
+    /// The request is taken; send what it announced.
+    Send {},
     /// The part of the work that is done, 0 to 1.
     Progress(f64),
     /// It was done.
@@ -229,9 +242,14 @@ mod tests {
 
     #[test]
     fn operations_are_readable_in_files() {
-        let text = r#"[{"clone": {"from": "v:0+4K", "to": "w:8K"}}, {"trim": "v:0+1M"}]"#;
+        let text = r#"[{"clone": {"from": "v:0+4K", "to": "w:8K"}}, {"trim": "v:0+1M"},
+            {"write": {"from": "a.bin", "to": "v:8K"}}, {"write": {"from": 4096, "to": "v:8K"}}]"#;
         let ops: Vec<RangeOp> = serde_json::from_str(text).unwrap();
         assert_eq!(ops[1], RangeOp::Trim("v:0+1M".parse().unwrap()));
+        let to: Place = "v:8K".parse().unwrap();
+        let write = |from| RangeOp::Write { from, to: to.clone() };
+        assert_eq!(ops[2], write(Payload::File("a.bin".into())));
+        assert_eq!(ops[3], write(Payload::Announced(4096)));
         let odd = r#"[{"trim": "v:0"}]"#;
         let error = serde_json::from_str::<Vec<RangeOp>>(odd).unwrap_err().to_string();
         assert!(error.contains("VOLUME:OFFSET+LENGTH"), "{error}");

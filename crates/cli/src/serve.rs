@@ -11,8 +11,9 @@ use futures_lite::future::or;
 use mjolnir_device::Runtime;
 use mjolnir_engine::{OpenOptions, ReclaimOptions};
 use mjolnir_host::{
-    DeviceOptions, Direct, HostEngine, HostRuntime, IoChoice, Listener, Readiness, Shutdown,
-    inherited_listeners, is_loopback, run as run_host, tell_service_manager,
+    DeviceOptions, Direct, HostEngine, HostRuntime, IoChoice, Listener, Readiness,
+    SOCKET_PATH_BYTES_MAX, Shutdown, TLS_BUILT_IN, Tls, TlsKeys, inherited_listeners, is_loopback,
+    run as run_host, tell_service_manager,
 };
 
 use crate::arguments::{NbdAddress, ServeOptions};
@@ -33,7 +34,9 @@ const CONTROL_MODE: u32 = 0o600;
 pub fn run(options: ServeOptions, json: bool) -> Result<(), Failure> {
     // Before anything else opens files.
     let inherited = inherited_listeners()?;
-    let addresses = addresses(&options, &inherited)?;
+    let tls_keys = options.tls_keys();
+    let tls = tls_keys.as_ref().map(Tls::load).transpose()?;
+    let addresses = addresses(&options, &inherited, tls_keys.as_ref())?;
     run_host(async move |runtime: HostRuntime| {
         let shutdown = Shutdown::new()?;
         let opening = async {
@@ -55,9 +58,15 @@ pub fn run(options: ServeOptions, json: bool) -> Result<(), Failure> {
         let doors = listen(&options, addresses, inherited);
         match doors {
             Ok((control, doors)) => {
-                let clients = Rc::new(Clients::new(engine.clone(), runtime.clone(), &options));
-                let control =
-                    control::answer_all(control, engine.clone(), circumstances, runtime.clone());
+                let clients = Clients::new(engine.clone(), runtime.clone(), &options, tls);
+                let clients = Rc::new(clients);
+                let control = control::answer_all(
+                    control,
+                    engine.clone(),
+                    circumstances,
+                    runtime.clone(),
+                    Duration::from_secs(options.control_time.into()),
+                );
                 let work = attend(&options, &engine, &runtime, &clients, doors, &shutdown, json);
                 // The control socket answers until the store is closed.
                 or(work, async {
@@ -148,7 +157,11 @@ fn engine_options(options: &ServeOptions) -> OpenOptions {
 }
 
 /// Where to listen, besides inherited sockets. Refuses what would serve the store to strangers.
-fn addresses(options: &ServeOptions, inherited: &[Listener]) -> Result<Vec<NbdAddress>, Failure> {
+fn addresses(
+    options: &ServeOptions,
+    inherited: &[Listener],
+    tls: Option<&TlsKeys>,
+) -> Result<Vec<NbdAddress>, Failure> {
     let mut addresses = options.nbd.clone();
     if addresses.is_empty() && inherited.is_empty() {
         let mut path = options.store.clone().into_os_string();
@@ -160,12 +173,26 @@ fn addresses(options: &ServeOptions, inherited: &[Listener]) -> Result<Vec<NbdAd
         NbdAddress::Unix(_) => None,
     });
     let passed = inherited.iter().filter_map(Listener::tcp_address);
-    match asked.chain(passed).find(|address| !is_loopback(address)) {
-        Some(address) => Err(Failure::new(format!(
-            "{address} can be reached from other machines, and this build has no TLS to keep \
-             strangers out; listen on 127.0.0.1 or on a unix socket, and forward it over ssh"
+    let Some(wide) = asked.chain(passed).find(|address| !is_loopback(address)) else {
+        return Ok(addresses);
+    };
+    match tls {
+        None => Err(Failure::new(format!(
+            "{wide} can be reached from other machines, and no TLS keeps strangers out; {}listen \
+             on 127.0.0.1 or on a unix socket, and forward it over ssh",
+            match TLS_BUILT_IN {
+                true => "add --tls-psk or --tls-certificates, or ",
+                false => "build this program with TLS (`--features tls`), or ",
+            }
         ))),
-        None => Ok(addresses),
+        Some(TlsKeys::Certificates { verify_clients: false, .. }) => {
+            output::complain(&format!(
+                "warning: whoever reaches {wide} may use this store: add --tls-verify-client to \
+                 let only clients with a certificate in"
+            ));
+            Ok(addresses)
+        }
+        Some(_) => Ok(addresses),
     }
 }
 
@@ -179,7 +206,17 @@ fn listen(
     let mut doors = inherited;
     for address in addresses {
         doors.push(match address {
-            NbdAddress::Unix(path) => Listener::unix(&path, options.socket_mode)?,
+            NbdAddress::Unix(path) => {
+                if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+                    output::complain(&format!(
+                        "warning: the path of the socket {} is longer than the \
+                         {SOCKET_PATH_BYTES_MAX} bytes that most clients can connect to; name a \
+                         shorter one by --nbd unix:PATH",
+                        path.display()
+                    ));
+                }
+                Listener::unix(&path, options.socket_mode)?
+            }
             NbdAddress::Tcp(address) => Listener::tcp(address)?,
         });
     }

@@ -63,3 +63,44 @@ fn garbage_on_the_control_socket_is_answered_or_hung_up_on() {
     drop(stalled);
     server.stop();
 }
+
+#[test]
+fn a_payload_that_does_not_come_whole_writes_nothing() {
+    let folder = Folder::with_store();
+    let server = folder.serve("--control-time 1");
+    let mut client = server.client("v");
+    client.write(0, 0, &pattern(1, 8192)).unwrap();
+    let request = |length: u64| {
+        let ops = format!(r#"{{"trim":"v:4K+4K"}},{{"write":{{"from":{length},"to":"v:0"}}}}"#);
+        let mut stream = connect(&folder, "s.mj.ctl");
+        stream.write_all(format!("{{\"ranges\":{{\"ops\":[{ops}]}}}}\n").as_bytes()).unwrap();
+        let mut answer = [0; 4096];
+        let count = stream.read(&mut answer).unwrap();
+        (stream, String::from_utf8_lossy(&answer[..count]).into_owned())
+    };
+    for length in [64 << 20, u64::MAX] {
+        let (_, answer) = request(length + 4096 * u64::from(length < 1 << 60));
+        assert!(answer.contains("refused") && answer.contains("67108864"), "{answer}");
+    }
+    let (mut vanished, answer) = request(8192);
+    assert_eq!(answer, "{\"send\":{}}\n");
+    vanished.write_all(&[7; 5000]).unwrap();
+    drop(vanished);
+    let (mut stalled, answer) = request(8192);
+    assert_eq!(answer, "{\"send\":{}}\n");
+    stalled.write_all(&[7; 5000]).unwrap();
+    // One payload at a time: the next one is asked for once this one is given up.
+    let (next, answer) = request(8192);
+    assert_eq!(answer, "{\"send\":{}}\n");
+    let mut said = Vec::new();
+    let _ = stalled.read_to_end(&mut said);
+    assert!(said.is_empty(), "it is hung up on");
+    drop(next);
+    let (mut odd, _) = request(4095);
+    odd.write_all(&[7; 4095]).unwrap();
+    let mut answer = [0; 4096];
+    let count = odd.read(&mut answer).unwrap();
+    assert!(answer[..count].starts_with(b"{\"refused\""));
+    assert_eq!(client.read(0, 8192).unwrap(), pattern(1, 8192));
+    server.stop();
+}

@@ -21,6 +21,21 @@ fn addresses_that_strangers_reach_are_refused() {
 }
 
 #[test]
+#[cfg(not(feature = "tls"))]
+fn a_program_without_tls_says_how_to_build_it_with() {
+    let folder = Folder::with_store();
+    for words in ["--tls-psk keys.psk", "--tls-certificates pki --tls-verify-client"] {
+        for address in ["unix:n.sock", "tcp:127.0.0.1:0", "tcp:0.0.0.0:0"] {
+            let words = format!("serve s.mj --nbd {address} {words}");
+            folder.refused(&words, &["without TLS", "--features tls"]);
+        }
+    }
+    folder.misused("serve s.mj --tls-verify-client", &["--tls-certificates"]);
+    folder.misused("serve s.mj --tls-psk a --tls-certificates b", &["cannot be used with"]);
+    assert!(!folder.path("s.mj.ctl").exists());
+}
+
+#[test]
 fn several_doors_lead_to_one_store() {
     let folder = Folder::with_store();
     let server = folder.serve("--nbd unix:other.sock --nbd tcp:127.0.0.1:0");

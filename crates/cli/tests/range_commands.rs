@@ -1,4 +1,4 @@
-//! Ranges are cloned, moved and trimmed, at rest and served; vectors happen wholly or not at all;
+//! Ranges are cloned, moved, trimmed and written, at rest and served; vectors happen wholly or not at all;
 //! and a range past the end changes nothing.
 
 mod support;
@@ -90,5 +90,78 @@ fn what_is_no_range_is_named() {
     std::fs::write(folder.path("ops.json"), "[{\"trim\": \"v:0\"}]").unwrap();
     folder.refused("range atomic s.mj --file ops.json", &["ops.json", "VOLUME:OFFSET+LENGTH"]);
     folder.refused("range atomic s.mj --file none.json", &["none.json"]);
+    let announced = r#"[{"write": {"from": 4096, "to": "v:0"}}]"#;
+    std::fs::write(folder.path("ops.json"), announced).unwrap();
+    folder.refused("range atomic s.mj --file ops.json", &["names the file"]);
     assert_eq!(content(&folder, "v", 0, 64 << 10), data);
+}
+
+/// Files with what is to be written: two blocks, one block, and what does not fit.
+fn with_files(folder: &Folder) -> (Vec<u8>, Vec<u8>) {
+    let (two, one) = (pattern(5, 8192), pattern(6, 4096));
+    std::fs::write(folder.path("two.bin"), &two).unwrap();
+    std::fs::write(folder.path("one=1.bin"), &one).unwrap();
+    std::fs::write(folder.path("odd.bin"), &one[1..]).unwrap();
+    std::fs::write(folder.path("empty.bin"), "").unwrap();
+    let huge = std::fs::File::create(folder.path("huge.bin")).unwrap();
+    huge.set_len((64 << 20) + 4096).unwrap();
+    let absurd = std::fs::File::create(folder.path("absurd.bin")).unwrap();
+    absurd.set_len(1 << 40).unwrap();
+    (two, one)
+}
+
+/// Commands that must be refused, and what they say. The first item of each could be done.
+const REFUSED: [(&str, &[&str]); 7] = [
+    ("range atomic s.mj write:two.bin=v:0 trim:w:16M+4K", &["passes the end of w"]),
+    ("range atomic s.mj write:two.bin=v:0 write:two.bin=v:16380K", &["passes the end of v"]),
+    ("range atomic s.mj write:two.bin=v:0 write:two.bin=nosuch:0", &["nosuch"]),
+    ("range atomic s.mj trim:v:0+4K write:odd.bin=v:0", &["odd.bin has 4095 bytes", "truncate"]),
+    ("range atomic s.mj trim:v:0+4K write:none.bin=v:0", &["none.bin", "No such file"]),
+    ("range write s.mj absurd.bin v:0", &["1099511627776 bytes", "67108864", "split"]),
+    ("range atomic s.mj trim:v:0+4K write:two.bin=v:0 write:huge.bin=w:0", &["67121152 bytes"]),
+];
+
+#[test]
+fn vectors_write_payload_at_rest_wholly_or_not_at_all() {
+    let (folder, data) = prepared();
+    let (two, one) = with_files(&folder);
+    for (words, parts) in REFUSED {
+        folder.refused(words, parts);
+    }
+    folder.refused("range write s.mj empty.bin v:0", &["empty.bin has 0 bytes"]);
+    assert_eq!(content(&folder, "v", 0, 64 << 10), data, "nothing was done");
+    folder.ok("range atomic s.mj clone:v:0+4K=w:8K write:two.bin=v:0 write:one=1.bin=w:0");
+    folder.ok("range write s.mj two.bin w:1M");
+    assert_eq!(content(&folder, "v", 0, 12288), [&two[..], &data[8192..12288]].concat());
+    assert_eq!(content(&folder, "w", 0, 4096), one);
+    assert_eq!(content(&folder, "w", 8192, 4096), data[..4096], "cloned before it was written to");
+    assert_eq!(content(&folder, "w", 1 << 20, 8192), two);
+}
+
+#[test]
+fn vectors_write_payload_through_a_server_wholly_or_not_at_all() {
+    let (folder, data) = prepared();
+    let (two, one) = with_files(&folder);
+    let server = folder.serve("");
+    let (mut v, mut w) = (server.client("v"), server.client("w"));
+    for (words, parts) in REFUSED {
+        folder.refused(words, parts);
+    }
+    assert_eq!(v.read(0, 64 << 10).unwrap(), data, "nothing was done");
+    folder.ok("range atomic s.mj clone:v:0+4K=w:8K write:two.bin=v:0 write:one=1.bin=w:0");
+    let ops = r#"[{"write": {"from": "two.bin", "to": "w:1M"}}, {"trim": "v:8K+4K"}]"#;
+    std::fs::write(folder.path("ops.json"), ops).unwrap();
+    folder.ok("range atomic s.mj --file ops.json");
+    assert_eq!(v.read(0, 12288).unwrap(), [&two[..], &[0; 4096]].concat());
+    assert_eq!(w.read(0, 4096).unwrap(), one);
+    assert_eq!(w.read(8192, 4096).unwrap(), data[..4096]);
+    assert_eq!(w.read(1 << 20, 8192).unwrap(), two);
+    // All that one vector takes, at once.
+    let most = pattern(9, 16 << 20);
+    std::fs::write(folder.path("most.bin"), &most).unwrap();
+    folder.ok("range atomic s.mj write:most.bin=v:0 write:two.bin=w:2M");
+    assert!(v.read(0, 16 << 20).unwrap() == most);
+    drop((v, w));
+    server.kill();
+    assert!(content(&folder, "v", 0, 16 << 20) == most, "it was durable when it was answered");
 }

@@ -3,6 +3,8 @@
 //! **Imports** `units`, `device`, `backends`, `engine`, `store`. **Leaves out** what is said on the
 //! sockets (`nbd`) and what is asked on the command line (`cli`).
 //!
+//! TLS for clients is the feature `tls`; without it its types are there and cannot be made.
+//!
 //! Invariant: everything that runs on a [`HostRuntime`] runs on the thread that called [`run`],
 //! but for the jobs given to [`Runtime::parallel`](mjolnir_device::Runtime::parallel).
 
@@ -16,6 +18,8 @@ mod runtime;
 mod shutdown;
 mod store;
 mod stream;
+mod tls;
+mod unix_path;
 
 pub use activation::inherited_listeners;
 pub use error::{HostError, HostErrorKind};
@@ -29,3 +33,5 @@ pub use store::{
     HostEngine, NewStore, Opened, Shape, create_store, default_segment_bytes, open_store,
 };
 pub use stream::Stream;
+pub use tls::{TLS_BUILT_IN, Tls, TlsKeys, TlsStream};
+pub use unix_path::{SOCKET_PATH_BYTES_MAX, connect_unix};

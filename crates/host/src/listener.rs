@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use async_io::Async;
 use rustix::fs::{FlockOperation, Mode};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
+use crate::unix_path::{bind, connect};
 use crate::{HostError, HostErrorKind, Stream};
 
 /// Connections that may wait to be accepted.
@@ -42,20 +43,17 @@ struct SocketFile {
 impl Listener {
     /// Listens on a new socket file with those permissions (such as `0o600`). A socket file that
     /// is there already is replaced if no program answers on it. Dropping the listener removes
-    /// the file.
+    /// the file. The path may be as long as that of any file: see
+    /// [`connect_unix`](crate::connect_unix).
     ///
     /// # Errors
     ///
     /// [`Busy`](HostErrorKind::Busy) if a program answers there;
-    /// [`Invalid`](HostErrorKind::Invalid) if something else than a socket is there or the path is
-    /// too long for one; else [`Io`](HostErrorKind::Io).
+    /// [`Invalid`](HostErrorKind::Invalid) if something else than a socket is there; else
+    /// [`Io`](HostErrorKind::Io).
     pub fn unix(path: &Path, permissions: u32) -> Result<Self, HostError> {
         let name = path.display();
         let failed = || HostError::of(format!("listening on {name}"));
-        let address = SocketAddrUnix::new(path).map_err(|error| {
-            let why = "its path is too long for a socket (107 bytes), or empty";
-            HostError::new(HostErrorKind::Invalid, format!("listening on {name}: {why} ({error})"))
-        })?;
         // One program at a time looks for a stale socket and replaces it. The lock is on the
         // folder, so that no lock file stays behind.
         let folder = match path.parent() {
@@ -66,20 +64,20 @@ impl Listener {
         rustix::fs::flock(&folder, FlockOperation::LockExclusive)
             .map_err(|error| failed()(error.into()))?;
         remove_stale(path)?;
-        let bind = || -> io::Result<UnixListener> {
+        let open = || -> io::Result<UnixListener> {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
             // Before binding: the file then never has more permissions than these.
             rustix::fs::fchmod(&socket, Mode::from_raw_mode(permissions))?;
-            rustix::net::bind(&socket, &address)?;
+            bind(&socket, path, &folder)?;
             fs::set_permissions(path, fs::Permissions::from_mode(permissions))?;
             rustix::net::listen(&socket, BACKLOG)?;
             Ok(socket.into())
         };
-        let socket = bind().map_err(failed())?;
+        let socket = open().map_err(failed())?;
         let meta = path.symlink_metadata().map_err(failed())?;
         let made = SocketFile { path: path.into(), identity: (meta.dev(), meta.ino()) };
-        Self::from_unix(socket, Some(made))
+        Self::from_unix(socket, path.display().to_string(), Some(made))
     }
 
     /// Listens on a TCP address. The caller decides whether an address that is not
@@ -90,20 +88,23 @@ impl Listener {
         Self::from_tcp(socket)
     }
 
-    fn from_unix(socket: UnixListener, made: Option<SocketFile>) -> Result<Self, HostError> {
-        let failed = || HostError::of("listening on a unix socket".into());
-        let path = socket.local_addr().map_err(failed())?;
-        let address = match path.as_pathname() {
-            Some(path) => format!("unix:{}", path.display()),
-            None => "unix:(unnamed)".into(),
-        };
-        let socket = Socket::Unix(Async::new(socket).map_err(failed())?);
+    fn from_unix(
+        socket: UnixListener,
+        path: String,
+        made: Option<SocketFile>,
+    ) -> Result<Self, HostError> {
+        let address = format!("unix:{path}");
+        let failed = HostError::of(format!("listening on {path}"));
+        let socket = Socket::Unix(Async::new(socket).map_err(failed)?);
         Ok(Listener { socket, address, _made: made })
     }
 
     /// Takes over a unix socket that listens already; its file is not ours to remove.
     pub(crate) fn adopt_unix(socket: UnixListener) -> Result<Self, HostError> {
-        Self::from_unix(socket, None)
+        let failed = HostError::of("listening on a unix socket".into());
+        let address = socket.local_addr().map_err(failed)?;
+        let path = address.as_pathname().map(|path| path.display().to_string());
+        Self::from_unix(socket, path.unwrap_or_else(|| "(unnamed)".into()), None)
     }
 
     pub(crate) fn from_tcp(socket: TcpListener) -> Result<Self, HostError> {
@@ -179,9 +180,7 @@ fn remove_stale(path: &Path) -> Result<(), HostError> {
 
 /// Connects, to see whether anybody answers, without waiting.
 fn knock(path: &Path) -> Result<(), Errno> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
+    connect(path, SocketFlags::NONBLOCK).map(|_| ())
 }
 
 /// Whether only programs of this machine can connect to the address.

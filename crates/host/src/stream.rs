@@ -61,6 +61,42 @@ macro_rules! forward {
     };
 }
 
+/// For TLS, whose library reads and writes by itself, and says when it has to wait for what.
+#[cfg(feature = "tls")]
+impl Stream {
+    /// Reads what is there, or fails with [`WouldBlock`](io::ErrorKind::WouldBlock).
+    pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &*self.socket {
+            Socket::Unix(socket) => io::Read::read(&mut socket.get_ref(), buffer),
+            Socket::Tcp(socket) => io::Read::read(&mut socket.get_ref(), buffer),
+        }
+    }
+
+    /// Writes what finds room, or fails with [`WouldBlock`](io::ErrorKind::WouldBlock).
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match &*self.socket {
+            Socket::Unix(socket) => io::Write::write(&mut socket.get_ref(), bytes),
+            Socket::Tcp(socket) => io::Write::write(&mut socket.get_ref(), bytes),
+        }
+    }
+
+    /// Waits until reading is worth another try.
+    pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &*self.socket {
+            Socket::Unix(socket) => socket.poll_readable(context),
+            Socket::Tcp(socket) => socket.poll_readable(context),
+        }
+    }
+
+    /// Waits until writing is worth another try.
+    pub(crate) fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &*self.socket {
+            Socket::Unix(socket) => socket.poll_writable(context),
+            Socket::Tcp(socket) => socket.poll_writable(context),
+        }
+    }
+}
+
 impl AsyncRead for Stream {
     fn poll_read(
         self: Pin<&mut Self>,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
+use mjolnir_host::TlsKeys;
 
 use super::values::{NbdAddress, part, size};
 
@@ -26,6 +27,33 @@ pub struct ServeOptions {
     /// Who may connect to the unix sockets, as an octal file mode.
     #[arg(long, value_name = "MODE", default_value = "600", value_parser = mode)]
     pub socket_mode: u32,
+    /// Demand TLS of all NBD clients, with the certificates in this folder: server-cert.pem and
+    /// server-key.pem, which its owner alone may read. Needed to listen on addresses that other
+    /// machines reach, unless --tls-psk is given.
+    #[arg(long, value_name = "DIR", conflicts_with = "tls_psk")]
+    pub tls_certificates: Option<PathBuf>,
+    /// Let only clients in whose certificate the authority in DIR/ca-cert.pem signed, and
+    /// DIR/ca-crl.pem, if it is there, does not revoke. Otherwise certificates prove the server to
+    /// clients, and not clients to the server.
+    #[arg(long, requires = "tls_certificates")]
+    pub tls_verify_client: bool,
+    /// Demand TLS of all NBD clients, with one of the keys in this file, as `psktool` writes it:
+    /// IDENTITY:HEXADECIMAL a line. Its owner alone may read it.
+    #[arg(long, value_name = "FILE")]
+    pub tls_psk: Option<PathBuf>,
+    /// Clients at once. One more takes the place of the oldest that has not chosen an export yet, and
+    /// is turned away if all have.
+    #[arg(long, value_name = "COUNT", default_value = "1024",
+        value_parser = clap::value_parser!(u32).range(1..))]
+    pub clients_max: u32,
+    /// How long a client may take from connecting to having chosen an export, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "30",
+        value_parser = clap::value_parser!(u32).range(1..))]
+    pub negotiation_time: u32,
+    /// How long a command may leave the control socket waiting for its request, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "60",
+        value_parser = clap::value_parser!(u32).range(1..))]
+    pub control_time: u32,
     /// Refuse changes, and write nothing to the store.
     #[arg(long)]
     pub read_only: bool,
@@ -59,6 +87,18 @@ pub struct ServeOptions {
     /// Whether to bypass the page cache: where the file system can, or never.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub direct: When,
+}
+
+impl ServeOptions {
+    /// How the server and its clients are to know each other, if they are.
+    pub fn tls_keys(&self) -> Option<TlsKeys> {
+        let verify_clients = self.tls_verify_client;
+        match (self.tls_certificates.clone(), self.tls_psk.clone()) {
+            (Some(folder), _) => Some(TlsKeys::Certificates { folder, verify_clients }),
+            (None, Some(file)) => Some(TlsKeys::Psk { file }),
+            (None, None) => None,
+        }
+    }
 }
 
 /// Ways to the device.

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use mjolnir_store::VolumeRange;
 use mjolnir_units::ByteSize;
 
+use crate::payload::Payload;
 use crate::request::RangeOp;
 
 /// A size with its unit, in bytes.
@@ -78,8 +79,8 @@ impl fmt::Display for Place {
 pub fn parse_op(text: &str) -> Result<RangeOp, String> {
     let shape = || {
         format!(
-            "{text:?} is not an operation: write clone:SOURCE=PLACE, move:SOURCE=PLACE or \
-             trim:RANGE, such as clone:v:0+4K=w:8K"
+            "{text:?} is not an operation: write clone:SOURCE=PLACE, move:SOURCE=PLACE, \
+             trim:RANGE or write:FILE=PLACE, such as clone:v:0+4K=w:8K"
         )
     };
     let (verb, rest) = text.split_once(':').ok_or_else(shape)?;
@@ -90,6 +91,11 @@ pub fn parse_op(text: &str) -> Result<RangeOp, String> {
     match verb {
         "clone" => both().map(|(from, to)| RangeOp::Clone { from, to }),
         "move" => both().map(|(from, to)| RangeOp::Move { from, to }),
+        "write" => {
+            // From the end: the name of a file may be anything.
+            let (file, to) = rest.rsplit_once('=').ok_or_else(shape)?;
+            Ok(RangeOp::Write { from: Payload::File(file.into()), to: to.parse()? })
+        }
         "trim" => Ok(RangeOp::Trim(rest.parse()?)),
         _ => Err(shape()),
     }
@@ -143,7 +149,17 @@ mod tests {
             }
         );
         assert_eq!(parse_op("trim:v:0+1M").unwrap(), RangeOp::Trim(range("v:0+1M")));
-        for odd in ["clone:v:0+4K", "swap:v:0+4K=w:0", "trim", "move:v:0=w:0"] {
+        let write = parse_op("write:a=b:c.bin=v:8K").unwrap();
+        let to = Place { volume: "v".into(), offset: 8192 };
+        assert_eq!(write, RangeOp::Write { from: Payload::File("a=b:c.bin".into()), to });
+        for odd in [
+            "clone:v:0+4K",
+            "write:a.bin",
+            "write:a.bin=v",
+            "swap:v:0+4K=w:0",
+            "trim",
+            "move:v:0=w:0",
+        ] {
             let error = parse_op(odd).unwrap_err();
             assert!(error.contains("is not a"), "{odd}: {error}");
         }

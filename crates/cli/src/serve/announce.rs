@@ -28,13 +28,16 @@ pub fn ready(
         .filter(|name| !name.contains('@'))
         .collect();
     let told = volumes.iter().take(VOLUMES_MAX);
+    let secured = options.tls_keys().is_some();
     // Without a volume yet, where one will be.
     let names: Vec<&str> = match volumes.is_empty() {
         true => vec![""],
         false => told.map(String::as_str).collect(),
     };
-    let uris: Vec<String> =
-        names.iter().flat_map(|name| doors.iter().map(move |door| uri(door, name))).collect();
+    let uris: Vec<String> = names
+        .iter()
+        .flat_map(|name| doors.iter().map(move |door| uri(door, name, secured)))
+        .collect();
     if json {
         let control = door::control_path(&options.store).display().to_string();
         let line = json!({ "ready": uris, "control": control, "volumes": volumes.len() });
@@ -48,14 +51,15 @@ pub fn ready(
 }
 
 /// The URI of an export, as NBD clients take it.
-fn uri(door: &Listener, export: &str) -> String {
+fn uri(door: &Listener, export: &str, secured: bool) -> String {
+    let scheme = if secured { "nbds" } else { "nbd" };
     match door.address().split_once(':') {
         Some(("unix", path)) => {
             let path = std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path));
             let path = escaped(&path.display().to_string());
-            format!("nbd+unix:///{}?socket={path}", escaped(export))
+            format!("{scheme}+unix:///{}?socket={path}", escaped(export))
         }
-        Some((_, address)) => format!("nbd://{address}/{}", escaped(export)),
+        Some((_, address)) => format!("{scheme}://{address}/{}", escaped(export)),
         None => door.address().to_owned(),
     }
 }

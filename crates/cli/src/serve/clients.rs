@@ -1,22 +1,24 @@
 //! NBD clients: accepted, served, and seen out.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
 use event_listener::Event;
 use futures_lite::future::or;
+use futures_lite::{AsyncRead, AsyncWrite};
 use mjolnir_device::Runtime;
-use mjolnir_host::{HostEngine, HostRuntime, Listener, Stream};
-use mjolnir_nbd::{Disconnect, DisconnectKind, Negotiated, Options, negotiate, transmit};
+use mjolnir_host::{HostEngine, HostRuntime, Listener, Stream, Tls, TlsStream};
+use mjolnir_nbd::{
+    self as nbd, Disconnect, DisconnectKind, Handshake, Negotiated, Options, Session, negotiate,
+    negotiate_secured, transmit,
+};
 
 use crate::arguments::ServeOptions;
 use crate::output;
 
-/// Clients at once; more are turned away.
-const CLIENTS_MAX: usize = 1024;
-/// How long a client may take to choose an export.
-const NEGOTIATION_TIME: Duration = Duration::from_secs(30);
 /// How long to wait when no more connections can be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -51,17 +53,44 @@ pub struct Clients {
     engine: HostEngine,
     runtime: HostRuntime,
     options: Options,
+    tls: Option<Tls>,
+    negotiation_time: Duration,
+    negotiations: Rc<Negotiations>,
     stop: Rc<Stop>,
+    count_max: usize,
     count: Cell<usize>,
     left: Event,
 }
 
 impl Clients {
-    /// Nobody yet.
-    pub fn new(engine: HostEngine, runtime: HostRuntime, options: &ServeOptions) -> Self {
-        let options = Options { read_only: options.read_only, ..Options::default() };
-        let (stop, count, left) = (Rc::default(), Cell::new(0), Event::new());
-        Clients { engine, runtime, options, stop, count, left }
+    /// Nobody yet. With `tls`, clients talk by it or about nothing.
+    pub fn new(
+        engine: HostEngine,
+        runtime: HostRuntime,
+        options: &ServeOptions,
+        tls: Option<Tls>,
+    ) -> Self {
+        let negotiation_time = Duration::from_secs(options.negotiation_time.into());
+        let count_max = options.clients_max as usize;
+        let options = Options {
+            read_only: options.read_only,
+            tls: if tls.is_some() { nbd::Tls::Required } else { nbd::Tls::Off },
+            ..Options::default()
+        };
+        let (negotiations, stop) = (Rc::default(), Rc::default());
+        let (count, left) = (Cell::new(0), Event::new());
+        Clients {
+            engine,
+            runtime,
+            options,
+            tls,
+            negotiation_time,
+            negotiations,
+            stop,
+            count_max,
+            count,
+            left,
+        }
     }
 
     /// What tells tasks to stop.
@@ -91,25 +120,30 @@ impl Clients {
             match accepted.await {
                 None => return,
                 Some(Ok((stream, name))) => {
-                    if self.count.get() >= CLIENTS_MAX {
+                    let count = self.count.get() - self.negotiations.ending.get();
+                    if count >= self.count_max && !self.negotiations.end_oldest() {
                         output::complain(&format!(
-                            "turned away a client of {name}: there are {CLIENTS_MAX} already"
+                            "turned away a client of {name}: there are {} already",
+                            self.count_max
                         ));
                         continue;
                     }
                     self.count.set(self.count.get() + 1);
-                    self.runtime.spawn(self.clone().see_to(stream, name));
+                    let begun = self.negotiations.clone().begin();
+                    self.runtime.spawn(self.clone().see_to(stream, begun, name));
                 }
                 Some(Err(error)) => {
                     output::complain(&format!("warning: {error}"));
+                    // Most likely there are no more file descriptors; this frees one.
+                    self.negotiations.end_oldest();
                     self.runtime.sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
     }
 
-    async fn see_to(self: Rc<Self>, stream: Stream, name: String) {
-        if let Err(end) = self.serve(stream).await {
+    async fn see_to(self: Rc<Self>, stream: Stream, begun: Begun, name: String) {
+        if let Err(end) = self.serve(stream, begun).await {
             // Clients that just leave are everyday.
             if end.kind != DisconnectKind::Vanished {
                 output::complain(&format!("a client of {name} was disconnected: {end}"));
@@ -119,18 +153,116 @@ impl Clients {
         self.left.notify(usize::MAX);
     }
 
-    async fn serve(&self, stream: Stream) -> Result<(), Disconnect> {
-        let negotiation = async { negotiate(&self.engine, stream, &self.options).await.map(Some) };
+    async fn serve(&self, stream: Stream, begun: Begun) -> Result<(), Disconnect> {
         let limit = async {
-            or(self.runtime.sleep(NEGOTIATION_TIME), self.stop.requested()).await;
-            Ok(None)
+            let ended = or(begun.end.requested(), self.stop.requested());
+            or(self.runtime.sleep(self.negotiation_time), ended).await;
+            Ok(Chosen::Nothing)
         };
-        match or(negotiation, limit).await? {
-            Some(Negotiated::Ready(session)) => {
-                transmit(&self.engine, session, self.stop.requested()).await.map(|_| ())
-            }
-            // TLS is not offered, so nobody asks for it.
-            Some(Negotiated::Ended | Negotiated::StartTls { .. }) | None => Ok(()),
+        let chosen = or(self.choose(stream), limit).await;
+        drop(begun);
+        match chosen? {
+            Chosen::Plain(session) => self.transmit(session).await,
+            Chosen::Secured(session) => self.transmit(session).await,
+            Chosen::Nothing => Ok(()),
         }
     }
+
+    /// From the greeting to the choice of an export, over TLS if the client is to secure itself.
+    async fn choose(&self, stream: Stream) -> Result<Chosen, Disconnect> {
+        match negotiate(&self.engine, stream, &self.options).await? {
+            Negotiated::Ready(session) => Ok(Chosen::Plain(session)),
+            Negotiated::Ended => Ok(Chosen::Nothing),
+            Negotiated::StartTls { transport, handshake } => {
+                self.choose_secured(transport, handshake).await
+            }
+        }
+    }
+
+    async fn choose_secured(
+        &self,
+        stream: Stream,
+        handshake: Handshake,
+    ) -> Result<Chosen, Disconnect> {
+        let tls = self.tls.as_ref().expect("TLS is offered only where it is set up");
+        let stream = tls.accept(stream).await.map_err(unsecured)?;
+        match negotiate_secured(&self.engine, stream, handshake, &self.options).await? {
+            Negotiated::Ready(session) => Ok(Chosen::Secured(session)),
+            // A secured client that asks for TLS is told that it has it.
+            Negotiated::Ended | Negotiated::StartTls { .. } => Ok(Chosen::Nothing),
+        }
+    }
+
+    async fn transmit<T>(&self, session: Session<T>) -> Result<(), Disconnect>
+    where
+        T: AsyncRead + AsyncWrite + Unpin,
+    {
+        transmit(&self.engine, session, self.stop.requested()).await.map(|_| ())
+    }
+}
+
+/// Clients that have not chosen an export yet, and so have proved nothing. However many there are,
+/// they keep out nobody who is quicker.
+#[derive(Default)]
+struct Negotiations {
+    /// What ends each of them, by when they came.
+    ends: RefCell<BTreeMap<u64, Rc<Stop>>>,
+    /// So many there have been.
+    count: Cell<u64>,
+    /// Those that were told to end, and are not gone yet.
+    ending: Cell<usize>,
+}
+
+/// A negotiation under way; over when dropped.
+struct Begun {
+    all: Rc<Negotiations>,
+    number: u64,
+    end: Rc<Stop>,
+}
+
+impl Negotiations {
+    fn begin(self: Rc<Self>) -> Begun {
+        let (number, end) = (self.count.get(), Rc::new(Stop::default()));
+        self.count.set(number + 1);
+        self.ends.borrow_mut().insert(number, end.clone());
+        Begun { all: self, number, end }
+    }
+
+    /// Ends the one that began first; false if there is none.
+    fn end_oldest(&self) -> bool {
+        let Some((_, end)) = self.ends.borrow_mut().pop_first() else { return false };
+        self.ending.set(self.ending.get() + 1);
+        end.ask();
+        true
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if self.all.ends.borrow_mut().remove(&self.number).is_none() {
+            self.all.ending.set(self.all.ending.get() - 1);
+        }
+    }
+}
+
+/// What came of a negotiation.
+enum Chosen {
+    /// An export, in the clear.
+    Plain(Session<Stream>),
+    /// An export, over TLS.
+    Secured(Session<TlsStream>),
+    /// The client left, took too long, or this server is stopping.
+    Nothing,
+}
+
+/// Why a client could not be secured.
+fn unsecured(error: io::Error) -> Disconnect {
+    use io::ErrorKind::{ConnectionReset, PermissionDenied, UnexpectedEof};
+    let kind = match error.kind() {
+        UnexpectedEof | ConnectionReset => DisconnectKind::Vanished,
+        PermissionDenied => DisconnectKind::Refused,
+        _ => DisconnectKind::Transport,
+    };
+    let message = format!("the TLS handshake failed: {error}");
+    Disconnect { kind, message, source: Some(error) }
 }

@@ -6,6 +6,8 @@
 
 pub mod chance;
 pub mod client;
+pub mod keys;
 pub mod mounts;
+pub mod secured;
 pub mod store;
 pub mod tools;

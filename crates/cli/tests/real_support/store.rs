@@ -81,14 +81,24 @@ impl TestStore {
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut ready = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
-        let server = Server { child, store: self };
-        assert!(ready.contains("ready"), "the server said {ready:?} and {}", server.log());
+        let server = Server { child, ready, store: self };
+        let said = &server.ready;
+        assert!(said.contains("ready"), "the server said {said:?} and {}", server.log());
         server
     }
 
     /// Address of a volume or snapshot.
     pub fn uri(&self, export: &str) -> String {
         format!("nbd+unix:///{export}?socket={}", self.path("n.sock").display())
+    }
+
+    /// Runs `mjolnir` with those words; it must refuse, in a sentence with all those parts.
+    pub fn refused(&self, words: &str, parts: &[&str]) {
+        let said = tools::run(&mut self.command(words));
+        assert_eq!(said.code, Some(1), "mjolnir {words}: {said:?}");
+        for part in parts {
+            assert!(said.err.contains(part), "mjolnir {words}: no {part:?} in {}", said.err);
+        }
     }
 
     pub fn client(&self, export: &str) -> Client {
@@ -99,12 +109,33 @@ impl TestStore {
 /// A server that runs; killed when dropped.
 pub struct Server<'a> {
     child: Child,
+    ready: String,
     store: &'a TestStore,
 }
 
 impl Server<'_> {
-    fn log(&self) -> String {
+    /// The TCP port that it told.
+    pub fn port(&self) -> u16 {
+        let address = self.ready.split("://").find_map(|part| {
+            part.split_once('/').and_then(|(address, _)| address.rsplit_once(':'))
+        });
+        address.and_then(|(_, port)| port.parse().ok()).expect("it listens on TCP")
+    }
+
+    /// What it said on standard error.
+    pub fn log(&self) -> String {
         std::fs::read_to_string(self.store.path("server.log")).unwrap_or_default()
+    }
+
+    /// Waits until it says so on standard error.
+    pub fn wait_for(&self, what: &str) {
+        for _ in 0..3000 {
+            if self.log().contains(what) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        panic!("the server never says {what:?}");
     }
 
     /// Ends it as a crash does.

@@ -79,8 +79,44 @@ fn what_is_no_socket_is_left_alone() {
     fs::write(&path, "data").unwrap();
     assert_eq!(Listener::unix(&path, 0o600).unwrap_err().kind, HostErrorKind::Invalid);
     assert_eq!(fs::read(&path).unwrap(), b"data");
-    let long = folder.path().join("x".repeat(200));
-    assert_eq!(Listener::unix(&long, 0o600).unwrap_err().kind, HostErrorKind::Invalid);
+}
+
+#[test]
+fn paths_may_be_as_long_as_those_of_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let deep = folder.path().join("d".repeat(200)).join("e".repeat(250));
+    fs::create_dir_all(&deep).unwrap();
+    // The longest that fits an address, the first that does not, and the longest name of a file.
+    let fill = 107 - folder.path().as_os_str().len() - 1;
+    for path in [
+        folder.path().join("x".repeat(fill)),
+        folder.path().join("x".repeat(fill + 1)),
+        deep.join("door"),
+        deep.join("f".repeat(255)),
+    ] {
+        let listener = Listener::unix(&path, 0o600).unwrap();
+        assert_eq!(listener.address(), format!("unix:{}", path.display()));
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let target = path.clone();
+        echo(&listener, move || Box::new(crate::connect_unix(&target).unwrap()));
+        assert_eq!(Listener::unix(&path, 0o600).unwrap_err().kind, HostErrorKind::Busy);
+        drop(listener);
+        let gone = crate::connect_unix(&path).unwrap_err();
+        assert_eq!(gone.kind(), io::ErrorKind::NotFound, "{gone}");
+        // Stale ones are replaced, and what is none is left alone.
+        std::mem::forget(Listener::unix(&path, 0o600).unwrap()._made.take());
+        let stale = crate::connect_unix(&path).unwrap_err();
+        assert_eq!(stale.kind(), io::ErrorKind::ConnectionRefused, "{stale}");
+        drop(Listener::unix(&path, 0o600).unwrap());
+        fs::write(&path, "data").unwrap();
+        assert_eq!(Listener::unix(&path, 0o600).unwrap_err().kind, HostErrorKind::Invalid);
+        assert_eq!(fs::read(&path).unwrap(), b"data");
+        assert_eq!(
+            fs::read_dir(path.parent().unwrap()).unwrap().count(),
+            1 + usize::from(path.parent() == Some(folder.path()))
+        );
+        fs::remove_file(&path).unwrap();
+    }
 }
 
 #[test]

@@ -4,16 +4,12 @@ use super::constants::{
     GREETING_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, STRING_BYTES_MAX, handshake_flag, info,
     option,
 };
-use super::transmission::Malformed;
+use super::transmission::{Malformed, message};
 
 /// What the server sends first: two magics and its handshake flags.
 pub fn greeting() -> [u8; 18] {
-    let mut bytes = [0; 18];
-    bytes[..8].copy_from_slice(&GREETING_MAGIC.to_be_bytes());
-    bytes[8..16].copy_from_slice(&OPTION_MAGIC.to_be_bytes());
     let flags = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
-    bytes[16..].copy_from_slice(&flags.to_be_bytes());
-    bytes
+    message([&GREETING_MAGIC.to_be_bytes(), &OPTION_MAGIC.to_be_bytes(), &flags.to_be_bytes()])
 }
 
 /// The client's answer to the greeting.

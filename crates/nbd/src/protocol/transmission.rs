@@ -62,14 +62,14 @@ impl Request {
 
     /// Encodes the request, as a client would.
     pub fn encode(&self) -> [u8; Self::BYTES] {
-        let mut bytes = [0; Self::BYTES];
-        bytes[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
-        bytes[4..6].copy_from_slice(&self.flags.to_be_bytes());
-        bytes[6..8].copy_from_slice(&self.command.to_be_bytes());
-        bytes[8..16].copy_from_slice(&self.cookie.to_be_bytes());
-        bytes[16..24].copy_from_slice(&self.offset.to_be_bytes());
-        bytes[24..].copy_from_slice(&self.length.to_be_bytes());
-        bytes
+        message([
+            &REQUEST_MAGIC.to_be_bytes(),
+            &self.flags.to_be_bytes(),
+            &self.command.to_be_bytes(),
+            &self.cookie.to_be_bytes(),
+            &self.offset.to_be_bytes(),
+            &self.length.to_be_bytes(),
+        ])
     }
 
     /// Bytes of payload that follow the request on the wire. Only writes have any, and what is
@@ -158,21 +158,30 @@ pub enum Chunk {
 
 /// A reply without payload; `error` 0 is success.
 pub fn simple_reply(cookie: u64, error: u32) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    bytes[..4].copy_from_slice(&SIMPLE_REPLY_MAGIC.to_be_bytes());
-    bytes[4..8].copy_from_slice(&error.to_be_bytes());
-    bytes[8..].copy_from_slice(&cookie.to_be_bytes());
-    bytes
+    message([&SIMPLE_REPLY_MAGIC.to_be_bytes(), &error.to_be_bytes(), &cookie.to_be_bytes()])
 }
 
 /// What precedes a chunk's `length` bytes of payload; `done` on the last chunk of a reply.
 pub fn chunk_header(kind: Chunk, done: bool, cookie: u64, length: u32) -> [u8; 20] {
-    let mut bytes = [0; 20];
-    bytes[..4].copy_from_slice(&STRUCTURED_REPLY_MAGIC.to_be_bytes());
-    bytes[4..6].copy_from_slice(&u16::from(done).to_be_bytes());
-    bytes[6..8].copy_from_slice(&(kind as u16).to_be_bytes());
-    bytes[8..16].copy_from_slice(&cookie.to_be_bytes());
-    bytes[16..].copy_from_slice(&length.to_be_bytes());
+    message([
+        &STRUCTURED_REPLY_MAGIC.to_be_bytes(),
+        &u16::from(done).to_be_bytes(),
+        &(kind as u16).to_be_bytes(),
+        &cookie.to_be_bytes(),
+        &length.to_be_bytes(),
+    ])
+}
+
+/// A message of `N` bytes from its fields, which fill it one after another.
+pub(super) fn message<const N: usize, const FIELDS: usize>(fields: [&[u8]; FIELDS]) -> [u8; N] {
+    let mut bytes = [0; N];
+    let mut rest = &mut bytes[..];
+    for field in fields {
+        let (place, after) = rest.split_at_mut(field.len());
+        place.copy_from_slice(field);
+        rest = after;
+    }
+    assert!(rest.is_empty(), "the fields of a message fill it");
     bytes
 }
 
@@ -204,6 +213,19 @@ mod tests {
             length: 4096,
         };
         assert_eq!(Request::decode(&request.encode()), Ok(request));
+    }
+
+    #[test]
+    fn replies_have_their_fields_where_the_protocol_puts_them() {
+        let reply = simple_reply(0x1122_3344_5566_7788, 22);
+        assert_eq!(reply, *b"\x67\x44\x66\x98\0\0\0\x16\x11\x22\x33\x44\x55\x66\x77\x88");
+        let header = chunk_header(Chunk::BlockStatus, true, 0x1122_3344_5566_7788, 12);
+        let (head, tail) = header.split_at(8);
+        assert_eq!(head, b"\x66\x8e\x33\xef\0\x01\0\x05");
+        assert_eq!(tail, b"\x11\x22\x33\x44\x55\x66\x77\x88\0\0\0\x0c");
+        let request = Request { flags: 1, command: 1, cookie: 2, offset: 3, length: 4 };
+        let words = b"\x25\x60\x95\x13\0\x01\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\x04";
+        assert_eq!(&request.encode(), words);
     }
 
     #[test]

@@ -1,0 +1,223 @@
+//! A connection that TLS secures.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice, Read, Write};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker, ready};
+
+use futures_io::{AsyncRead, AsyncWrite};
+use openssl::ssl::{Error, ErrorCode, Ssl, SslStream};
+use openssl::x509::X509VerifyResult;
+
+use crate::Stream;
+
+/// Bytes that are sealed in one go: the most that a record of TLS holds.
+const RECORD_BYTES: usize = 16 << 10;
+
+/// A connection that TLS secures, on the server's side.
+pub struct TlsStream {
+    ssl: SslStream<Wire>,
+    /// Bytes to be sealed and sent; those before `sent` are gone.
+    pending: Vec<u8>,
+    sent: usize,
+    wakers: Arc<Wakers>,
+}
+
+impl std::fmt::Debug for TlsStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TlsStream({})", self.ssl.ssl().version_str())
+    }
+}
+
+impl TlsStream {
+    /// Shakes hands.
+    pub(super) async fn accept(ssl: Ssl, stream: Stream) -> io::Result<Self> {
+        let ssl = SslStream::new(ssl, Wire(stream)).map_err(io::Error::other)?;
+        let (pending, sent, wakers) = (Vec::new(), 0, Arc::default());
+        let mut this = TlsStream { ssl, pending, sent, wakers };
+        match poll_fn(|cx| this.poll_tls(cx, Side::Reading, SslStream::accept)).await? {
+            Some(()) => Ok(this),
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// Does something until it is done or has to wait for the socket. `None` is the end of the
+    /// stream.
+    ///
+    /// Either side may have to wait for either direction of the socket, and a socket remembers one
+    /// waker a direction: so it gets one that wakes both sides.
+    fn poll_tls<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        side: Side,
+        mut act: impl FnMut(&mut SslStream<Wire>) -> Result<R, Error>,
+    ) -> Poll<io::Result<Option<R>>> {
+        loop {
+            let error = match act(&mut self.ssl) {
+                Ok(value) => return Poll::Ready(Ok(Some(value))),
+                Err(error) => error,
+            };
+            let waits_to_read = match error.code() {
+                ErrorCode::WANT_READ => true,
+                ErrorCode::WANT_WRITE => false,
+                ErrorCode::ZERO_RETURN => return Poll::Ready(Ok(None)),
+                // The end of the socket's stream, without a goodbye of TLS. It is as one with it:
+                // NBD itself tells whether the end came in order.
+                ErrorCode::SYSCALL if error.io_error().is_none() => return Poll::Ready(Ok(None)),
+                _ => return Poll::Ready(Err(self.explain(error))),
+            };
+            self.wakers.keep(side, cx.waker());
+            let waker = Waker::from(self.wakers.clone());
+            let cx = &mut Context::from_waker(&waker);
+            let Wire(stream) = self.ssl.get_ref();
+            ready!(match waits_to_read {
+                true => stream.poll_readable(cx),
+                false => stream.poll_writable(cx),
+            })?;
+        }
+    }
+
+    /// An error of the socket as it is, one of the protocol in the library's words, without where
+    /// in the library it arose.
+    fn explain(&self, error: Error) -> io::Error {
+        let denied = |why: &str| io::Error::new(io::ErrorKind::PermissionDenied, why.to_owned());
+        let error = match error.into_io_error() {
+            Ok(of_socket) => return of_socket,
+            Err(error) => error,
+        };
+        let stack = error.ssl_error();
+        let reason = stack.and_then(|stack| stack.errors().first()?.reason());
+        let verified = self.ssl.ssl().verify_result();
+        match reason {
+            Some(reason) if verified != X509VerifyResult::OK => {
+                denied(&format!("{reason}: {}", verified.error_string()))
+            }
+            Some(reason) => denied(reason),
+            None => denied("the protocol was broken"),
+        }
+    }
+
+    /// Seals and sends what waits. Ready once all is with the socket.
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.sent < self.pending.len() {
+            // Taken, so that `self` can be borrowed; it comes back on every way out.
+            let pending = std::mem::take(&mut self.pending);
+            let start = self.sent;
+            let outcome = self.poll_tls(cx, Side::Writing, |ssl| ssl.ssl_write(&pending[start..]));
+            self.pending = pending;
+            match ready!(outcome)? {
+                Some(count) => self.sent += count,
+                None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            }
+        }
+        self.pending.clear();
+        self.sent = 0;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for TlsStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        if buffer.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let count = ready!(self.poll_tls(cx, Side::Reading, |ssl| ssl.ssl_read(buffer)))?;
+        Poll::Ready(Ok(count.unwrap_or(0)))
+    }
+}
+
+/// Bytes are taken over and sealed by the record; what was taken waits no longer than the next
+/// flush.
+impl AsyncWrite for TlsStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.pending.len() >= RECORD_BYTES || self.sent > 0 {
+            ready!(self.poll_send(cx))?;
+        }
+        let mut taken = 0;
+        for slice in slices {
+            let room = RECORD_BYTES - self.pending.len();
+            let some = &slice[..room.min(slice.len())];
+            self.pending.extend_from_slice(some);
+            taken += some.len();
+        }
+        Poll::Ready(Ok(taken))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_send(cx)
+    }
+
+    /// Says goodbye, and waits for none.
+    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_send(cx))?;
+        ready!(self.poll_tls(cx, Side::Writing, |ssl| ssl.shutdown().map(|_| ())))?;
+        Pin::new(&mut self.ssl.get_mut().0).poll_close(cx)
+    }
+}
+
+/// The socket as the library sees it: it never blocks.
+struct Wire(Stream);
+
+impl Read for Wire {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(buffer)
+    }
+}
+
+impl Write for Wire {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Who waits.
+#[derive(Clone, Copy)]
+enum Side {
+    Reading,
+    Writing,
+}
+
+/// One waker for both sides.
+#[derive(Default)]
+struct Wakers {
+    sides: Mutex<[Option<Waker>; 2]>,
+}
+
+impl Wakers {
+    fn keep(&self, side: Side, waker: &Waker) {
+        // A waker is whole, whoever panicked.
+        let mut sides = self.sides.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut sides[side as usize] {
+            Some(kept) => kept.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
+    }
+}
+
+impl Wake for Wakers {
+    fn wake(self: Arc<Self>) {
+        let sides = std::mem::take(&mut *self.sides.lock().unwrap_or_else(PoisonError::into_inner));
+        sides.into_iter().flatten().for_each(Waker::wake);
+    }
+}

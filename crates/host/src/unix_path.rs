@@ -1,0 +1,65 @@
+//! Unix sockets by paths of any length.
+//!
+//! An address of a unix socket has room for a path of 107 bytes, which a store deep in a file
+//! system exceeds. A file that is open has a short name in `/proc/self/fd`, though: so a client
+//! opens the socket file, and a server its folder.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+
+/// The longest path that other programs can be expected to connect to, in bytes.
+pub const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// Connects to a unix socket, whose path may be as long as that of any file.
+///
+/// # Errors
+///
+/// As `connect` says: not found, refused if nobody listens, permission denied, and so on.
+pub fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+    connect(path, SocketFlags::empty()).map(UnixStream::from).map_err(io::Error::from)
+}
+
+pub(crate) fn connect(path: &Path, flags: SocketFlags) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | flags;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    if fits(path) {
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    } else {
+        let file = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new(short_name(&file))?)?;
+    }
+    Ok(socket)
+}
+
+/// Binds a socket to a path in a folder, where nothing may be yet.
+pub(crate) fn bind(socket: &OwnedFd, path: &Path, folder: &File) -> io::Result<()> {
+    if fits(path) {
+        return Ok(rustix::net::bind(socket, &SocketAddrUnix::new(path)?)?);
+    }
+    // Even the last part of the path may be too long, so the socket gets its name later.
+    let first = format!(".mjolnir-{}", std::process::id());
+    let address = SocketAddrUnix::new(format!("{}/{first}", short_name(folder)))?;
+    // Left by a process of this id that was killed in between.
+    let _ = rustix::fs::unlinkat(folder, &first, AtFlags::empty());
+    rustix::net::bind(socket, &address)?;
+    let named = rustix::fs::renameat_with(folder, &first, CWD, path, RenameFlags::NOREPLACE);
+    if named.is_err() {
+        let _ = rustix::fs::unlinkat(folder, &first, AtFlags::empty());
+    }
+    Ok(named?)
+}
+
+fn fits(path: &Path) -> bool {
+    path.as_os_str().len() <= SOCKET_PATH_BYTES_MAX
+}
+
+fn short_name(file: &impl AsFd) -> String {
+    format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())
+}
