@@ -133,6 +133,86 @@ pub async fn run_with<D: Device, R: Runtime>(
     })
 }
 
+/// What a load for a time saw: requests completed in each window of 100 ms.
+#[derive(Clone, Debug, Default)]
+pub struct Windows {
+    /// As for other loads.
+    pub seen: Seen,
+    /// Completions of each whole window.
+    pub counts: Vec<u64>,
+}
+
+/// Length of a window.
+const WINDOW: Duration = Duration::from_millis(100);
+
+impl Windows {
+    /// Throughput of the worst window against the mean of all.
+    pub fn worst(&self) -> f64 {
+        let mean = self.counts.iter().sum::<u64>() as f64 / self.counts.len() as f64;
+        self.counts.iter().min().map_or(f64::NAN, |least| *least as f64 / mean)
+    }
+}
+
+/// Runs a load again and again until `time` has passed.
+pub async fn for_time<D: Device, R: Runtime>(
+    engine: &Engine<D, R>,
+    volume: TreeId,
+    load: Load,
+    time: Duration,
+) -> Result<Windows> {
+    let windows = time.as_millis() as usize / WINDOW.as_millis() as usize;
+    let counts = RefCell::new(vec![0u64; windows.max(1)]);
+    let latencies = RefCell::new(Latencies::default());
+    let chance = RefCell::new(Chance::new(load.seed));
+    let payload = payload(load.bytes);
+    let timer = Timer::start();
+    let begun = Instant::now();
+    let client = async || {
+        loop {
+            let began = Instant::now();
+            if began - begun >= time {
+                return Ok::<(), Error>(());
+            }
+            let offset = chance.borrow_mut().below(load.span / load.bytes) * load.bytes;
+            if load.write {
+                engine.write(volume, offset, payload.clone(), Durability::Buffered).await?;
+            } else {
+                std::hint::black_box(engine.read(volume, offset, load.bytes).await?);
+            }
+            let ended = Instant::now();
+            latencies.borrow_mut().push((ended - began).as_nanos() as u64);
+            let window = ((ended - begun).as_nanos() / WINDOW.as_nanos()) as usize;
+            if let Some(count) = counts.borrow_mut().get_mut(window) {
+                *count += 1;
+            }
+            // What is acknowledged from memory never waits: others get their turn all the same.
+            yield_now().await;
+        }
+    };
+    try_join_all((0..load.depth).map(|_| client())).await?;
+    let counts = counts.into_inner();
+    let seen = Seen {
+        took: timer.took(),
+        latencies: latencies.into_inner(),
+        gap_s: 0.0,
+        count: counts.iter().sum(),
+    };
+    Ok(Windows { seen, counts })
+}
+
+/// Lets other tasks run.
+async fn yield_now() {
+    let mut yielded = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return std::task::Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+}
+
 /// As [`run_with`] with one request at a time, and without a clock: for measuring what requests
 /// cost the processor.
 pub async fn plain<D: Device, R: Runtime>(
@@ -215,7 +295,7 @@ pub fn in_background<D: Device, R: Runtime>(
                 state.last.set(ended);
                 match pause {
                     // Others get their turn even if the write completed at once.
-                    Pause::None => runtime.sleep(Duration::ZERO).await,
+                    Pause::None => yield_now().await,
                     Pause::For(time) => runtime.sleep(time).await,
                 }
             }

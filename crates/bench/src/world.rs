@@ -66,15 +66,15 @@ pub fn by_hand() -> OpenOptions {
     OpenOptions { reclaim, ..roomy() }
 }
 
-/// A new store on a device.
-pub async fn fresh<D: Device + Clone, R: Runtime>(
-    device: &D,
+/// A new store on a device, of which `device` gives handles.
+pub async fn fresh<D: Device, R: Runtime>(
+    device: impl Fn() -> D,
     runtime: &R,
     options: OpenOptions,
 ) -> Result<Engine<D, R>> {
     let format = FormatOptions::default();
-    Engine::format(device.clone(), runtime.clone(), format).await.context("formatting a store")?;
-    Engine::open(device.clone(), runtime.clone(), options).await.context("opening a store")
+    Engine::format(device(), runtime.clone(), format).await.context("formatting a store")?;
+    Engine::open(device(), runtime.clone(), options).await.context("opening a store")
 }
 
 /// A new store in memory.
@@ -84,7 +84,8 @@ pub async fn in_memory<R: Runtime>(
     runtime: &R,
     options: OpenOptions,
 ) -> Result<Engine<MemoryDevice, R>> {
-    fresh(&MemoryDevice::of_zones(zones, zone_blocks), runtime, options).await
+    let device = MemoryDevice::of_zones(zones, zone_blocks);
+    fresh(|| device.clone(), runtime, options).await
 }
 
 /// A new store in a file.

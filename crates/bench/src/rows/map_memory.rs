@@ -118,7 +118,7 @@ fn store_memory(span: u64, loads: &[Load], spare: f64) -> Result<Taken> {
         let device = ThinDevice::of_zones(zones, zone_blocks);
         let options = OpenOptions { checkpoint_bytes: GIB, ..roomy() };
         let before = heap::bytes() - device.bytes();
-        let store = fresh(&device, &runtime, options).await?;
+        let store = fresh(|| device.clone(), &runtime, options).await?;
         let volume = store.create_volume("v", span).await?;
         for load in loads {
             let zeroes = AlignedBuf::zeroed(load.bytes as usize).freeze();
