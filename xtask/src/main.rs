@@ -5,6 +5,7 @@
 
 #![allow(clippy::disallowed_methods)] // A tool of the outside world: it measures its own steps.
 
+mod bench;
 mod cargo;
 mod house;
 mod licences;
@@ -39,6 +40,13 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Measures the benchmark table (release build): `cargo xtask bench --help`.
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// Rows, and options of the benchmark.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Checks that crates import only what ARCHITECTURE.md lists.
     Rooms,
     /// Checks the licences of everything that is built, and that no banned crate is.
@@ -51,6 +59,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Test(options) => test::run(&options),
         Command::Sim { arguments } => test::simulate(&arguments),
+        Command::Bench { arguments } => bench::run(&arguments),
         Command::Rooms => rooms::check(&root()).map(|outcome| outcome.print().passed()),
         Command::Licences => licences::check(&root()).map(|outcome| outcome.print().passed()),
         Command::House => house::check(&root()).map(|outcome| outcome.print().passed()),

@@ -26,6 +26,7 @@ const TOOLS: &[Tool] = &[
     tool("nbdsh", "python3-libnbd"),
     tool("qemu-img", "qemu-utils"),
     tool("qemu-io", "qemu-utils"),
+    tool("qemu-nbd", "qemu-utils"),
     tool("mkfs.ext4", "e2fsprogs"),
     tool("e2fsck", "e2fsprogs"),
     tool("dumpe2fs", "e2fsprogs"),

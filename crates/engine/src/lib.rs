@@ -50,6 +50,8 @@ pub use admin::{DiffExtent, DiffPage};
 pub use check::CheckReport;
 pub use engine::Engine;
 pub use options::{FormatOptions, OpenOptions, ReclaimOptions};
+#[doc(hidden)]
+pub use reclaim::MarkLoop;
 pub use scrub::{Loss, ScrubReport};
 pub use stats::{LatencySummary, SpaceStats, Stats};
 

@@ -211,6 +211,8 @@ pub struct Stats {
     pub checksum_errors: u64,
     /// Map nodes, in memory or not.
     pub map_nodes: u64,
+    /// Leaves of the map in memory.
+    pub map_leaves: u64,
     /// Memory of the map's nodes.
     pub map_bytes: u64,
     /// Memory of the map's node table.
@@ -297,6 +299,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             dropped_records: counters.dropped_records,
             checksum_errors: counters.checksum_errors,
             map_nodes: usage.nodes as u64,
+            map_leaves: usage.leaves as u64,
             map_bytes: memory.nodes,
             map_table_bytes: memory.table,
             checksum_bytes: memory.checksums,

@@ -144,3 +144,34 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 }
+
+/// The inner loop of a mark alone, for measuring it over a map without a store.
+#[doc(hidden)]
+pub struct MarkLoop {
+    live: LiveMap,
+    candidates: ZoneSet,
+}
+
+impl MarkLoop {
+    /// Map nodes that a store scans in one go.
+    pub const NODES_A_JOB: usize = NODES_A_JOB;
+
+    /// For a device of `zones` zones of `zone_blocks` blocks; no block is live yet.
+    pub fn new(zones: usize, zone_blocks: u64) -> Self {
+        let judged = (0..zones as u32).map(ZoneId).collect();
+        MarkLoop {
+            live: LiveMap::new(zones, zone_blocks, judged),
+            candidates: ZoneSet::new(zones, zone_blocks, std::iter::empty()),
+        }
+    }
+
+    /// Marks what leaves refer to, as a store does; returns how many mappings they have.
+    pub fn scan(&self, leaves: &[(NodeId, Arc<Node>)]) -> u64 {
+        scan(leaves, &self.live, &self.candidates).mappings
+    }
+
+    /// Live blocks so far.
+    pub fn live_blocks(&self) -> u64 {
+        self.live.counts().iter().map(|(_, blocks)| u64::from(*blocks)).sum()
+    }
+}

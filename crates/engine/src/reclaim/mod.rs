@@ -20,6 +20,8 @@ mod mark;
 mod relocate;
 mod select;
 
+#[doc(hidden)]
+pub use mark::MarkLoop;
 pub(crate) use relocate::yield_now;
 
 use std::pin::pin;

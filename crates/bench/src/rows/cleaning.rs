@@ -1,0 +1,193 @@
+//! What cleaning a segment costs when its data has many snapshots (Mjölnir, INFLOW'15, where 2,000
+//! of them made it 87 times slower).
+
+use anyhow::{Result, ensure};
+use mjolnir_device::MemoryDevice;
+use mjolnir_engine::Engine;
+use mjolnir_host::HostRuntime;
+use mjolnir_store::{Durability, Store};
+use mjolnir_units::BLOCK_SIZE;
+
+use crate::chance::{Chance, Shuffle};
+use crate::clock::{Timer, Took};
+use crate::load;
+use crate::report::Report;
+use crate::samples::Samples;
+use crate::table::{Bench, Line, Row, Target};
+use crate::world::{by_hand, in_memory};
+
+pub const ROWS: &[Row] = &[
+    Row {
+        name: "clean",
+        needs: &[],
+        lines: &[
+            Line {
+                name: "clean-2000",
+                what: "cleaning one fully live 128 MiB segment whose data has 2,000 snapshots, \
+                       against the same with 1 (paper: 87 times slower)",
+                unit: "x",
+                target: Target::Most(1.2),
+            },
+            Line {
+                name: "clean-10000",
+                what: "the same with 10,000 snapshots",
+                unit: "x",
+                target: Target::Most(1.3),
+            },
+        ],
+        run: shared,
+    },
+    Row {
+        name: "clean-diverged",
+        needs: &[],
+        lines: &[
+            Line {
+                name: "clean-diverged-cpu",
+                what: "the same with one random 4 KiB write before each of 2,000 snapshots: \
+                       processor time beyond the case of 1 snapshot, for each distinct leaf more",
+                unit: "µs",
+                target: Target::Most(2.0),
+            },
+            Line {
+                name: "clean-diverged-memory",
+                what: "the same: map memory a snapshot",
+                unit: "B",
+                target: Target::Most(8192.0),
+            },
+        ],
+        run: diverged,
+    },
+];
+
+type MemoryStore = Engine<MemoryDevice, HostRuntime>;
+
+/// A store whose one sealed segment of client data is fully live, and what cleaning it took.
+struct Cleaned {
+    took: Took,
+    leaves: u64,
+    map_bytes: u64,
+}
+
+/// Writes as many single blocks as a segment has, in random order: they fill one segment, and the
+/// few for which headers leave no room begin the next.
+async fn fill(store: &MemoryStore, zone_blocks: u64) -> Result<()> {
+    let volume = store.create_volume("v", zone_blocks * BLOCK_SIZE).await?;
+    let shuffle = Shuffle::of(zone_blocks);
+    let payload = load::payload(BLOCK_SIZE);
+    for at in 0..zone_blocks {
+        let offset = shuffle.place(at) * BLOCK_SIZE;
+        store.write(volume.id, offset, payload.clone(), Durability::Buffered).await?;
+    }
+    Ok(())
+}
+
+async fn clean(
+    runtime: &HostRuntime,
+    zone_blocks: u64,
+    snapshots: u64,
+    diverge: bool,
+    seed: u64,
+) -> Result<Cleaned> {
+    let store = in_memory(24, zone_blocks, runtime, by_hand()).await?;
+    fill(&store, zone_blocks).await?;
+    let volume = store.find("v")?;
+    let payload = load::payload(BLOCK_SIZE);
+    let mut chance = Chance::new(seed);
+    let empty = store.stats();
+    for number in 0..snapshots {
+        if diverge {
+            let offset = chance.below(zone_blocks) * BLOCK_SIZE;
+            store.write(volume.id, offset, payload.clone(), Durability::Buffered).await?;
+        }
+        store.create_snapshot("v", &number.to_string()).await?;
+    }
+    store.checkpoint().await?;
+    let before = store.stats();
+    let timer = Timer::start();
+    store.collect().await?;
+    let took = timer.took();
+    let after = store.stats();
+    let moved = (after.moved_bytes - before.moved_bytes) / BLOCK_SIZE;
+    ensure!(
+        after.segments_reclaimed == before.segments_reclaimed + 1 && moved > zone_blocks * 9 / 10,
+        "{} segments were cleaned, and {moved} of {zone_blocks} blocks moved, not one full one",
+        after.segments_reclaimed - before.segments_reclaimed
+    );
+    store.close().await?;
+    let bytes = |stats: &mjolnir_engine::Stats| stats.map_bytes + stats.map_table_bytes;
+    Ok(Cleaned {
+        took,
+        leaves: before.map_leaves,
+        map_bytes: bytes(&before).saturating_sub(bytes(&empty)),
+    })
+}
+
+fn zone_blocks(bench: &Bench) -> u64 {
+    bench.size(1024, 32_768, 32_768)
+}
+
+fn shared(bench: &Bench, report: &mut Report) -> Result<()> {
+    let zone_blocks = zone_blocks(bench);
+    let counts = [1, bench.size(20, 2000, 2000), bench.size(100, 10_000, 10_000)];
+    let mut ratios = [Samples::new(), Samples::new()];
+    let mut times = [Samples::new(), Samples::new(), Samples::new()];
+    let mut cpus = times.clone();
+    for round in 0..bench.rounds as u64 {
+        let mut took = Vec::new();
+        for (count, (time, cpu)) in counts.iter().zip(times.iter_mut().zip(&mut cpus)) {
+            let cleaned = mjolnir_host::run(async |runtime: HostRuntime| {
+                clean(&runtime, zone_blocks, *count, false, round).await
+            })?;
+            time.push(cleaned.took.wall_s * 1e3);
+            cpu.push(cleaned.took.process_s * 1e3);
+            took.push(cleaned.took.wall_s);
+        }
+        for (ratio, many) in ratios.iter_mut().zip(&took[1..]) {
+            ratio.push(many / took[0]);
+        }
+    }
+    for ((name, ratio), at) in ["clean-2000", "clean-10000"].iter().zip(&ratios).zip(1..) {
+        let note = format!(
+            "{} snapshots: {:.0} ms, {:.0} ms of processor time; 1 snapshot: {:.0} ms, {:.0} ms",
+            counts[at],
+            times[at].median(),
+            cpus[at].median(),
+            times[0].median(),
+            cpus[0].median(),
+        );
+        report.line(name, ratio, &note);
+    }
+    Ok(())
+}
+
+fn diverged(bench: &Bench, report: &mut Report) -> Result<()> {
+    let zone_blocks = zone_blocks(bench);
+    let count = bench.size(20, 2000, 2000);
+    let (mut cpu, mut memory, mut leaves) = (Samples::new(), Samples::new(), Samples::new());
+    let (mut beyond, mut one_ms) = (Samples::new(), Samples::new());
+    for round in 0..bench.rounds as u64 {
+        let measure = |snapshots: u64| {
+            mjolnir_host::run(async |runtime: HostRuntime| {
+                clean(&runtime, zone_blocks, snapshots, true, round).await
+            })
+        };
+        let (one, many) = (measure(1)?, measure(count)?);
+        let more = (many.leaves - one.leaves) as f64;
+        let seconds = many.took.process_s - one.took.process_s;
+        cpu.push(seconds * 1e6 / more);
+        memory.push(many.map_bytes as f64 / count as f64);
+        leaves.push(more);
+        beyond.push(seconds * 1e3);
+        one_ms.push(one.took.process_s * 1e3);
+    }
+    let note = format!(
+        "{:.0} distinct leaves more; {:.0} ms of processor time more than the {:.0} ms with 1 \
+         snapshot, the checkpoint of the repointed leaves included",
+        leaves.median(),
+        beyond.median(),
+        one_ms.median()
+    );
+    report.line("clean-diverged-cpu", &cpu, &note);
+    report.line("clean-diverged-memory", &memory, "nodes and table, by the map's own account");
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! What the map takes of memory, by its own account and by the allocator's; and the engine around
+//! it.
+
+use anyhow::Result;
+use mjolnir_device::AlignedBuf;
+use mjolnir_engine::OpenOptions;
+use mjolnir_host::HostRuntime;
+use mjolnir_map::Map;
+use mjolnir_units::{BLOCK_SIZE, Lba, Pba, TreeId};
+
+use super::size_text;
+use crate::chance::Chance;
+use crate::heap;
+use crate::load::{self, Load};
+use crate::report::Report;
+use crate::samples::Samples;
+use crate::table::{Bench, Line, Row, Target};
+use crate::thin::ThinDevice;
+use crate::world::{GIB, MIB, blocks, fresh, roomy};
+
+pub const ROWS: &[Row] = &[
+    Row {
+        name: "map-memory-random",
+        needs: &[],
+        lines: &[Line {
+            name: "map-memory-random",
+            what: "map memory a mapped block, every 4 KiB block its own extent, after random \
+                   overwrites",
+            unit: "B",
+            target: Target::Most(8.5),
+        }],
+        run: random_map,
+    },
+    Row {
+        name: "engine-memory-random",
+        needs: &[],
+        lines: &[Line {
+            name: "engine-memory-random",
+            what: "all engine memory a mapped block, checksums and accounts included, after \
+                   random overwrites at 80 % utilization",
+            unit: "B",
+            target: Target::Most(13.0),
+        }],
+        run: random_engine,
+    },
+    Row {
+        name: "memory-sequential",
+        needs: &[],
+        lines: &[
+            Line {
+                name: "map-memory-sequential",
+                what: "map memory a mapped block, sequentially written",
+                unit: "B",
+                target: Target::Most(0.1),
+            },
+            Line {
+                name: "engine-memory-sequential",
+                what: "the same with checksums cached: all engine memory",
+                unit: "B",
+                target: Target::Most(4.1),
+            },
+        ],
+        run: sequential,
+    },
+];
+
+const VOLUME: TreeId = TreeId(1);
+
+fn random_map(bench: &Bench, report: &mut Report) -> Result<()> {
+    let count = blocks(bench.size(64 * MIB, 8 * GIB, 64 * GIB));
+    let (mut own, mut counted) = (Samples::new(), Samples::new());
+    for round in 0..bench.rounds.min(bench.size(1, 2, 2)) {
+        let before = heap::bytes();
+        let mut map = Map::new();
+        map.create(VOLUME, count);
+        let mut chance = Chance::new(round as u64);
+        let mut pba = 0;
+        for lba in 0..count {
+            pba += 2;
+            map.write(VOLUME, Lba(lba), Pba(pba), 1)?;
+        }
+        for _ in 0..count {
+            pba += 2;
+            map.write(VOLUME, Lba(chance.below(count)), Pba(pba), 1)?;
+        }
+        own.push(map.usage().bytes() as f64 / count as f64);
+        counted.push((heap::bytes() - before) as f64 / count as f64);
+    }
+    let note = format!(
+        "{} map; by the allocator's count {:.3} B a block",
+        size_text(count * BLOCK_SIZE),
+        counted.median()
+    );
+    report.line("map-memory-random", &own, &note);
+    Ok(())
+}
+
+/// What a store of that many blocks takes, by its own account of the map and of everything, and by
+/// the allocator's count.
+struct Taken {
+    map: f64,
+    own: f64,
+    counted: f64,
+    note: String,
+}
+
+impl Taken {
+    /// The larger of the two accounts of everything: the honest one.
+    fn all(&self) -> f64 {
+        self.own.max(self.counted)
+    }
+}
+
+fn store_memory(span: u64, loads: &[Load], spare: f64) -> Result<Taken> {
+    let zone_blocks = bench_zone_blocks(span);
+    let zones = (blocks(span) as f64 / (1.0 - spare) / zone_blocks as f64).ceil() as u32 + 4;
+    mjolnir_host::run(async |runtime: HostRuntime| {
+        let device = ThinDevice::of_zones(zones, zone_blocks);
+        let options = OpenOptions { checkpoint_bytes: GIB, ..roomy() };
+        let before = heap::bytes() - device.bytes();
+        let store = fresh(|| device.clone(), &runtime, options).await?;
+        let volume = store.create_volume("v", span).await?;
+        for load in loads {
+            let zeroes = AlignedBuf::zeroed(load.bytes as usize).freeze();
+            drop(load::run_with(&store, volume.id, *load, zeroes).await?);
+        }
+        store.checkpoint().await?;
+        let count = blocks(span) as f64;
+        let stats = store.stats();
+        let counted = heap::bytes() - before - device.bytes();
+        let taken = Taken {
+            map: (stats.map_bytes + stats.map_table_bytes) as f64 / count,
+            own: stats.memory_bytes as f64 / count,
+            counted: counted as f64 / count,
+            note: format!(
+                "{} volume, {} segments in use of {zones}; nodes {:.3}, table {:.3}, checksums \
+                 {:.3}; all by its own account {:.3}, by the allocator's {:.3} B a block",
+                size_text(span),
+                ((stats.space.total_bytes - stats.space.free_bytes) / stats.segment_bytes),
+                stats.map_bytes as f64 / count,
+                stats.map_table_bytes as f64 / count,
+                stats.checksum_bytes as f64 / count,
+                stats.memory_bytes as f64 / count,
+                counted as f64 / count,
+            ),
+        };
+        store.close().await?;
+        Ok(taken)
+    })
+}
+
+fn bench_zone_blocks(span: u64) -> u64 {
+    (blocks(span) / 128).next_power_of_two().clamp(256, 32_768)
+}
+
+fn random_engine(bench: &Bench, report: &mut Report) -> Result<()> {
+    let span = bench.size(64 * MIB, 2 * GIB, 64 * GIB);
+    let count = blocks(span);
+    // Written once in order but never next to one another, then overwritten at random.
+    let scatter = Load { depth: 8, ..Load::random_writes(span, 2 * count, 1) };
+    let fill = Load::fill(span);
+    let taken = store_memory(span, &[fill, scatter, scatter], 0.2)?;
+    report.line("engine-memory-random", &Samples::one(taken.all()), &taken.note);
+    Ok(())
+}
+
+fn sequential(bench: &Bench, report: &mut Report) -> Result<()> {
+    let span = bench.size(64 * MIB, 16 * GIB, 64 * GIB);
+    let taken = store_memory(span, &[Load::fill(span)], 0.1)?;
+    report.line("map-memory-sequential", &Samples::one(taken.map), &taken.note);
+    report.line("engine-memory-sequential", &Samples::one(taken.all()), "");
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! The rows of the table, a file for each group.
+
+mod cleaning;
+mod map_mark;
+mod map_memory;
+mod map_trees;
+mod scan;
+mod steady;
+mod store_cost;
+
+use crate::table::Row;
+
+/// All rows, in the order of the table.
+pub fn all() -> impl Iterator<Item = &'static Row> {
+    [
+        cleaning::ROWS,
+        map_trees::ROWS,
+        map_mark::ROWS,
+        scan::ROWS,
+        map_memory::ROWS,
+        store_cost::ROWS,
+        steady::ROWS,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// A line of `/proc/meminfo`, in KiB; 0 where there is none.
+pub fn meminfo(name: &str) -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+/// A number of bytes, with the largest unit that gives a whole number.
+pub fn size_text(bytes: u64) -> String {
+    mjolnir_units::ByteSize(bytes).to_string()
+}

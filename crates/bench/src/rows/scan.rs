@@ -1,0 +1,99 @@
+//! The mark of a whole store, on one thread and on two.
+
+use anyhow::{Result, ensure};
+use mjolnir_device::{AlignedBuf, Runtime};
+use mjolnir_engine::Engine;
+use mjolnir_host::HostRuntime;
+use mjolnir_store::{Durability, Store};
+use mjolnir_units::BLOCK_SIZE;
+
+use super::size_text;
+use crate::chance::Shuffle;
+use crate::clock::Timer;
+use crate::report::Report;
+use crate::samples::Samples;
+use crate::table::{Bench, Line, Row, Target};
+use crate::thin::ThinDevice;
+use crate::world::{Alone, GIB, MIB, blocks, by_hand, fresh};
+
+pub const ROWS: &[Row] = &[Row {
+    name: "scan-threads",
+    needs: &[],
+    lines: &[Line {
+        name: "scan-threads",
+        what: "scan speed-up with 2 threads on 2 cores",
+        unit: "x",
+        target: Target::Least(1.8),
+    }],
+    run: speed_up,
+}];
+
+/// Writes a volume so that each block is its own extent, then lets `marks` whole marks run, one
+/// at a time; calls `told` with the seconds of each.
+async fn marks<R: Runtime>(
+    runtime: R,
+    device: ThinDevice,
+    marks: usize,
+    mut told: impl FnMut(f64),
+) -> Result<()> {
+    // Nothing is a candidate, so a collection is a mark and no more.
+    let mut options = by_hand();
+    options.reclaim.candidate_threshold = 0.0;
+    let store = Engine::open(device, runtime, options).await?;
+    for _ in 0..marks {
+        let before = store.stats();
+        let timer = Timer::start();
+        store.collect().await?;
+        let took = timer.took().wall_s;
+        let after = store.stats();
+        ensure!(after.moved_bytes == before.moved_bytes, "something was moved meanwhile");
+        let cycles = after.reclaim_cycles - before.reclaim_cycles;
+        ensure!(cycles > 0, "nothing was marked");
+        told(took / cycles as f64);
+    }
+    store.close().await?;
+    Ok(())
+}
+
+fn speed_up(bench: &Bench, report: &mut Report) -> Result<()> {
+    let span = bench.size(32 * MIB, 4 * GIB, 64 * GIB);
+    let count = blocks(span);
+    let zone_blocks = (count / 64).clamp(256, 32_768);
+    let device = ThinDevice::of_zones((count / zone_blocks * 5 / 4 + 16) as u32, zone_blocks);
+    report.progress(&format!("writing {} in blocks of their own", size_text(span)));
+    mjolnir_host::run(async |runtime: HostRuntime| -> Result<()> {
+        let store = fresh(|| device.clone(), &runtime, by_hand()).await?;
+        let volume = store.create_volume("v", span).await?;
+        let (shuffle, zeroes) = (Shuffle::of(count), AlignedBuf::zeroed(4096).freeze());
+        for at in 0..count {
+            let offset = shuffle.place(at) * BLOCK_SIZE;
+            store.write(volume.id, offset, zeroes.clone(), Durability::Buffered).await?;
+        }
+        store.close().await?;
+        Ok(())
+    })?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let (mut ratio, mut alone, mut together) = (Samples::new(), Samples::new(), Samples::new());
+    for _ in 0..bench.rounds {
+        let mut seconds = [f64::NAN; 2];
+        // The first of two marks brings the map back from media; the second is the one measured.
+        mjolnir_host::run(async |runtime: HostRuntime| {
+            marks(Alone(runtime), device.clone(), 2, |took| seconds[0] = took).await
+        })?;
+        mjolnir_host::run(async |runtime: HostRuntime| {
+            marks(runtime, device.clone(), 2, |took| seconds[1] = took).await
+        })?;
+        ratio.push(seconds[0] / seconds[1]);
+        alone.push(seconds[0]);
+        together.push(seconds[1]);
+    }
+    let rate = |samples: &Samples| count as f64 / samples.median() / 1e6;
+    let note = format!(
+        "{} store, {cores} cores: {:.1} M mappings a second with all, {:.1} M with one",
+        size_text(span),
+        rate(&together),
+        rate(&alone)
+    );
+    report.line("scan-threads", &ratio, &note);
+    Ok(())
+}

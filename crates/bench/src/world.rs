@@ -1,0 +1,123 @@
+//! Stores to measure, in memory and on disk.
+
+use std::future::Future;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use mjolnir_device::{Device, MemoryDevice, Runtime};
+use mjolnir_engine::{Engine, FormatOptions, OpenOptions, ReclaimOptions};
+use mjolnir_host::{DeviceOptions, HostEngine, HostRuntime, NewStore, create_store, open_store};
+use mjolnir_units::{BLOCK_SIZE, Instant};
+use rustix::time::{ClockId, clock_gettime};
+
+/// The real world with a single thread: pure jobs run at once, on the engine's own.
+#[derive(Clone)]
+pub struct Alone(pub HostRuntime);
+
+impl Runtime for Alone {
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + 'static {
+        self.0.sleep(duration)
+    }
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.0.spawn(task);
+    }
+    fn parallel<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> impl Future<Output = (T, Duration)> + 'static {
+        let processor = || {
+            let time = clock_gettime(ClockId::ThreadCPUTime);
+            Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+        };
+        async move {
+            let before = processor();
+            let result = job();
+            (result, processor().saturating_sub(before))
+        }
+    }
+    fn parallelism(&self) -> usize {
+        1
+    }
+    fn random(&self) -> u64 {
+        self.0.random()
+    }
+    fn cpu_time(&self) -> Duration {
+        self.0.cpu_time()
+    }
+}
+
+/// Options with so much memory that nothing is ever dropped from it.
+pub fn roomy() -> OpenOptions {
+    OpenOptions { memory_bytes: 64 << 30, checkpoint_bytes: 8 << 30, ..OpenOptions::default() }
+}
+
+/// As [`roomy`], and nothing is reclaimed but when asked for; then, wholly live segments too.
+pub fn by_hand() -> OpenOptions {
+    let reclaim = ReclaimOptions {
+        enabled: false,
+        candidate_threshold: 1.0,
+        candidates_max: 1 << 20,
+        ..ReclaimOptions::default()
+    };
+    OpenOptions { reclaim, ..roomy() }
+}
+
+/// A new store on a device, of which `device` gives handles.
+pub async fn fresh<D: Device, R: Runtime>(
+    device: impl Fn() -> D,
+    runtime: &R,
+    options: OpenOptions,
+) -> Result<Engine<D, R>> {
+    let format = FormatOptions::default();
+    Engine::format(device(), runtime.clone(), format).await.context("formatting a store")?;
+    Engine::open(device(), runtime.clone(), options).await.context("opening a store")
+}
+
+/// A new store in memory.
+pub async fn in_memory<R: Runtime>(
+    zones: u32,
+    zone_blocks: u64,
+    runtime: &R,
+    options: OpenOptions,
+) -> Result<Engine<MemoryDevice, R>> {
+    let device = MemoryDevice::of_zones(zones, zone_blocks);
+    fresh(|| device.clone(), runtime, options).await
+}
+
+/// A new store in a file.
+pub async fn on_disk(
+    path: &Path,
+    bytes: u64,
+    segment_bytes: Option<u64>,
+    runtime: &HostRuntime,
+    options: OpenOptions,
+) -> Result<HostEngine> {
+    let new = NewStore { bytes: Some(bytes), segment_bytes, preallocate: true, overwrite: true };
+    create_store(path, new, runtime).await.context("making a store")?;
+    reopen(path, runtime, options).await
+}
+
+/// Opens a store in a file.
+pub async fn reopen(
+    path: &Path,
+    runtime: &HostRuntime,
+    options: OpenOptions,
+) -> Result<HostEngine> {
+    let device = DeviceOptions::default();
+    let opened = open_store(path, device, options, runtime).await.context("opening a store")?;
+    Ok(opened.engine)
+}
+
+/// Blocks in a number of bytes.
+pub const fn blocks(bytes: u64) -> u64 {
+    bytes / BLOCK_SIZE
+}
+
+pub const KIB: u64 = 1 << 10;
+pub const MIB: u64 = 1 << 20;
+pub const GIB: u64 = 1 << 30;
+pub const TIB: u64 = 1 << 40;
