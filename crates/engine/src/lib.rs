@@ -31,6 +31,8 @@ mod checksums;
 mod engine;
 mod fault;
 mod format;
+#[doc(hidden)]
+pub mod fuzz;
 mod log;
 mod memory;
 mod node_io;
@@ -52,16 +54,3 @@ pub use engine::Engine;
 pub use options::{FormatOptions, OpenOptions, ReclaimOptions};
 pub use scrub::{Loss, ScrubReport};
 pub use stats::{LatencySummary, SpaceStats, Stats};
-
-/// Decoders of on-media bytes, for fuzzing: none may panic on any input.
-#[doc(hidden)]
-pub mod fuzz {
-    /// Feeds `bytes` to every decoder.
-    pub fn decode_everything(bytes: &[u8]) {
-        let _ = crate::format::root::Root::decode(bytes);
-        let _ = crate::format::segment::SegmentHeader::decode(bytes);
-        let _ = crate::format::segment::Footer::decode(bytes);
-        let _ = crate::format::group::GroupHeader::decode(bytes);
-        let _ = crate::format::manifest::Manifest::decode(bytes);
-    }
-}

@@ -245,12 +245,12 @@ impl Record {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::group::{FIXED_BYTES, GroupHeader};
     use super::*;
     use mjolnir_units::{BLOCK_BYTES, ZoneId};
 
-    fn every_kind() -> Vec<Record> {
+    pub(in super::super) fn every_kind() -> Vec<Record> {
         let (a, b) = (TreeId(1), TreeId(2));
         let remaps = vec![
             Remap::Trim { tree: a, lba: 1, blocks: 2 },
