@@ -16,7 +16,7 @@ use crate::fault;
 use crate::format::manifest::{Manifest, SegmentEntry, TreeEntry};
 use crate::format::root::{MANIFEST_CHUNKS_MAX, Root};
 use crate::memory::dirty_bytes_max;
-use crate::node_io::{GRAIN, Place};
+use crate::node_io::{GRAIN, LOST, Place};
 use crate::options::OpenOptions;
 use crate::reclaim::yield_now;
 use crate::space::{Claim, MAP_STREAM, SegmentState};
@@ -172,7 +172,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             scan.extend_from_slice(&state.space.opened);
             scan.sort();
             scan.dedup();
-            for place in &superseded {
+            for place in superseded.iter().filter(|place| **place != LOST) {
                 state.space.add_map_bytes(Place::unpack(*place), -1);
             }
             let old_manifest = std::mem::take(&mut state.table.manifest);

@@ -33,7 +33,9 @@ mod fault;
 mod format;
 #[doc(hidden)]
 pub mod fuzz;
+mod groups;
 mod log;
+mod loss;
 mod memory;
 mod node_io;
 mod open;
@@ -46,11 +48,13 @@ mod scrub;
 mod space;
 mod stats;
 mod store_impl;
+mod survey;
 mod write;
 
 pub use admin::{DiffExtent, DiffPage};
 pub use check::CheckReport;
 pub use engine::Engine;
+pub use loss::{DamagedPlace, LogLoss, Loss, RecordRange};
 pub use options::{FormatOptions, OpenOptions, ReclaimOptions};
-pub use scrub::{Loss, ScrubReport};
+pub use scrub::ScrubReport;
 pub use stats::{LatencySummary, SpaceStats, Stats};

@@ -13,6 +13,7 @@ use super::segment::{Footer, SegmentHeader};
 
 fn group(checksums: Vec<u32>, records: Vec<(u64, Record)>) -> Vec<u8> {
     GroupHeader {
+        uuid: [7; 16],
         zone: ZoneId(4),
         offset: 17,
         incarnation: 8,
@@ -106,10 +107,10 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("group_of_the_map", group((0..128).collect(), vec![])),
         ("group_longest_vector", group(vec![], vec![(1, vector)])),
         ("group_write_without_payload", group(vec![1], vec![(1, write)])),
-        ("group_lying_counts", with(group(vec![1], vec![]), 48, &[0xff; 4])),
+        ("group_lying_counts", with(group(vec![1], vec![]), 64, &[0xff; 4])),
         (
             "group_sequence_overflow",
-            with(group(vec![], vec![(1, Record::Delete { tree: TreeId(1) })]), 40, &[0xff; 12]),
+            with(group(vec![], vec![(1, Record::Delete { tree: TreeId(1) })]), 56, &[0xff; 12]),
         ),
         ("manifest", whole.clone()),
         ("manifest_of_nothing", Manifest::default().encode()),

@@ -280,6 +280,7 @@ pub(super) mod tests {
     #[test]
     fn every_record_survives_the_round_trip_in_a_group() {
         let header = GroupHeader {
+            uuid: [7; 16],
             zone: ZoneId(4),
             offset: 17,
             incarnation: 8,
