@@ -18,8 +18,10 @@ mod failure;
 mod format;
 mod generate;
 mod handle;
+mod meter;
 mod output;
 mod request;
+mod salvage;
 mod serve;
 mod show;
 
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
     finish(match command {
         Command::Format(options) => format::run(&options, json),
         Command::Serve(options) => serve::run(options, json),
+        Command::Salvage { store } => salvage::run(&store, json),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { out } => generate::man(out.as_deref()),
         Command::Demo(options) => demo::run(options, json).map_err(Failure::from),

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::Engine;
 use crate::fault;
 use crate::format::segment::{Footer, SegmentHeader};
+use crate::groups::Hole;
 use crate::loss::{LogLoss, Loss, Stretch, join};
 use crate::node_io::Place;
 use crate::read::Pin;
@@ -50,9 +51,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             report.problems.extend(log.lines());
         }
         let zones: Vec<ZoneId> = self.state().space.zones().map(|(zone, _)| zone).collect();
-        let mut unknown: Vec<Pba> = Vec::new();
+        let (mut unknown, mut holes): (Vec<Pba>, Vec<Hole>) = (Vec::new(), Vec::new());
         for (index, zone) in zones.iter().enumerate() {
-            self.check_segment(*zone, &mut unknown, &mut report).await?;
+            self.check_segment(*zone, &mut unknown, &mut holes, &mut report).await?;
             progress(0.5 * (index + 1) as f64 / zones.len() as f64);
         }
         let trees: Vec<(TreeId, String, u64)> = {
@@ -73,6 +74,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             self.check_tree(*tree, name, &mut report, told).await;
             before += *blocks as f64;
         }
+        let holes = self.holes_in_force(holes).await?;
+        report.problems.extend(holes.into_iter().map(|hole| hole.message));
         if !unknown.is_empty() {
             unknown.sort();
             let mut hit = vec![false; unknown.len()];
@@ -156,6 +159,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         &self,
         zone: ZoneId,
         unknown: &mut Vec<Pba>,
+        holes: &mut Vec<Hole>,
         report: &mut CheckReport,
     ) -> Result<(), Error> {
         report.segments += 1;
@@ -202,11 +206,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         let walk = self.walk_segment(zone, segment.incarnation, end, u64::MAX).await?;
         for hole in &walk.breaks {
-            report.problems.push(hole.describe(zone, end));
+            let hole = hole.hole(zone, info.zone_blocks, end);
             if !has_footer {
-                unknown
-                    .extend((hole.offset + 1..hole.next.unwrap_or(end)).map(|at| start.plus(at)));
+                unknown.extend(hole.blocks.clone().map(Pba));
             }
+            holes.push(hole);
         }
         Ok(())
     }

@@ -1,8 +1,10 @@
 //! Finding a segment's groups: along their chain, and past headers that are damaged.
 
+use std::ops::Range;
+
 use mjolnir_device::{AlignedBuf, Device, Runtime};
 use mjolnir_store::{Error, ErrorKind};
-use mjolnir_units::{BLOCK_BYTES, ZoneId};
+use mjolnir_units::{BLOCK_BYTES, Pba, ZoneId};
 
 use crate::engine::Engine;
 use crate::fault;
@@ -35,14 +37,25 @@ pub(crate) struct Break {
     pub damage: Option<String>,
 }
 
+/// A header that is lost, in a segment that holds data, and the blocks that it described.
+pub(crate) struct Hole {
+    pub message: String,
+    pub blocks: Range<u64>,
+}
+
 impl Break {
-    /// In words, for a segment that is in use up to block `end`.
-    pub fn describe(&self, zone: ZoneId, end: u64) -> String {
+    /// As a hole in a segment that is in use up to block `end`.
+    pub fn hole(&self, zone: ZoneId, zone_blocks: u64, end: u64) -> Hole {
+        let start = zone.start(zone_blocks);
         let what = self.damage.clone().unwrap_or_else(|| {
-            format!("there is no group header at block {} of {zone}", self.offset)
+            let at = start.plus(self.offset);
+            format!("there is no group header at {at} (block {} of {zone})", self.offset)
         });
-        let next = self.next.unwrap_or(end);
-        format!("{what}; it describes what lies up to block {next}")
+        let next = self.next.unwrap_or(end).max(self.offset + 1);
+        Hole {
+            message: format!("{what}; it describes the blocks up to {}", start.plus(next)),
+            blocks: start.0 + self.offset + 1..start.0 + next,
+        }
     }
 }
 
@@ -135,6 +148,27 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         }
         Ok(Err(why))
+    }
+
+    /// The holes in whose blocks something lies that is referred to; the others are stale, and go
+    /// away with reclaim.
+    pub(crate) async fn holes_in_force(&self, mut holes: Vec<Hole>) -> Result<Vec<Hole>, Error> {
+        if holes.is_empty() {
+            return Ok(holes);
+        }
+        let mut blocks: Vec<Pba> =
+            holes.iter().flat_map(|hole| hole.blocks.clone()).map(Pba).collect();
+        blocks.sort();
+        let mut hit = vec![false; blocks.len()];
+        let whole = self.losses(&blocks, &mut hit, &mut Vec::new()).await?;
+        self.note_map_blocks(&blocks, &mut hit);
+        // Where the map cannot be read, nobody knows what it refers to.
+        holes.retain(|hole| {
+            let from = blocks.partition_point(|at| at.0 < hole.blocks.start);
+            let to = blocks.partition_point(|at| at.0 < hole.blocks.end);
+            !whole || hit[from..to].contains(&true)
+        });
+        Ok(holes)
     }
 
     /// The first block from `from` to before `limit` that is the header of a group which `ours`

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
 use crate::format::group::GroupHeader;
+use crate::groups::Hole;
 use crate::loss::{Loss, Stretch, join};
 use crate::node_io::Place;
 use crate::space::SegmentState;
@@ -48,10 +49,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.submit();
         let mut report = ScrubReport::default();
         let mut bad: Vec<(Pba, String)> = Vec::new();
+        let mut holes: Vec<Hole> = Vec::new();
         for (index, zone) in zones.iter().enumerate() {
-            self.scrub_segment(*zone, &mut report, &mut bad).await;
+            self.scrub_segment(*zone, &mut report, &mut bad, &mut holes).await;
             progress((index + 1) as f64 / zones.len() as f64);
         }
+        let holes = self.holes_in_force(holes).await?;
+        report.damage.extend(holes.into_iter().map(|hole| hole.message));
         if !bad.is_empty() {
             bad.sort();
             let blocks: Vec<Pba> = bad.iter().map(|(pba, _)| *pba).collect();
@@ -75,6 +79,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         zone: ZoneId,
         report: &mut ScrubReport,
         bad: &mut Vec<(Pba, String)>,
+        holes: &mut Vec<Hole>,
     ) {
         let (segment, zone_blocks, _pin) = {
             let mut state = self.state();
@@ -95,15 +100,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         let start = zone.start(zone_blocks);
         for hole in &walk.breaks {
-            report.damage.push(hole.describe(zone, end.into()));
+            let hole = hole.hole(zone, zone_blocks, end.into());
             // Whether what it described can be read is found out block by block.
-            let to = hole.next.unwrap_or(end.into());
-            for at in hole.offset + 1..to {
-                match self.read_pinned(start.plus(at), 1).await {
+            for at in hole.blocks.clone().map(Pba) {
+                match self.read_pinned(at, 1).await {
                     Ok(_) => report.verified_bytes += BLOCK_SIZE,
-                    Err(error) => bad.push((start.plus(at), error.message)),
+                    Err(error) => bad.push((at, error.message)),
                 }
             }
+            holes.push(hole);
         }
         let groups: Vec<GroupHeader> = walk.groups;
         for group in groups {
@@ -130,7 +135,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Notes which of the given blocks (sorted) hold nodes, pages or manifests that are in force.
-    fn note_map_blocks(&self, bad: &[Pba], hit: &mut [bool]) {
+    pub(crate) fn note_map_blocks(&self, bad: &[Pba], hit: &mut [bool]) {
         let state = self.state();
         let mut note = |pba: Pba, blocks: u64| {
             let from = bad.partition_point(|at| *at < pba);
