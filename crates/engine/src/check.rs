@@ -50,6 +50,17 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if let Some(log) = &report.log {
             report.problems.extend(log.lines());
         }
+        let manifest = self.state().table.manifest.clone();
+        for (pba, blocks) in manifest {
+            match self.read_verified(pba, u64::from(blocks)).await {
+                Err(error) if error.kind == ErrorKind::Damaged => report.problems.push(format!(
+                    "a part of the manifest or of its copy is damaged ({}); the next checkpoint \
+                     writes both anew",
+                    error.message
+                )),
+                outcome => drop(outcome?),
+            }
+        }
         let zones: Vec<ZoneId> = self.state().space.zones().map(|(zone, _)| zone).collect();
         let (mut unknown, mut holes): (Vec<Pba>, Vec<Hole>) = (Vec::new(), Vec::new());
         for (index, zone) in zones.iter().enumerate() {

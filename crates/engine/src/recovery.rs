@@ -366,11 +366,46 @@ async fn read_root<D: Device>(device: &D) -> Result<Root, Error> {
 }
 
 async fn read_manifest<D: Device>(device: &D, root: &Root) -> Result<Manifest, Error> {
+    let mut first = None;
+    for copy in manifest_copies(root) {
+        match read_copy(device, root, copy).await {
+            Ok(manifest) => return Ok(manifest),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    Err(first.unwrap_or_else(|| fault::damaged("the root names no manifest")))
+}
+
+/// The chunks of the manifest, then those of its copy, if there is one.
+pub(crate) fn manifest_copies(root: &Root) -> Vec<&[(Pba, u32)]> {
+    let wanted = root.manifest_bytes.div_ceil(BLOCK_SIZE);
+    let (mut copies, mut rest) = (Vec::new(), root.manifest.as_slice());
+    while !rest.is_empty() {
+        let mut blocks = 0;
+        let whole = rest.iter().position(|(_, count)| {
+            blocks += u64::from(*count);
+            blocks >= wanted
+        });
+        let (copy, after) = rest.split_at(whole.map_or(rest.len(), |last| last + 1));
+        copies.push(copy);
+        rest = after;
+    }
+    copies
+}
+
+async fn read_copy<D: Device>(
+    device: &D,
+    root: &Root,
+    chunks: &[(Pba, u32)],
+) -> Result<Manifest, Error> {
+    const NO_WAY_ON: &str = "it says where everything lies, and no older one is kept, so all is \
+                             lost unless the medium can be made to return it";
     let info = device.info();
     let mut bytes = Vec::new();
-    for (pba, blocks) in &root.manifest {
+    for (pba, blocks) in chunks {
+        let end = pba.0.checked_add(u64::from(*blocks));
         if *blocks == 0
-            || pba.0 + u64::from(*blocks) > info.blocks()
+            || end.is_none_or(|end| end > info.blocks())
             || u64::from(*blocks) > info.zone_blocks
         {
             return Err(fault::damaged(format!(
@@ -378,18 +413,23 @@ async fn read_manifest<D: Device>(device: &D, root: &Root) -> Result<Manifest, E
             )));
         }
         let buffer = AlignedBuf::zeroed(*blocks as usize * BLOCK_BYTES);
-        let piece = device
-            .read(*pba, buffer)
-            .await
-            .map_err(|error| fault::device("reading the checkpoint's manifest", error))?;
+        let piece = device.read(*pba, buffer).await.map_err(|error| {
+            let error = fault::device("reading the checkpoint's manifest", error);
+            Error::new(error.kind, format!("{}; {NO_WAY_ON}", error.message))
+        })?;
         bytes.extend_from_slice(piece.as_ref());
     }
     if (bytes.len() as u64) < root.manifest_bytes {
         return Err(fault::damaged("the checkpoint's manifest is shorter than its root says"));
     }
     bytes.truncate(root.manifest_bytes as usize);
-    Manifest::decode(&bytes)
-        .map_err(|why| fault::damaged(format!("the checkpoint's manifest is damaged: {why}")))
+    Manifest::decode(&bytes).map_err(|why| {
+        let places: Vec<String> = chunks.iter().map(|(pba, _)| pba.to_string()).collect();
+        fault::damaged(format!(
+            "the checkpoint's manifest (at {}) is damaged: {why}; {NO_WAY_ON}",
+            places.join(", ")
+        ))
+    })
 }
 
 fn check_manifest(
