@@ -13,6 +13,8 @@
 mod container;
 mod discard;
 mod file;
+#[doc(hidden)]
+pub mod fuzz;
 mod io;
 
 pub use container::VERSION as CONTAINER_VERSION;

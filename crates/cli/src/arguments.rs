@@ -23,9 +23,10 @@ Examples:
   mjolnir range clone s.mj v:0+1M w:4M            share a range between volumes
   mjolnir stats s.mj                              space, write amplification, latencies
   mjolnir check s.mj                              check the structure of the store
+  mjolnir salvage s.mj                            accept what damage took, and go on
 
-Every command works the same on a store at rest and on one being served. `format` alone refuses
-the latter, and `check` says what it left out.
+Every command works the same on a store at rest and on one being served. `format` and `salvage`
+alone refuse the latter, and `check` says what it left out.
 
 Sizes take units of 1024: 4096, 64K, 10M, 16G, 1T. Ranges are VOLUME:OFFSET+LENGTH, such as
 v:1G+64K; a snapshot is VOLUME@NAME.
@@ -66,6 +67,15 @@ pub enum Command {
         /// Write `mjolnir.1`, `mjolnir-format.1` and so on to this folder.
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
+    },
+    /// Make a store open again whose log is damaged, and accept what is lost.
+    ///
+    /// Says what is lost, as `check` does, and then makes the store what it was before the damaged
+    /// part of its log was written. What was written later is gone for good, so copy the store's
+    /// file first if the medium may yet be made to return it. A store that opens is left as it is.
+    Salvage {
+        /// The store.
+        store: PathBuf,
     },
     /// Show what this store does, in a minute, on a store of its own.
     Demo(crate::demo::DemoOptions),
@@ -132,8 +142,9 @@ pub enum StoreCommand {
     },
     /// Check the structure of the store, without reading the data.
     ///
-    /// Exits with 1 if there are problems. What can only be checked at rest is left out while the
-    /// store is served, and the answer says so.
+    /// Works on a store that is too damaged to be opened, too: says where the damage is, and which
+    /// volumes and ranges it hits. Changes nothing. Exits with 1 if there are problems. What can
+    /// only be checked at rest is left out while the store is served, and the answer says so.
     Check {
         /// The store.
         store: PathBuf,

@@ -1,6 +1,6 @@
 //! The commands that ask a store something: from the command line to requests.
 
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use mjolnir_host::{HostRuntime, run as run_host};
@@ -8,6 +8,7 @@ use mjolnir_host::{HostRuntime, run as run_host};
 use crate::arguments::{GcCommand, RangeCommand, SnapshotCommand, StoreCommand, VolumeCommand};
 use crate::door::Door;
 use crate::failure::Failure;
+use crate::meter::Meter;
 use crate::output;
 use crate::payload::Payload;
 use crate::request::{RangeOp, Refusal, Request, Response};
@@ -20,8 +21,8 @@ const OPS_BYTES_MAX: u64 = 1 << 20;
 pub fn run(command: StoreCommand, json: bool) -> Result<(), Failure> {
     let (store, request, view) = plan(command)?;
     run_host(async |runtime: HostRuntime| {
-        let mut door = Door::open(&store, request.changes(), &runtime).await?;
-        let outcome = converse(&mut door, &store, request, view, json).await;
+        let mut door = Door::open(&store, &request, &runtime).await?;
+        let outcome = converse(&mut door, &store, request, view, json, &runtime).await;
         // The first failure is the one to tell.
         let closed = door.close().await;
         outcome.and_then(|()| closed.map_err(Failure::from))
@@ -34,11 +35,12 @@ async fn converse(
     request: Request,
     view: View,
     json: bool,
+    runtime: &HostRuntime,
 ) -> Result<(), Failure> {
     if let Request::Diff { old, new, .. } = request {
         return diff(door, &old, &new, json).await;
     }
-    let meter = Meter::default();
+    let meter = Meter::new(json, runtime);
     let advice = advice(&request);
     let response = door.ask(request, &|part| meter.show(part)).await;
     meter.clear();
@@ -179,26 +181,4 @@ fn read_ops(file: &Path) -> Result<Vec<RangeOp>, Failure> {
              \"w:8K\"}}}}, {{\"trim\": \"v:0+1M\"}}]"
         ))
     })
-}
-
-/// Progress on a terminal; nothing elsewhere.
-#[derive(Default)]
-struct Meter {
-    shown: std::cell::Cell<Option<u32>>,
-}
-
-impl Meter {
-    fn show(&self, part: f64) {
-        let percent = (part * 100.0) as u32;
-        if self.shown.get() != Some(percent) && io::stderr().is_terminal() {
-            let _ = write!(io::stderr(), "\r{percent:3} %");
-            self.shown.set(Some(percent));
-        }
-    }
-
-    fn clear(&self) {
-        if self.shown.take().is_some() {
-            let _ = write!(io::stderr(), "\r     \r");
-        }
-    }
 }

@@ -118,11 +118,20 @@ pub fn busy(store: &Path) -> Error {
 }
 
 impl Door {
-    /// Finds the way to `store`; `changes` if it is to be changed.
-    pub async fn open(store: &Path, changes: bool, runtime: &HostRuntime) -> Result<Self, Error> {
+    /// Finds the way to `store`, for that request.
+    pub async fn open(
+        store: &Path,
+        request: &Request,
+        runtime: &HostRuntime,
+    ) -> Result<Self, Error> {
         must_exist(store)?;
         let begun = runtime.now();
-        let options = OpenOptions { read_only: !changes, ..OpenOptions::default() };
+        let options = OpenOptions {
+            read_only: !request.changes(),
+            // A check says what is lost of a store that does not open.
+            salvage: matches!(request, Request::Check {}),
+            ..OpenOptions::default()
+        };
         loop {
             if let Some(stream) = knock(store)? {
                 return Ok(Door::Served(BufReader::new(stream)));

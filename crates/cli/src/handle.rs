@@ -81,7 +81,7 @@ pub async fn handle<D: Device, R: Runtime>(
             Ok(Response::Stats(Box::new(stats)))
         }
         Request::Scrub {} => engine.scrub(progress).await.map(Response::Scrub),
-        Request::Check {} => check(engine, circumstances).await,
+        Request::Check {} => check(engine, circumstances, progress).await,
         Request::Grow { bytes } => engine.grow(bytes).await.map(|bytes| Response::Grown { bytes }),
         Request::Checkpoint {} => engine.checkpoint().await.map(done),
     }
@@ -111,8 +111,9 @@ async fn list<D: Device, R: Runtime>(
 async fn check<D: Device, R: Runtime>(
     engine: &Engine<D, R>,
     circumstances: &Circumstances,
+    progress: &dyn Fn(f64),
 ) -> Result<Response, Error> {
-    let mut report = engine.check().await?;
+    let mut report = engine.check_telling(progress).await?;
     report.problems.splice(0..0, circumstances.warnings.iter().cloned());
     let mut left_out = vec!["the data itself (`mjolnir scrub` reads it)".to_owned()];
     if circumstances.served {

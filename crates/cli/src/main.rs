@@ -18,9 +18,11 @@ mod failure;
 mod format;
 mod generate;
 mod handle;
+mod meter;
 mod output;
 mod payload;
 mod request;
+mod salvage;
 mod serve;
 mod show;
 
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
     finish(match command {
         Command::Format(options) => format::run(&options, json),
         Command::Serve(options) => serve::run(options, json),
+        Command::Salvage { store } => salvage::run(&store, json),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { out } => generate::man(out.as_deref()),
         Command::Demo(options) => demo::run(options, json).map_err(Failure::from),

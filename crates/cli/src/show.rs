@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use mjolnir_engine::{DiffPage, LatencySummary, Stats};
+use mjolnir_engine::{DiffPage, LatencySummary, LogLoss, Loss, Stats};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -63,12 +63,7 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
             for damage in &report.damage {
                 text += &format!("damaged: {damage}\n");
             }
-            for loss in &report.losses {
-                text += &format!(
-                    "lost: {}:{}+{} (restore it from a snapshot or a backup, or trim it)\n",
-                    loss.target, loss.offset, loss.length
-                );
-            }
+            text += &losses(&report.losses);
             if report.stale_blocks > 0 {
                 text += &format!(
                     "{} did not verify, but nothing refers to them: a crash or a full disk left \
@@ -81,12 +76,12 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
             }
             text
         }
-        Response::Check(check) => check_text(check),
+        Response::Check(check) => check_text(store, check),
         Response::Grown { bytes: now } => format!("{}: {}\n", store.display(), bytes(*now)),
     }
 }
 
-fn check_text(check: &CheckOf) -> String {
+fn check_text(store: &Path, check: &CheckOf) -> String {
     let report = &check.report;
     let how = if check.online { "online, while it is served" } else { "at rest" };
     let mut text = format!(
@@ -102,12 +97,49 @@ fn check_text(check: &CheckOf) -> String {
     for problem in &report.problems {
         text += &format!("problem: {problem}\n");
     }
-    text += &match report.problems.len() {
-        0 => "no problems\n".to_owned(),
-        1 => "1 problem; copy what you need to another store\n".to_owned(),
-        count => format!("{count} problems; copy what you need to another store\n"),
+    text += &losses(&report.losses);
+    if let Some(log) = &report.log {
+        text += &dropped(log);
+    }
+    text += &match (report.problems.len(), &report.log) {
+        (0, _) => "no problems\n".to_owned(),
+        (_, Some(_)) => format!(
+            "the store does not open as it is; `mjolnir salvage {}` accepts what is lost of the \
+             log (copy the store first if the medium may yet be mended)\n",
+            store.display()
+        ),
+        (1, None) => "1 problem; copy what you need to another store\n".to_owned(),
+        (count, None) => format!("{count} problems; copy what you need to another store\n"),
     };
     text
+}
+
+/// Ranges that cannot be read any more.
+fn losses(losses: &[Loss]) -> String {
+    let line = |loss: &Loss| {
+        format!(
+            "lost: {}:{}+{} (restore it from a snapshot or a backup, or trim it)\n",
+            loss.target, loss.offset, loss.length
+        )
+    };
+    losses.iter().map(line).collect()
+}
+
+/// Ranges that hold something older than was written last.
+fn dropped(log: &LogLoss) -> String {
+    let line = |loss: &Loss| {
+        format!(
+            "lost: {}:{}+{} (it holds what it held before)\n",
+            loss.target, loss.offset, loss.length
+        )
+    };
+    log.ranges.iter().map(line).collect()
+}
+
+/// What a salvage accepts.
+pub fn log_loss(log: &LogLoss) -> String {
+    let lines: String = log.lines().iter().map(|line| format!("{line}\n")).collect();
+    lines + &dropped(log)
 }
 
 fn list(targets: &[Target]) -> String {

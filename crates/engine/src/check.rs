@@ -1,16 +1,21 @@
 //! Check: every invariant of the format and of the map that can be checked without reading the
-//! data (that is what scrub does).
+//! data (that is what scrub does), and what of the volumes is lost where they do not hold.
 
 use std::collections::BTreeMap;
 
-use mjolnir_device::{Device, Runtime};
-use mjolnir_store::Error;
-use mjolnir_units::{BLOCK_SIZE, Lba, TreeId, ZoneId};
+use mjolnir_device::{AlignedBuf, Device, DeviceInfo, Runtime};
+use mjolnir_store::{Error, ErrorKind};
+use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, TreeId, ZoneId};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
+use crate::fault;
+use crate::format::segment::{Footer, SegmentHeader};
+use crate::groups::Hole;
+use crate::loss::{LogLoss, Loss, Stretch, join};
 use crate::node_io::Place;
-use crate::space::{MAP_STREAM, SegmentState};
+use crate::read::Pin;
+use crate::space::{MAP_STREAM, Segment, SegmentState};
 
 /// What a check looked at and found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,30 +30,71 @@ pub struct CheckReport {
     pub segments: u64,
     /// What is wrong, in words; empty if all is well.
     pub problems: Vec<String>,
+    /// Ranges of volumes and snapshots that cannot be read any more.
+    #[serde(default)]
+    pub losses: Vec<Loss>,
+    /// What of the log is lost, if the store could only be opened by leaving that out.
+    #[serde(default)]
+    pub log: Option<LogLoss>,
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Checks the store's structure. Works on a store in use: each step sees a whole state.
     pub async fn check(&self) -> Result<CheckReport, Error> {
-        let mut report = CheckReport::default();
-        let trees: Vec<(TreeId, String)> = {
+        self.check_telling(|_| {}).await
+    }
+
+    /// As [`check`](Self::check); `progress` hears the part done, 0 to 1.
+    pub async fn check_telling(&self, mut progress: impl FnMut(f64)) -> Result<CheckReport, Error> {
+        let mut report = CheckReport { log: self.log_loss(), ..CheckReport::default() };
+        if let Some(log) = &report.log {
+            report.problems.extend(log.lines());
+        }
+        let manifest = self.state().table.manifest.clone();
+        for (pba, blocks) in manifest {
+            match self.read_verified(pba, u64::from(blocks)).await {
+                Err(error) if error.kind == ErrorKind::Damaged => report.problems.push(format!(
+                    "a part of the manifest or of its copy is damaged ({}); the next checkpoint \
+                     writes both anew",
+                    error.message
+                )),
+                outcome => drop(outcome?),
+            }
+        }
+        let zones: Vec<ZoneId> = self.state().space.zones().map(|(zone, _)| zone).collect();
+        let (mut unknown, mut holes): (Vec<Pba>, Vec<Hole>) = (Vec::new(), Vec::new());
+        for (index, zone) in zones.iter().enumerate() {
+            self.check_segment(*zone, &mut unknown, &mut holes, &mut report).await?;
+            progress(0.5 * (index + 1) as f64 / zones.len() as f64);
+        }
+        let trees: Vec<(TreeId, String, u64)> = {
             let state = self.state();
-            state
-                .map
-                .trees()
-                .map(|(tree, _)| {
-                    let name = state.catalog.full_name(tree);
-                    (tree, name.unwrap_or_else(|| format!("staged tree {}", tree.0)))
-                })
-                .collect()
+            let name = |tree: TreeId| {
+                let name = state.catalog.full_name(tree);
+                name.unwrap_or_else(|| format!("staged tree {}", tree.0))
+            };
+            state.map.trees().map(|(tree, blocks)| (tree, name(tree), blocks)).collect()
         };
-        for (tree, name) in &trees {
+        let total: f64 = trees.iter().map(|(_, _, blocks)| *blocks as f64).sum();
+        let mut before = 0.0;
+        for (tree, name, blocks) in &trees {
             if self.state().catalog.get(*tree).is_none() && self.state().map.contains(*tree) {
                 report.problems.push(format!("{name} is in the map, but has no name"));
             }
-            self.check_tree(*tree, name, &mut report).await;
+            let told = |lba: u64| progress(0.5 + 0.5 * (before + lba as f64) / total.max(1.0));
+            self.check_tree(*tree, name, &mut report, told).await;
+            before += *blocks as f64;
         }
-        self.check_segments(&mut report);
+        let holes = self.holes_in_force(holes).await?;
+        report.problems.extend(holes.into_iter().map(|hole| hole.message));
+        if !unknown.is_empty() {
+            unknown.sort();
+            let mut hit = vec![false; unknown.len()];
+            report.losses.clear(); // Found again.
+            self.losses(&unknown, &mut hit, &mut report.losses).await?;
+        }
+        join(&mut report.losses);
+        self.check_accounts(&mut report);
         let verified = self.state().map.verify();
         if let Err(problem) = verified {
             report.problems.push(format!("the map: {problem}"));
@@ -68,62 +114,144 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Walks one tree: every mapping must lie in the payload of a segment in use.
-    async fn check_tree(&self, tree: TreeId, name: &str, report: &mut CheckReport) {
+    async fn check_tree(
+        &self,
+        tree: TreeId,
+        name: &str,
+        report: &mut CheckReport,
+        mut progress: impl FnMut(u64),
+    ) {
         report.targets += 1;
         let mut lba = 0;
-        loop {
-            let outcome = self
-                .step(|state| {
-                    let Some(blocks) = state.map.blocks(tree).filter(|blocks| lba < *blocks) else {
-                        return Ok(None);
-                    };
-                    let runs = state.map.runs(tree, Lba(lba), 1024)?;
-                    let mut problems = Vec::new();
-                    let (mut at, mut extents, mut mapped) = (lba, 0, 0);
-                    for run in &runs {
-                        if let Some(pba) = run.pba {
-                            extents += 1;
-                            mapped += run.blocks;
-                            if let Some(problem) = state.check_mapping(pba, run.blocks) {
-                                problems.push(format!(
-                                    "{name}: blocks {at}+{} map to {pba}, {problem}",
-                                    run.blocks
-                                ));
-                            }
-                        }
-                        at += run.blocks;
-                    }
-                    if at > blocks {
-                        problems.push(format!("{name}: its extents add up to more than its size"));
-                    }
-                    Ok(Some((at, extents, mapped, problems)))
-                })
-                .await;
-            match outcome {
-                Ok(None) => return,
-                Ok(Some((at, extents, mapped, problems))) => {
-                    report.extents += extents;
-                    report.mapped_bytes += mapped * BLOCK_SIZE;
-                    report.problems.extend(problems);
-                    if at == lba {
-                        report.problems.push(format!("{name}: its map ends at block {at}"));
-                        return;
-                    }
-                    lba = at;
-                }
-                Err(error) => {
+        while let Some(stretch) = self.stretch(tree, lba).await {
+            let runs = match stretch {
+                Stretch::Runs(runs) => runs,
+                Stretch::Lost(blocks, error) => {
                     report.problems.push(format!(
-                        "{name}: the map from block {lba} on cannot be read: {}",
+                        "{name}: the map of {} bytes from {} on cannot be read: {}",
+                        blocks * BLOCK_SIZE,
+                        lba * BLOCK_SIZE,
                         error.message
                     ));
-                    return;
+                    report.losses.push(Loss {
+                        target: name.to_owned(),
+                        offset: lba * BLOCK_SIZE,
+                        length: blocks * BLOCK_SIZE,
+                    });
+                    lba += blocks;
+                    continue;
                 }
+            };
+            let state = self.state();
+            for run in runs {
+                if let Some(pba) = run.pba {
+                    report.extents += 1;
+                    report.mapped_bytes += run.blocks * BLOCK_SIZE;
+                    if let Some(problem) = state.check_mapping(pba, run.blocks) {
+                        report.problems.push(format!(
+                            "{name}: blocks {lba}+{} map to {pba}, {problem}",
+                            run.blocks
+                        ));
+                    }
+                }
+                lba += run.blocks;
             }
+            drop(state);
+            progress(lba);
+        }
+        if self.state().map.blocks(tree).is_some_and(|blocks| lba > blocks) {
+            report.problems.push(format!("{name}: its extents add up to more than its size"));
         }
     }
 
+    /// Reads a sealed segment's header, the headers of its groups and its footer. Blocks whose
+    /// checksums are in none of these any more are added to `unknown`.
+    async fn check_segment(
+        &self,
+        zone: ZoneId,
+        unknown: &mut Vec<Pba>,
+        holes: &mut Vec<Hole>,
+        report: &mut CheckReport,
+    ) -> Result<(), Error> {
+        report.segments += 1;
+        let (segment, info, _pin) = {
+            let mut state = self.state();
+            if state.space.get(zone).state != SegmentState::Sealed {
+                return Ok(());
+            }
+            let pin = Pin::new(self, &mut state, zone);
+            (state.space.get(zone).clone(), state.info.clone(), pin)
+        };
+        self.settle_groups().await;
+        let start = zone.start(info.zone_blocks);
+        let first = self.device().read(start, AlignedBuf::zeroed(BLOCK_BYTES)).await;
+        match first.map_err(|error| fault::device(&format!("reading {start}"), error)) {
+            Ok(block) => match SegmentHeader::decode(block.as_ref()) {
+                Some(header)
+                    if header.uuid == info.uuid
+                        && header.zone == zone
+                        && header.incarnation == segment.incarnation
+                        && header.stream == segment.stream => {}
+                Some(header) => report.problems.push(format!(
+                    "the header of {zone} is that of incarnation {} in stream {}, not {} in {}",
+                    header.incarnation, header.stream, segment.incarnation, segment.stream
+                )),
+                None => {
+                    report.problems.push(format!("the header of {zone} (at {start}) is damaged"))
+                }
+            },
+            Err(error) if error.kind == ErrorKind::Damaged => report.problems.push(error.message),
+            Err(error) => return Err(error),
+        }
+        let mut end = u64::from(segment.used);
+        let mut has_footer = false;
+        if segment.footer != 0 {
+            end = u64::from(segment.footer);
+            match self.read_footer(zone, &segment, &info).await {
+                Ok(()) => has_footer = true,
+                Err(why) => report.problems.push(format!(
+                    "the footer of {zone} (at {}) {why}; its groups have the same to tell",
+                    start.plus(end)
+                )),
+            }
+        }
+        let walk = self.walk_segment(zone, segment.incarnation, end, u64::MAX).await?;
+        for hole in &walk.breaks {
+            let hole = hole.hole(zone, info.zone_blocks, end);
+            if !has_footer {
+                unknown.extend(hole.blocks.clone().map(Pba));
+            }
+            holes.push(hole);
+        }
+        Ok(())
+    }
+
+    async fn read_footer(
+        &self,
+        zone: ZoneId,
+        segment: &Segment,
+        info: &DeviceInfo,
+    ) -> Result<(), String> {
+        let mut bytes = Vec::new();
+        let mut at = zone.start(info.zone_blocks).plus(u64::from(segment.footer));
+        let mut left = u64::from(segment.used - segment.footer);
+        while left > 0 {
+            let count = left.min(info.append_blocks_max);
+            let buffer = AlignedBuf::zeroed(count as usize * BLOCK_BYTES);
+            let piece = self.device().read(at, buffer).await;
+            bytes.extend_from_slice(
+                piece.map_err(|error| format!("cannot be read: {error}"))?.as_ref(),
+            );
+            (at, left) = (at.plus(count), left - count);
+        }
+        let footer = Footer::decode(&bytes).map_err(|why| format!("is damaged: {why}"))?;
+        let fits = footer.incarnation == segment.incarnation
+            && footer.checksums.len() == segment.footer as usize;
+        if fits { Ok(()) } else { Err("is that of another segment".into()) }
+    }
+
     /// The live bytes of the map's segments, counted anew.
-    fn check_segments(&self, report: &mut CheckReport) {
+    fn check_accounts(&self, report: &mut CheckReport) {
         let state = self.state();
         let mut counted: BTreeMap<ZoneId, u64> = BTreeMap::new();
         let mut places: Vec<Place> = Vec::new();
@@ -137,7 +265,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             *counted.entry(state.space.zone_of(place.pba)).or_default() += place.bytes;
         }
         for (zone, segment) in state.space.zones() {
-            report.segments += 1;
             let live = counted.get(&zone).copied().unwrap_or(0);
             let in_use = matches!(segment.state, SegmentState::Sealed | SegmentState::Open);
             // While a checkpoint runs, what it supersedes is still counted.

@@ -16,7 +16,7 @@ use crate::fault;
 use crate::format::manifest::{Manifest, SegmentEntry, TreeEntry};
 use crate::format::root::{MANIFEST_CHUNKS_MAX, Root};
 use crate::memory::dirty_bytes_max;
-use crate::node_io::{GRAIN, Place};
+use crate::node_io::{GRAIN, LOST, Place};
 use crate::options::OpenOptions;
 use crate::reclaim::yield_now;
 use crate::space::{Claim, MAP_STREAM, SegmentState};
@@ -179,7 +179,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             scan.extend_from_slice(&state.space.opened);
             scan.sort();
             scan.dedup();
-            for place in &superseded {
+            for place in superseded.iter().filter(|place| **place != LOST) {
                 state.space.add_map_bytes(Place::unpack(*place), -1);
             }
             let old_manifest = std::mem::take(&mut state.table.manifest);
@@ -194,7 +194,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             (manifest, freed, state.space.incarnation)
         };
         let bytes = manifest.encode();
-        let chunks = self.write_manifest(&bytes).await?;
+        let chunks = self.write_manifests(&bytes).await?;
         self.flush_for_root(sequence).await?;
         let root = {
             let state = self.state();
@@ -339,6 +339,26 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(placed)
     }
 
+    /// Writes the manifest, and a copy where the root has room to name it: nothing else is as
+    /// precious. Returns the chunks of the one and then of the other.
+    async fn write_manifests(&self, bytes: &[u8]) -> Result<Vec<(Pba, u32)>, Error> {
+        let mut chunks = self.write_manifest(bytes).await?;
+        if 2 * chunks.len() > MANIFEST_CHUNKS_MAX / 2 {
+            return Ok(chunks);
+        }
+        let copy = self.write_manifest(bytes).await?;
+        if chunks.len() + copy.len() <= MANIFEST_CHUNKS_MAX {
+            chunks.extend(copy);
+        } else {
+            let mut state = self.state();
+            for (pba, blocks) in copy {
+                let bytes = u64::from(blocks) * BLOCK_SIZE;
+                state.space.add_map_bytes(Place { pba, offset: 0, bytes }, -1);
+            }
+        }
+        Ok(chunks)
+    }
+
     async fn write_manifest(&self, bytes: &[u8]) -> Result<Vec<(Pba, u32)>, Error> {
         let mut padded = AlignedBuf::zeroed(bytes.len().next_multiple_of(BLOCK_BYTES));
         padded.as_mut()[..bytes.len()].copy_from_slice(bytes);
@@ -450,7 +470,7 @@ impl State {
         let manifest = 40 * segments + 200 * trees + 8 * pages + 4096 * (1 + self.prepared.len());
         // Any page of the node table may have to be written again for one node.
         let tables = pages * mjolnir_map::TABLE_PAGE * 8;
-        self.undurable_map_bytes() + (tables + manifest) as u64
+        self.undurable_map_bytes() + (tables + 2 * manifest) as u64
     }
 
     /// Bytes of nodes that a checkpoint, running or next, has to write.

@@ -16,6 +16,7 @@ use crate::fault;
 use crate::format::manifest::TreeKind;
 use crate::format::record::Remap;
 use crate::log::{Log, Submission};
+use crate::loss::LogLoss;
 use crate::memory::dirty_bytes_max;
 use crate::node_io::NodeTableMedia;
 use crate::options::OpenOptions;
@@ -66,6 +67,8 @@ pub(crate) struct State {
     pub counters: Counters,
     /// Why the store takes no more changes; reads go on.
     pub failed: Option<Error>,
+    /// What this opening had to leave out.
+    pub log_loss: Option<LogLoss>,
     /// Clients are refused.
     pub closing: bool,
     /// Tasks end once they have nothing to do.

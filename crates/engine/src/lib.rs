@@ -31,7 +31,11 @@ mod checksums;
 mod engine;
 mod fault;
 mod format;
+#[doc(hidden)]
+pub mod fuzz;
+mod groups;
 mod log;
+mod loss;
 mod memory;
 mod node_io;
 mod open;
@@ -44,26 +48,15 @@ mod scrub;
 mod space;
 mod stats;
 mod store_impl;
+mod survey;
 mod write;
 
 pub use admin::{DiffExtent, DiffPage};
 pub use check::CheckReport;
 pub use engine::Engine;
+pub use loss::{DamagedPlace, LogLoss, Loss, RecordRange};
 pub use options::{FormatOptions, OpenOptions, ReclaimOptions};
 #[doc(hidden)]
 pub use reclaim::MarkLoop;
-pub use scrub::{Loss, ScrubReport};
+pub use scrub::ScrubReport;
 pub use stats::{LatencySummary, SpaceStats, Stats};
-
-/// Decoders of on-media bytes, for fuzzing: none may panic on any input.
-#[doc(hidden)]
-pub mod fuzz {
-    /// Feeds `bytes` to every decoder.
-    pub fn decode_everything(bytes: &[u8]) {
-        let _ = crate::format::root::Root::decode(bytes);
-        let _ = crate::format::segment::SegmentHeader::decode(bytes);
-        let _ = crate::format::segment::Footer::decode(bytes);
-        let _ = crate::format::group::GroupHeader::decode(bytes);
-        let _ = crate::format::manifest::Manifest::decode(bytes);
-    }
-}

@@ -257,6 +257,7 @@ impl Log {
             return;
         }
         let header = GroupHeader {
+            uuid: self.uuid,
             zone: open.zone,
             offset: builder.offset,
             incarnation: open.incarnation,

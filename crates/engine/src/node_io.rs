@@ -3,7 +3,7 @@
 //! Node images lie packed in the payload of the map's groups, each at a multiple of 64 bytes. A
 //! *node address* packs where: first block, offset within it, and length.
 
-use mjolnir_device::{Device, Runtime};
+use mjolnir_device::{Device, DeviceInfo, Runtime};
 use mjolnir_map::{NodeAddress, NodeId};
 use mjolnir_store::Error;
 use mjolnir_units::{BLOCK_SIZE, Pba};
@@ -14,6 +14,9 @@ use crate::fault;
 /// Images start and end at multiples of this many bytes.
 pub(crate) const GRAIN: u64 = 64;
 const GRAINS_BITS: u32 = 12;
+
+/// In the node table: where the node lies is not known, because its page of the table was lost.
+pub(crate) const LOST: u64 = u64::MAX;
 
 /// A place on media: `bytes` from `offset` in block `pba` on, perhaps into the next blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +41,21 @@ impl Place {
         Place { pba: Pba(at >> 6), offset: (at & 63) * GRAIN, bytes: grains * GRAIN }
     }
 
+    /// Refuses a place that is none on the device.
+    pub fn check(self, info: &DeviceInfo) -> Result<(), Error> {
+        let within = self.bytes > 0
+            && self.offset < BLOCK_SIZE
+            && self.pba.0.checked_add(self.blocks()).is_some_and(|end| end <= info.blocks())
+            && self.pba.offset(info.zone_blocks) + self.blocks() <= info.zone_blocks;
+        match within {
+            true => Ok(()),
+            false => Err(fault::damaged(format!(
+                "the checkpoint names {}, {} bytes from {}, which is no place on the device",
+                self.pba, self.bytes, self.offset
+            ))),
+        }
+    }
+
     /// Blocks that it touches.
     pub fn blocks(self) -> u64 {
         (self.offset + self.bytes).div_ceil(BLOCK_SIZE)
@@ -55,10 +73,16 @@ pub(crate) struct NodeTableMedia {
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Brings a node into memory. Nothing to do if it came meanwhile, or is gone.
     pub(crate) async fn load_node(&self, id: NodeId) -> Result<(), Error> {
-        let Some(place) = self.state().map.address(id).map(|a: NodeAddress| Place::unpack(a.0))
-        else {
+        let Some(address) = self.state().map.address(id).map(|a: NodeAddress| a.0) else {
             return Ok(());
         };
+        if address == LOST {
+            return Err(fault::damaged(format!(
+                "where node {} of the map lies is not known: its page of the node table was lost",
+                id.0
+            )));
+        }
+        let place = Place::unpack(address);
         let bytes = self.read_verified(place.pba, place.blocks()).await?;
         self.state().keep_within(self.inner.options.memory_bytes);
         let image = &bytes[place.offset as usize..(place.offset + place.bytes) as usize];
@@ -82,7 +106,7 @@ impl crate::engine::State {
     pub fn durable_table(&self) -> impl Iterator<Item = u64> + '_ {
         (0..self.map.pages())
             .flat_map(|page| self.map.table_page(page))
-            .filter(|packed| *packed != 0)
+            .filter(|packed| *packed != 0 && *packed != LOST)
     }
 }
 

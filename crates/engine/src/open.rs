@@ -151,6 +151,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             ),
             counters: Counters::default(),
             failed: None,
+            log_loss: None,
             closing: false,
             stopping: false,
             flush_running: false,

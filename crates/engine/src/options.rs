@@ -11,6 +11,10 @@ pub struct FormatOptions {}
 pub struct OpenOptions {
     /// Refuse changes, and write nothing to the device.
     pub read_only: bool,
+    /// Open a store whose log or node table is damaged, which is refused otherwise: as of the last
+    /// record that is whole with all before it. [`Engine::log_loss`](crate::Engine::log_loss) says
+    /// what it lacks. With `read_only` this changes nothing; without, it is final.
+    pub salvage: bool,
     /// Bytes of acknowledged writes that may wait in memory; more of them wait for the device. At
     /// most a quarter of `memory_bytes` counts.
     pub dirty_bytes_max: u64,
@@ -65,6 +69,7 @@ impl Default for OpenOptions {
     fn default() -> Self {
         OpenOptions {
             read_only: false,
+            salvage: false,
             dirty_bytes_max: 64 << 20,
             linger: Duration::from_millis(1),
             client_streams: 1,

@@ -10,7 +10,6 @@ use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Lba, Pba, TreeId, ZoneId};
 use crate::engine::{Engine, State};
 use crate::fault;
 use crate::format::bind;
-use crate::format::group::GroupHeader;
 use crate::format::segment::Footer;
 
 /// Holds off the reset of a zone while its blocks are being read.
@@ -223,7 +222,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     /// Waits until the groups sent so far are on the device: headers and footers are read from
     /// there alone.
-    async fn settle_groups(&self) {
+    pub(crate) async fn settle_groups(&self) {
         let last = self.state().log.last_group();
         self.wait_while(|state| state.failed.is_none() && state.log.waits_for_group(last)).await;
     }
@@ -232,49 +231,5 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut state = self.state();
         state.checksums.insert(zone, values);
         state.keep_within(self.inner.options.memory_bytes);
-    }
-
-    /// Reads the chain of group headers of a segment, up to the first that is not one, or block
-    /// `end`. A device error ends the chain with an error.
-    pub(crate) async fn walk_groups(
-        &self,
-        zone: ZoneId,
-        incarnation: u64,
-        end: u64,
-    ) -> Result<Vec<GroupHeader>, Error> {
-        self.settle_groups().await;
-        let zone_blocks = self.state().info.zone_blocks;
-        let start = zone.start(zone_blocks);
-        let mut groups = Vec::new();
-        let mut offset = 1;
-        while offset < end.min(zone_blocks) {
-            let at = start.plus(offset);
-            let read = async || {
-                let block = self.device().read(at, AlignedBuf::zeroed(BLOCK_BYTES)).await;
-                let block = block.map_err(|error| {
-                    let what = format!("reading a group header at block {offset} of {zone}");
-                    fault::device(&what, error)
-                })?;
-                let header = GroupHeader::decode(block.as_ref()).ok().filter(|header| {
-                    header.zone == zone
-                        && header.incarnation == incarnation
-                        && u64::from(header.offset) == offset
-                });
-                Ok::<_, Error>(header)
-            };
-            // What ends a chain decides what counts as written: a bit that flipped on the way here
-            // must not, so it is read again.
-            let header = match read().await? {
-                Some(header) => Some(header),
-                None => read().await?,
-            };
-            let Some(header) = header else { break };
-            offset += 1 + header.checksums.len() as u64;
-            if offset > zone_blocks {
-                break;
-            }
-            groups.push(header);
-        }
-        Ok(groups)
     }
 }

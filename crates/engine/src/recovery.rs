@@ -5,17 +5,20 @@
 //!
 //! 1. read the root and the manifest it names;
 //! 2. find the segments written since: those the manifest lists for scanning, and those at the
-//!    front of its order of free ones whose first block shows a newer incarnation;
+//!    front of its order of free ones whose first block shows a newer incarnation (`survey.rs`);
 //! 3. walk their groups; verify the payload of groups that no later group calls durable;
 //! 4. load the map's roots and node table (nodes come as needed);
 //! 5. replay records by sequence number until one is missing;
 //! 6. drop what was staged for vectors that never came;
 //! 7. count what lives in the map's segments.
 //!
+//! Damage that may have taken records is refused, unless the caller is to *salvage*: then the store
+//! is as of the last record that is whole with all before it, and says what it lacks.
+//!
 //! The caller then takes a checkpoint with a new epoch, so what lay beyond the gap never replays;
 //! a crash before that finds the same checkpoint again and repeats the same steps.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use mjolnir_device::{AlignedBuf, Device, Runtime};
 use mjolnir_map::Map;
@@ -30,15 +33,11 @@ use crate::format::group::GroupHeader;
 use crate::format::manifest::{Manifest, TreeKind};
 use crate::format::record::Record;
 use crate::format::root::Root;
-use crate::format::segment::SegmentHeader;
-use crate::log::GROUP_BLOCKS_MAX;
-use crate::node_io::Place;
+use crate::loss::{DamagedPlace, LogLoss, WAYS_ON, refusal};
+use crate::node_io::{LOST, Place};
 use crate::options::OpenOptions;
-use crate::space::{ORDER_SLACK, Segment, SegmentState};
-
-/// Unopened segments in a row that end the search for opened ones: more than could be skipped or
-/// lost at the front of the order.
-const MISSES_MAX: usize = 2 * ORDER_SLACK + 16;
+use crate::space::{Segment, SegmentState};
+use crate::survey::{LostGroups, Walked};
 
 /// A record with where its payload lies.
 struct Logged {
@@ -82,50 +81,79 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.table.pages = manifest.pages.clone();
         }
 
-        let (opened, epoch_seen) = engine.find_opened(&root, &manifest).await?;
-        let mut logged: BTreeMap<u64, Logged> = BTreeMap::new();
-        let mut groups: Vec<(ZoneId, GroupHeader)> = Vec::new();
-        let mut claimed = 0;
-        let scan: BTreeSet<ZoneId> = manifest.scan.iter().chain(&opened).copied().collect();
-        for zone in &scan {
-            let incarnation = engine.state().space.get(*zone).incarnation;
-            let walked = engine.walk_groups(*zone, incarnation, info.zone_blocks).await?;
-            claimed = claimed.max(engine.claims_beyond(*zone, incarnation, &walked, &root).await?);
-            engine.note_walked(*zone, &walked);
-            groups.extend(walked.into_iter().map(|group| (*zone, group)));
-        }
-        let durable = groups.iter().map(|(_, group)| group.durable).fold(claimed, u64::max);
+        let salvage = engine.inner.options.salvage;
+        let survey = engine.survey(&root, &manifest, salvage).await?;
+        let (mut logged, mut known) = (BTreeMap::new(), BTreeMap::new());
+        let groups = || {
+            survey.walks.iter().flat_map(|of| of.walk.groups.iter().map(|group| (of.zone, group)))
+        };
+        let durable = groups().map(|(_, group)| group.durable).fold(0, u64::max);
         let mut highest = root.sequence;
-        for (zone, group) in groups {
+        for (zone, group) in groups() {
             let newest = group.records.iter().map(|(sequence, _)| *sequence).max().unwrap_or(0);
             highest = highest.max(newest);
             if newest <= root.sequence || group.epoch != root.epoch {
                 continue;
             }
-            if newest > durable && !engine.payload_is_whole(zone, &group).await? {
-                continue;
-            }
+            let whole = newest <= durable || engine.payload_is_whole(zone, group).await?;
             let mut payload = zone.start(info.zone_blocks).plus(u64::from(group.offset) + 1);
-            for (sequence, record) in group.records {
+            for (sequence, record) in group.records.iter().cloned() {
                 let blocks = record.payload_blocks();
-                if sequence > root.sequence {
+                if sequence > root.sequence && salvage {
+                    known.insert(sequence, record.clone());
+                }
+                if sequence > root.sequence && whole {
                     logged.insert(sequence, Logged { record, payload });
                 }
                 payload = payload.plus(blocks);
             }
         }
 
-        engine.load_map(&manifest).await?;
+        let mut loss = LogLoss { durable_to: durable, ..LogLoss::default() };
+        engine.load_map(&manifest, &mut loss).await?;
         let mut next = root.sequence + 1;
         while let Some(Logged { record, payload }) = logged.remove(&next) {
-            engine.replay(next, record, payload).await?;
+            match engine.replay(next, &record, payload).await {
+                Err(error) if salvage && error.kind == ErrorKind::Damaged => {
+                    // A part of the map that it changes cannot be read, and does not come back by
+                    // leaving out what follows.
+                    engine.note_unreplayed(next, &record, &error, &mut loss);
+                }
+                Err(error) if error.kind == ErrorKind::Damaged => {
+                    return Err(fault::damaged(format!(
+                        "record {next} of the log cannot be applied: {}; {WAYS_ON}",
+                        error.message
+                    )));
+                }
+                outcome => outcome?,
+            }
             next += 1;
         }
-        if next <= durable {
-            return Err(fault::damaged(format!(
-                "the log is damaged: record {next} is missing, but a later one says that all up \
-                 to {durable} were durable; `check` shows what can be read"
-            )));
+        for Walked { zone, walk, known } in &survey.walks {
+            engine.note_walked(*zone, walk, *known, next);
+        }
+        loss.whole_to = next - 1;
+        // Damage is harmless to the log if all that it took had been in the checkpoint.
+        let fatal = |lost: &LostGroups| lost.before.is_none_or(|before| before > next);
+        let lost: Vec<LostGroups> = survey.damage.into_iter().filter(fatal).collect();
+        let gap = next <= durable || lost.iter().any(|lost| lost.certain);
+        if gap && !salvage {
+            return Err(match lost.first() {
+                Some(lost) => refusal(&lost.place),
+                None => fault::damaged(format!(
+                    "the log is damaged: record {next} is missing, but a later one says that all \
+                     up to {durable} were durable; {WAYS_ON}"
+                )),
+            });
+        }
+        if gap {
+            loss.unknown_bytes += lost.iter().map(|lost| lost.bytes).sum::<u64>();
+            loss.places.extend(lost.into_iter().map(|lost| lost.place));
+            loss.note_dropped(&known, &engine.state());
+        }
+        if salvage && !loss.is_nothing() {
+            loss.finish();
+            engine.state().log_loss = Some(loss);
         }
         let mut guard = engine.state();
         let state = &mut *guard;
@@ -138,12 +166,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             .filter(|tree| !state.prepared.iter().any(|(prepared, _)| prepared == tree))
             .collect();
         staged.into_iter().for_each(|tree| state.drop_tree(tree));
-        let lost = logged.len();
         state.counters.replayed_records = next - 1 - root.sequence;
-        state.counters.dropped_records = lost as u64;
+        state.counters.dropped_records = logged.len() as u64;
         state.log.sequence = highest;
         state.log.durable = highest;
-        state.log.epoch = epoch_seen + 1;
+        state.log.epoch = survey.epoch + 1;
         state.space.incarnation = state.space.incarnation.max(root.incarnation);
         // What is not in use is free, in the manifest's order.
         for zone in &manifest.free {
@@ -173,133 +200,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(engine)
     }
 
-    /// Finds segments that were opened after the manifest was written. Returns them with the
-    /// highest epoch seen.
-    async fn find_opened(
-        &self,
-        root: &Root,
-        manifest: &Manifest,
-    ) -> Result<(Vec<ZoneId>, u64), Error> {
-        let info = self.state().info.clone();
-        let added = (manifest.zones..info.zones).map(ZoneId);
-        let order: Vec<ZoneId> = manifest.free.iter().copied().chain(added).collect();
-        let (mut opened, mut epoch, mut misses) = (Vec::new(), root.epoch, 0);
-        for zone in order {
-            let read = async || {
-                let at = zone.start(info.zone_blocks);
-                let block = self.device().read(at, AlignedBuf::zeroed(BLOCK_BYTES)).await;
-                let block = block.map_err(|error| {
-                    fault::device(&format!("reading the first block of {zone}"), error)
-                })?;
-                let header = SegmentHeader::decode(block.as_ref()).filter(|header| {
-                    header.uuid == info.uuid
-                        && header.zone == zone
-                        && header.incarnation > root.incarnation
-                });
-                let newest = root.incarnation;
-                let damaged = SegmentHeader::is_damaged(block.as_ref(), &info.uuid, zone, newest);
-                Ok::<_, Error>((header, damaged))
-            };
-            // A segment overlooked is records lost, so what looks unopened is looked at twice.
-            let (header, damaged) = match read().await? {
-                (Some(header), _) => (Some(header), false),
-                (None, _) => read().await?,
-            };
-            let Some(header) = header else {
-                if damaged {
-                    return Err(fault::damaged(format!(
-                        "the log is damaged: the header at {} ({zone}) fails its checksum, so what \
-                         the segment holds cannot be known; `check` shows what can be read",
-                        zone.start(info.zone_blocks)
-                    )));
-                }
-                misses += 1;
-                if misses >= MISSES_MAX {
-                    break;
-                }
-                continue;
-            };
-            misses = 0;
-            epoch = epoch.max(header.epoch);
-            let mut state = self.state();
-            state.space.incarnation = state.space.incarnation.max(header.incarnation);
-            if header.epoch != root.epoch {
-                // Opened by a recovery that did not finish: it holds nothing that counts.
-                continue;
-            }
-            let segment = state.space.get_mut(zone);
-            segment.state = SegmentState::Sealed;
-            segment.stream = header.stream;
-            segment.incarnation = header.incarnation;
-            opened.push(zone);
-        }
-        Ok((opened, epoch))
-    }
-
-    /// Looks behind the end of a chain of groups for what says that it should go on: a header that
-    /// is damaged, or a later group, found beyond one that is lost, which says what was durable.
-    /// Returns the highest sequence number that such groups call durable.
-    async fn claims_beyond(
-        &self,
-        zone: ZoneId,
-        incarnation: u64,
-        walked: &[GroupHeader],
-        root: &Root,
-    ) -> Result<u64, Error> {
-        let zone_blocks = self.state().info.zone_blocks;
-        let end = walked.last().map_or(1, |g| u64::from(g.offset) + 1 + g.checksums.len() as u64);
-        // The group after a lost one begins within the longest one's length.
-        let most = 2 * (1 + u64::from(GROUP_BLOCKS_MAX));
-        let start = zone.start(zone_blocks).plus(end);
-        let mut claimed = 0;
-        let count = most.min(zone_blocks.saturating_sub(end));
-        let buffer = AlignedBuf::zeroed(count as usize * BLOCK_BYTES);
-        // Blocks that cannot be read say nothing: the chain itself ended at one that could be.
-        let Ok(bytes) = self.device().read(start, buffer).await else { return Ok(0) };
-        for (index, block) in bytes.as_ref().chunks_exact(BLOCK_BYTES).enumerate() {
-            let (at, offset) = (start.plus(index as u64), end as u32 + index as u32);
-            match GroupHeader::decode(block) {
-                Ok(group) => {
-                    let ours = group.zone == zone
-                        && group.incarnation == incarnation
-                        && group.offset == offset
-                        && group.epoch == root.epoch;
-                    claimed = claimed.max(if ours { group.durable } else { 0 });
-                }
-                Err(_) if index == 0 => {
-                    if GroupHeader::is_damaged(block, zone, offset, incarnation) {
-                        return Err(fault::damaged(format!(
-                            "the log is damaged: the group header at {at} ({zone}, block \
-                             {offset}) fails its checksum, so what it records cannot be known; \
-                             `check` shows what can be read"
-                        )));
-                    }
-                }
-                Err(_) => {}
-            }
-        }
-        Ok(claimed)
-    }
-
-    /// Records where a segment's groups end, and keeps its checksums.
-    fn note_walked(&self, zone: ZoneId, groups: &[GroupHeader]) {
-        let mut values = vec![0];
-        for group in groups {
-            values.push(0);
-            values.extend_from_slice(&group.checksums);
-        }
-        let mut state = self.state();
-        let sequence = state.log.sequence;
-        let segment = state.space.get_mut(zone);
-        // Fewer than the checkpoint knew of: a header is damaged. What lies behind it is not free,
-        // and reads of it fail.
-        segment.used = segment.used.max(values.len() as u32);
-        segment.payload = groups.iter().map(|group| group.checksums.len() as u32).sum();
-        segment.footer = 0;
-        segment.sealed = segment.sealed.max(sequence);
-        state.checksums.insert(zone, values);
-    }
-
     /// Whether all of a group's payload reached the device.
     async fn payload_is_whole(&self, zone: ZoneId, group: &GroupHeader) -> Result<bool, Error> {
         if group.checksums.is_empty() {
@@ -320,17 +220,59 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(verify().await || verify().await)
     }
 
-    async fn load_map(&self, manifest: &Manifest) -> Result<(), Error> {
+    /// Notes a record that changes a part of the map which cannot be read: what it changed is
+    /// lost either way.
+    fn note_unreplayed(&self, sequence: u64, record: &Record, error: &Error, loss: &mut LogLoss) {
+        let mut own = LogLoss { whole_to: sequence - 1, ..LogLoss::default() };
+        own.note_dropped(&BTreeMap::from([(sequence, record.clone())]), &self.state());
+        loss.changes.push(format!("record {sequence} could not be applied: {}", error.message));
+        loss.changes.extend(own.changes);
+        loss.ranges.extend(own.ranges);
+        loss.dropped_records += 1;
+    }
+
+    async fn load_map(&self, manifest: &Manifest, loss: &mut LogLoss) -> Result<(), Error> {
+        let salvage = self.inner.options.salvage;
+        let info = self.state().info.clone();
         let mut pages = Vec::with_capacity(manifest.pages.len());
-        for packed in &manifest.pages {
+        let mut lost_pages = Vec::new();
+        for (index, packed) in (0u32..).zip(&manifest.pages) {
             let mut page = [0u64; mjolnir_map::TABLE_PAGE];
             if *packed != 0 {
                 let place = Place::unpack(*packed);
-                let bytes = self.read_verified(place.pba, place.blocks()).await?;
-                let image = &bytes[place.offset as usize..(place.offset + place.bytes) as usize];
-                for (slot, word) in page.iter_mut().zip(image.chunks_exact(8)) {
-                    *slot = u64::from_le_bytes(word.try_into().expect("eight bytes"));
+                place.check(&info)?;
+                match self.read_verified(place.pba, place.blocks()).await {
+                    Ok(bytes) => {
+                        let from = place.offset as usize;
+                        let image = &bytes[from..from + place.bytes as usize];
+                        for (slot, word) in page.iter_mut().zip(image.chunks_exact(8)) {
+                            *slot = u64::from_le_bytes(word.try_into().expect("eight bytes"));
+                        }
+                    }
+                    Err(error) if error.kind == ErrorKind::Damaged => {
+                        let place = DamagedPlace {
+                            zone: place.pba.zone(info.zone_blocks).0,
+                            block: place.pba.offset(info.zone_blocks),
+                            what: format!(
+                                "page {index} of the node table, which says where {} nodes of the \
+                                 map lie, cannot be read: {}",
+                                mjolnir_map::TABLE_PAGE,
+                                error.message
+                            ),
+                        };
+                        if !salvage {
+                            return Err(refusal(&place));
+                        }
+                        page = [LOST; mjolnir_map::TABLE_PAGE];
+                        page[0] = if index == 0 { 0 } else { LOST };
+                        lost_pages.push(index);
+                        loss.places.push(place);
+                    }
+                    Err(error) => return Err(error),
                 }
+            }
+            for packed in page.into_iter().filter(|packed| *packed != 0 && *packed != LOST) {
+                Place::unpack(packed).check(&info)?;
             }
             pages.push(page);
         }
@@ -346,6 +288,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             .map_err(|why| fault::damaged(format!("the map cannot be loaded: {why}")))?;
         let mut state = self.state();
         state.map = map;
+        // Written again as what is known of them, so that the store opens without this.
+        lost_pages.into_iter().for_each(|page| state.map.redirty_page(page));
         for entry in &manifest.trees {
             let (kind, created) = (entry.kind.clone(), entry.created);
             state.catalog.insert(entry.tree, Entry { kind, created });
@@ -355,8 +299,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(())
     }
 
-    async fn replay(&self, sequence: u64, record: Record, payload: Pba) -> Result<(), Error> {
-        self.step(|state| match &record {
+    async fn replay(&self, sequence: u64, record: &Record, payload: Pba) -> Result<(), Error> {
+        self.step(|state| match record {
             Record::Write { tree, lba, blocks } => {
                 let fits = state
                     .map
@@ -422,11 +366,46 @@ async fn read_root<D: Device>(device: &D) -> Result<Root, Error> {
 }
 
 async fn read_manifest<D: Device>(device: &D, root: &Root) -> Result<Manifest, Error> {
+    let mut first = None;
+    for copy in manifest_copies(root) {
+        match read_copy(device, root, copy).await {
+            Ok(manifest) => return Ok(manifest),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    Err(first.unwrap_or_else(|| fault::damaged("the root names no manifest")))
+}
+
+/// The chunks of the manifest, then those of its copy, if there is one.
+pub(crate) fn manifest_copies(root: &Root) -> Vec<&[(Pba, u32)]> {
+    let wanted = root.manifest_bytes.div_ceil(BLOCK_SIZE);
+    let (mut copies, mut rest) = (Vec::new(), root.manifest.as_slice());
+    while !rest.is_empty() {
+        let mut blocks = 0;
+        let whole = rest.iter().position(|(_, count)| {
+            blocks += u64::from(*count);
+            blocks >= wanted
+        });
+        let (copy, after) = rest.split_at(whole.map_or(rest.len(), |last| last + 1));
+        copies.push(copy);
+        rest = after;
+    }
+    copies
+}
+
+async fn read_copy<D: Device>(
+    device: &D,
+    root: &Root,
+    chunks: &[(Pba, u32)],
+) -> Result<Manifest, Error> {
+    const NO_WAY_ON: &str = "it says where everything lies, and no older one is kept, so all is \
+                             lost unless the medium can be made to return it";
     let info = device.info();
     let mut bytes = Vec::new();
-    for (pba, blocks) in &root.manifest {
+    for (pba, blocks) in chunks {
+        let end = pba.0.checked_add(u64::from(*blocks));
         if *blocks == 0
-            || pba.0 + u64::from(*blocks) > info.blocks()
+            || end.is_none_or(|end| end > info.blocks())
             || u64::from(*blocks) > info.zone_blocks
         {
             return Err(fault::damaged(format!(
@@ -434,18 +413,23 @@ async fn read_manifest<D: Device>(device: &D, root: &Root) -> Result<Manifest, E
             )));
         }
         let buffer = AlignedBuf::zeroed(*blocks as usize * BLOCK_BYTES);
-        let piece = device
-            .read(*pba, buffer)
-            .await
-            .map_err(|error| fault::device("reading the checkpoint's manifest", error))?;
+        let piece = device.read(*pba, buffer).await.map_err(|error| {
+            let error = fault::device("reading the checkpoint's manifest", error);
+            Error::new(error.kind, format!("{}; {NO_WAY_ON}", error.message))
+        })?;
         bytes.extend_from_slice(piece.as_ref());
     }
     if (bytes.len() as u64) < root.manifest_bytes {
         return Err(fault::damaged("the checkpoint's manifest is shorter than its root says"));
     }
     bytes.truncate(root.manifest_bytes as usize);
-    Manifest::decode(&bytes)
-        .map_err(|why| fault::damaged(format!("the checkpoint's manifest is damaged: {why}")))
+    Manifest::decode(&bytes).map_err(|why| {
+        let places: Vec<String> = chunks.iter().map(|(pba, _)| pba.to_string()).collect();
+        fault::damaged(format!(
+            "the checkpoint's manifest (at {}) is damaged: {why}; {NO_WAY_ON}",
+            places.join(", ")
+        ))
+    })
 }
 
 fn check_manifest(

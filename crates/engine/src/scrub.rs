@@ -2,24 +2,15 @@
 
 use mjolnir_device::{Device, Runtime};
 use mjolnir_store::Error;
-use mjolnir_units::{BLOCK_SIZE, Lba, Pba, TreeId, ZoneId};
+use mjolnir_units::{BLOCK_SIZE, Pba, TreeId, ZoneId};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
 use crate::format::group::GroupHeader;
+use crate::groups::Hole;
+use crate::loss::{Loss, Stretch, join};
 use crate::node_io::Place;
 use crate::space::SegmentState;
-
-/// A range of a volume or snapshot whose bytes are lost.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Loss {
-    /// `volume`, or `volume@snapshot`.
-    pub target: String,
-    /// First byte.
-    pub offset: u64,
-    /// Bytes.
-    pub length: u64,
-}
 
 /// What a scrub found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,10 +49,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.submit();
         let mut report = ScrubReport::default();
         let mut bad: Vec<(Pba, String)> = Vec::new();
+        let mut holes: Vec<Hole> = Vec::new();
         for (index, zone) in zones.iter().enumerate() {
-            self.scrub_segment(*zone, &mut report, &mut bad).await;
+            self.scrub_segment(*zone, &mut report, &mut bad, &mut holes).await;
             progress((index + 1) as f64 / zones.len() as f64);
         }
+        let holes = self.holes_in_force(holes).await?;
+        report.damage.extend(holes.into_iter().map(|hole| hole.message));
         if !bad.is_empty() {
             bad.sort();
             let blocks: Vec<Pba> = bad.iter().map(|(pba, _)| *pba).collect();
@@ -85,6 +79,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         zone: ZoneId,
         report: &mut ScrubReport,
         bad: &mut Vec<(Pba, String)>,
+        holes: &mut Vec<Hole>,
     ) {
         let (segment, zone_blocks, _pin) = {
             let mut state = self.state();
@@ -96,23 +91,26 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         report.segments += 1;
         let end = if segment.footer > 0 { segment.footer } else { segment.used };
-        let groups: Vec<GroupHeader> =
-            match self.walk_groups(zone, segment.incarnation, u64::from(end)).await {
-                Ok(groups) => groups,
-                Err(error) => {
-                    report.damage.push(error.message);
-                    return;
-                }
-            };
-        let reached =
-            groups.last().map_or(1, |group| group.offset as usize + 1 + group.checksums.len());
-        if reached < end as usize {
-            report.damage.push(format!(
-                "the chain of groups in {zone} breaks at block {reached} of {end}: a group header \
-                 is damaged"
-            ));
-        }
+        let walk = match self.walk_segment(zone, segment.incarnation, end.into(), u64::MAX).await {
+            Ok(walk) => walk,
+            Err(error) => {
+                report.damage.push(error.message);
+                return;
+            }
+        };
         let start = zone.start(zone_blocks);
+        for hole in &walk.breaks {
+            let hole = hole.hole(zone, zone_blocks, end.into());
+            // Whether what it described can be read is found out block by block.
+            for at in hole.blocks.clone().map(Pba) {
+                match self.read_pinned(at, 1).await {
+                    Ok(_) => report.verified_bytes += BLOCK_SIZE,
+                    Err(error) => bad.push((at, error.message)),
+                }
+            }
+            holes.push(hole);
+        }
+        let groups: Vec<GroupHeader> = walk.groups;
         for group in groups {
             let mut offset = u64::from(group.offset) + 1;
             let mut left = group.checksums.len() as u64;
@@ -137,7 +135,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Notes which of the given blocks (sorted) hold nodes, pages or manifests that are in force.
-    fn note_map_blocks(&self, bad: &[Pba], hit: &mut [bool]) {
+    pub(crate) fn note_map_blocks(&self, bad: &[Pba], hit: &mut [bool]) {
         let state = self.state();
         let mut note = |pba: Pba, blocks: u64| {
             let from = bad.partition_point(|at| *at < pba);
@@ -156,8 +154,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Tells which ranges of which targets refer to the given blocks (sorted), and notes those
-    /// blocks. Returns whether the whole map could be read.
-    async fn losses(
+    /// blocks; also which ranges have no map any more. Returns whether the whole map could be read.
+    pub(crate) async fn losses(
         &self,
         bad: &[Pba],
         noted: &mut [bool],
@@ -174,25 +172,18 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         for (tree, target) in targets {
             let mut lba = 0;
-            loop {
-                let runs = self
-                    .step(|state| match state.map.blocks(tree) {
-                        Some(blocks) if lba < blocks => Ok(state.map.runs(tree, Lba(lba), 1024)?),
-                        _ => Ok(Vec::new()),
-                    })
-                    .await;
-                let runs = match runs {
-                    Ok(runs) if runs.is_empty() => break,
-                    Ok(runs) => runs,
-                    Err(error) => {
-                        // A damaged node: what lies below it cannot be named more exactly.
+            while let Some(stretch) = self.stretch(tree, lba).await {
+                let runs = match stretch {
+                    Stretch::Runs(runs) => runs,
+                    Stretch::Lost(blocks, _) => {
                         whole = false;
                         losses.push(Loss {
-                            target: format!("{target} (from here on unknown: {})", error.message),
+                            target: target.clone(),
                             offset: lba * BLOCK_SIZE,
-                            length: 0,
+                            length: blocks * BLOCK_SIZE,
                         });
-                        break;
+                        lba += blocks;
+                        continue;
                     }
                 };
                 for run in runs {
@@ -200,27 +191,17 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                         let from = bad.partition_point(|at| *at < pba);
                         let to = bad.partition_point(|at| *at < pba.plus(run.blocks));
                         noted[from..to].fill(true);
-                        for at in &bad[from..to] {
-                            let offset = (lba + at.0 - pba.0) * BLOCK_SIZE;
-                            match losses.last_mut() {
-                                Some(loss)
-                                    if loss.target == target
-                                        && loss.offset + loss.length == offset =>
-                                {
-                                    loss.length += BLOCK_SIZE;
-                                }
-                                _ => losses.push(Loss {
-                                    target: target.clone(),
-                                    offset,
-                                    length: BLOCK_SIZE,
-                                }),
-                            }
-                        }
+                        losses.extend(bad[from..to].iter().map(|at| Loss {
+                            target: target.clone(),
+                            offset: (lba + at.0 - pba.0) * BLOCK_SIZE,
+                            length: BLOCK_SIZE,
+                        }));
                     }
                     lba += run.blocks;
                 }
             }
         }
+        join(losses);
         Ok(whole)
     }
 }

@@ -5,6 +5,7 @@
 
 use mjolnir_device::filter::{Damage, Verb};
 use mjolnir_device::{AlignedBuf, Device, ErrorKind as DeviceError};
+use mjolnir_engine::{Engine, OpenOptions};
 use mjolnir_lab::stage::{StageEngine, get, put, tag_of};
 use mjolnir_lab::{Setting, Stage, Subject};
 use mjolnir_store::{Durability, ErrorKind, Store};
@@ -95,9 +96,12 @@ fn a_damaged_block_is_an_error_with_its_address_and_its_neighbours_are_fine() {
 /// Every block of the disk is damaged, one at a time, and the store opened after a power cut: it
 /// opens and returns what was promised or an error, or it does not open and says why. It never
 /// returns anything else, not even what was there before.
+///
+/// What a check and a scrub say is lost is all that is lost, whether or not the store opens. One
+/// that does not opens again once the loss is accepted, and then holds what the check said.
 #[test]
 fn whatever_block_is_damaged_nothing_wrong_is_ever_returned() {
-    let mut refused = 0;
+    let (mut refused, mut salvaged) = (0, 0);
     let used: Vec<u64> = {
         let (stage, _, _) = written(2);
         let disk = stage.disk().clone();
@@ -115,40 +119,109 @@ fn whatever_block_is_damaged_nothing_wrong_is_ever_returned() {
     };
     for (index, at) in used.iter().enumerate() {
         for damage in [Damage::Unreadable, Damage::Flipped((index as u32 * 37) % 32768)] {
+            let what = format!("{damage:?} at {at}");
             let (mut stage, engine, volume) = written(2);
             drop(engine);
             stage.power_off();
+            stage.power_on().faults().damage(Pba(*at), damage);
+            let found = stage.play(look(&stage, &what, volume, true));
+            stage.program_ends();
             stage.power_on().faults().damage(Pba(*at), damage);
             let engine = match stage.play(stage.recovery()) {
                 Ok(engine) => engine,
                 Err(error) => {
                     assert!(
                         matches!(error.kind, ErrorKind::Damaged | ErrorKind::Io),
-                        "{damage:?} at {at}: {error}"
+                        "{what}: {error}"
                     );
                     refused += 1;
+                    assert!(error.message.contains("`mjolnir salvage`"), "{what}: {error}");
+                    stage.program_ends();
+                    stage.power_on().faults().damage(Pba(*at), damage);
+                    let accepted = stage.play(look(&stage, &what, volume, false));
+                    assert_eq!(accepted, found, "{what}: it is as the check said");
+                    stage.program_ends();
+                    stage.power_on().faults().damage(Pba(*at), damage);
+                    let engine = stage.play(stage.recovery());
+                    let engine = engine.unwrap_or_else(|why| panic!("{what}, salvaged: {why}"));
+                    assert_eq!(stage.play(contents(&engine, volume)), found, "{what}, salvaged");
+                    salvaged += 1;
                     continue;
                 }
             };
-            stage.play(async {
-                let mut lost = 0;
-                for block in 0..BLOCKS {
-                    match get(&engine, volume, block).await {
-                        Ok(tag) => assert_eq!(tag, block + 1, "{damage:?} at {at}, block {block}"),
-                        Err(error) => {
-                            assert_eq!(error.kind, ErrorKind::Damaged, "{error}");
-                            lost += 1;
-                        }
-                    }
-                }
-                assert!(lost <= BLOCKS / 2, "{damage:?} at {at}: {lost} blocks cannot be read");
-            });
+            let held = stage.play(contents(&engine, volume));
+            assert_eq!(found, held, "{what}: it is as the check said");
+            for (block, tag) in held.iter().enumerate() {
+                assert!(tag.is_none_or(|tag| tag == block as u64 + 1), "{what}, block {block}");
+            }
+            let lost = held.iter().filter(|tag| tag.is_none()).count();
+            assert!(lost as u64 <= BLOCKS / 2, "{what}: {lost} blocks cannot be read");
         }
     }
     println!(
-        "{} blocks were damaged, each in two ways; {refused} times it did not open",
+        "{} blocks were damaged, each in two ways; {refused} times it did not open, and {salvaged} \
+         times it did after the loss was accepted",
         used.len()
     );
+    assert_eq!(refused, salvaged);
+}
+
+/// What each block holds: a tag, or none if it cannot be read.
+async fn contents(engine: &StageEngine, volume: TreeId) -> Vec<Option<u64>> {
+    let mut held = Vec::new();
+    for block in 0..BLOCKS {
+        held.push(match get(engine, volume, block).await {
+            Ok(tag) => Some(tag),
+            Err(error) => {
+                assert!(matches!(error.kind, ErrorKind::Damaged | ErrorKind::NotFound), "{error}");
+                None
+            }
+        });
+    }
+    held
+}
+
+/// Opens a store in spite of its damage, for reading only or to accept the loss; holds what the
+/// reports say is lost against what is. Returns what each block holds.
+fn look(
+    stage: &Stage,
+    what: &str,
+    volume: TreeId,
+    read_only: bool,
+) -> impl Future<Output = Vec<Option<u64>>> + use<> {
+    let (disk, runtime, what) = (stage.disk().clone(), stage.runtime().clone(), what.to_owned());
+    async move {
+        let options = OpenOptions { read_only, salvage: true, ..OpenOptions::default() };
+        let engine = Engine::open(disk, runtime, options).await;
+        let engine = engine.unwrap_or_else(|why| panic!("{what}: {why}"));
+        let check = Engine::check(&engine).await.expect("the check runs");
+        let scrub = StageEngine::scrub(&engine, |_| {}).await.expect("the scrub runs");
+        let log = check.log.clone().unwrap_or_default();
+        let reported = |offset: u64| {
+            [&check.losses, &scrub.losses, &log.ranges]
+                .into_iter()
+                .flatten()
+                .any(|loss| (loss.offset..loss.offset + loss.length).contains(&offset))
+        };
+        let held = contents(&engine, volume).await;
+        let mut unknown = 0;
+        for (block, tag) in (0..).zip(&held) {
+            let offset = block * BLOCK_SIZE;
+            if *tag != Some(block + 1) && !reported(offset) {
+                assert!(!log.missing.is_empty() || log.unknown_bytes > 0, "{what}, block {block}");
+                unknown += BLOCK_SIZE;
+            }
+        }
+        assert!(unknown <= log.unknown_bytes, "{what}: {unknown} bytes are lost, {log:?}");
+        if held.iter().zip(1..).any(|(tag, right)| *tag != Some(right)) {
+            let said = !check.problems.is_empty() || !scrub.damage.is_empty();
+            assert!(said, "{what}: something is lost, and nobody says so");
+        }
+        if !read_only {
+            engine.close().await.expect("it closes");
+        }
+        held
+    }
 }
 
 /// The disk refuses one append, flush, seal, reset or root write. Nothing that was promised is

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use super::failure::size;
 use super::{FileDevice, Frame, Kind, Shared};
-use crate::container::{LABELS_AT, Label, ROOTS_AT, choose_label, decode_root};
+use crate::container::{Found, LABELS_AT, Label, ROOTS_AT, choose_label, decode_root};
 use crate::io::{Io, Target};
 
 /// The longest append, in blocks: 8 MiB.
@@ -127,10 +127,12 @@ impl FileDevice {
         }
         let direct = options.direct == Direct::Auto && try_direct(&file);
         let block = |offset| read_block(&file, offset).map_err(failed("reading the frame of"));
-        let labels =
-            LABELS_AT.map(|offset| block(offset).map(|block| Label::decode(block.as_ref())));
-        let [first, second] = labels;
-        let (label, damaged) = choose_label(&name, [first?, second?])?;
+        // What cannot be read is as good as damaged: that is why there are two of each.
+        let found = |offset| match block(offset) {
+            Ok(block) => Label::decode(block.as_ref()),
+            Err(_) => Found::Damaged,
+        };
+        let (label, damaged) = choose_label(&name, LABELS_AT.map(found))?;
         if actual < label.file_bytes() {
             return Err(DeviceError::new(
                 ErrorKind::Format,
@@ -143,14 +145,32 @@ impl FileDevice {
             ));
         }
         let mut frame = Frame { label, root: None, next_slot: 0, next_sequence: 1, call: 0 };
+        let mut scarred = 0;
         for (slot, offset) in ROOTS_AT.into_iter().enumerate() {
-            if let Some((sequence, root)) = decode_root(&frame.label.uuid, block(offset)?.as_ref())
-                && sequence >= frame.next_sequence
-            {
-                frame.root = Some(root.into());
-                frame.next_slot = 1 - slot;
-                frame.next_sequence = sequence + 1;
+            let block = block(offset).ok();
+            let bytes = block.as_ref().map_or(&[][..], AsRef::as_ref);
+            match block.as_ref().and_then(|block| decode_root(&frame.label.uuid, block.as_ref())) {
+                Some((sequence, root)) if sequence >= frame.next_sequence => {
+                    frame.root = Some(root.into());
+                    frame.next_slot = 1 - slot;
+                    frame.next_sequence = sequence + 1;
+                }
+                Some(_) => {}
+                // A new container has zeroes there.
+                None if bytes.is_empty() || bytes.iter().any(|byte| *byte != 0) => scarred += 1,
+                None => {}
             }
+        }
+        if frame.root.is_none() && scarred > 0 {
+            return Err(DeviceError::new(
+                ErrorKind::Format,
+                format!(
+                    "{name}: no copy of its root is whole (the blocks at byte {} and byte {}), and \
+                     without one nothing in it can be found: all is lost unless one of them can be \
+                     restored; only if it was never made to the end, format it again",
+                    ROOTS_AT[0], ROOTS_AT[1]
+                ),
+            ));
         }
         let preallocated = frame.label.preallocated;
         let target = Arc::new(Target::new(file));

@@ -8,11 +8,14 @@ use super::{Decoder, Encoder, Malformed, VERSION, nearly};
 const MAGIC: u32 = 0x5052_474d; // "MGRP"
 
 /// Bytes of a group header before its checksums and records, its own checksum included.
-pub const FIXED_BYTES: usize = 60;
+pub const FIXED_BYTES: usize = 76;
 
 /// One block that precedes `checksums.len()` payload blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupHeader {
+    /// Identity of the container, which no client is ever told: what a client wrote, where it is
+    /// read for a header, is not taken for one.
+    pub uuid: [u8; 16],
     /// The zone it lies in.
     pub zone: ZoneId,
     /// Its own offset in the zone, in blocks.
@@ -29,6 +32,19 @@ pub struct GroupHeader {
     pub records: Vec<(u64, Record)>,
 }
 
+/// Where a group header is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupPlace {
+    /// Identity of the container.
+    pub uuid: [u8; 16],
+    /// The zone.
+    pub zone: ZoneId,
+    /// Offset in the zone, in blocks.
+    pub offset: u32,
+    /// The segment's incarnation.
+    pub incarnation: u64,
+}
+
 impl GroupHeader {
     /// One block. The caller kept the records and checksums within it.
     pub fn encode(&self) -> Vec<u8> {
@@ -36,6 +52,7 @@ impl GroupHeader {
         let mut out = Encoder(Vec::with_capacity(BLOCK_BYTES));
         out.u32(MAGIC);
         out.u32(VERSION);
+        out.bytes(&self.uuid);
         out.u32(self.zone.0);
         out.u32(self.offset);
         out.u64(self.incarnation);
@@ -56,14 +73,21 @@ impl GroupHeader {
         out.seal()
     }
 
-    /// Whether the block is the header of that place and incarnation, but damaged.
-    pub fn is_damaged(block: &[u8], zone: ZoneId, offset: u32, incarnation: u64) -> bool {
+    /// Whether it was written for that place.
+    pub fn is_at(&self, place: &GroupPlace) -> bool {
+        (&self.uuid, self.zone, self.offset, self.incarnation)
+            == (&place.uuid, place.zone, place.offset, place.incarnation)
+    }
+
+    /// Whether the block is the header of that place, but damaged.
+    pub fn is_damaged(block: &[u8], place: &GroupPlace) -> bool {
         let mut expected = Encoder::default();
         expected.u32(MAGIC);
         expected.u32(VERSION);
-        expected.u32(zone.0);
-        expected.u32(offset);
-        expected.u64(incarnation);
+        expected.bytes(&place.uuid);
+        expected.u32(place.zone.0);
+        expected.u32(place.offset);
+        expected.u64(place.incarnation);
         nearly(block, &expected.0) && Decoder::unseal(block).is_err()
     }
 
@@ -78,6 +102,7 @@ impl GroupHeader {
             return Err(Malformed("group header of another version".into()));
         }
         let mut header = GroupHeader {
+            uuid: input.uuid()?,
             zone: ZoneId(input.u32()?),
             offset: input.u32()?,
             incarnation: input.u64()?,

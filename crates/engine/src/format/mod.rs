@@ -3,6 +3,8 @@
 //! input justifies.
 
 mod codec;
+#[cfg(test)]
+mod corpus;
 pub mod group;
 pub mod manifest;
 pub mod record;

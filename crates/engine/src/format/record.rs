@@ -245,12 +245,12 @@ impl Record {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::group::{FIXED_BYTES, GroupHeader};
     use super::*;
     use mjolnir_units::{BLOCK_BYTES, ZoneId};
 
-    fn every_kind() -> Vec<Record> {
+    pub(in super::super) fn every_kind() -> Vec<Record> {
         let (a, b) = (TreeId(1), TreeId(2));
         let remaps = vec![
             Remap::Trim { tree: a, lba: 1, blocks: 2 },
@@ -280,6 +280,7 @@ mod tests {
     #[test]
     fn every_record_survives_the_round_trip_in_a_group() {
         let header = GroupHeader {
+            uuid: [7; 16],
             zone: ZoneId(4),
             offset: 17,
             incarnation: 8,

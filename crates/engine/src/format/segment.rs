@@ -23,6 +23,9 @@ pub struct SegmentHeader {
 }
 
 impl SegmentHeader {
+    /// Bytes in use, the checksum included.
+    pub const BYTES: usize = 49;
+
     /// One block.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Encoder::default();
@@ -50,12 +53,12 @@ impl SegmentHeader {
         // Beyond what could have been opened since, it is a stale one whose number was hit.
         nearly(block, &expected.0)
             && (incarnation + 1..=incarnation + u64::from(u32::MAX)).contains(&own)
-            && block.get(..49).is_some_and(|header| Decoder::unseal(header).is_err())
+            && block.get(..Self::BYTES).is_some_and(|header| Decoder::unseal(header).is_err())
     }
 
     /// Reads a header back; `None` if the block does not hold one.
     pub fn decode(block: &[u8]) -> Option<Self> {
-        let mut input = Decoder::unseal(block.get(..49)?).ok()?;
+        let mut input = Decoder::unseal(block.get(..Self::BYTES)?).ok()?;
         (input.u32().ok()? == HEADER_MAGIC && input.u32().ok()? == VERSION).then_some(())?;
         Some(SegmentHeader {
             uuid: input.uuid().ok()?,

@@ -1,0 +1,70 @@
+//! The `salvage` command: a store whose log is damaged opens again, without what is lost.
+//!
+//! A command of its own, and no option of `check`, so that `check` never changes a store.
+
+use std::path::Path;
+
+use mjolnir_engine::{LogLoss, OpenOptions};
+use mjolnir_host::{DeviceOptions, HostRuntime, Opened, run as run_host};
+use mjolnir_store::{Error, ErrorKind};
+use serde_json::json;
+
+use crate::door;
+use crate::failure::Failure;
+use crate::output;
+use crate::show;
+
+/// Says what is lost, then makes it so.
+pub fn run(store: &Path, json: bool) -> Result<(), Failure> {
+    door::must_exist(store)?;
+    if door::knock(store)?.is_some() {
+        return Err(Failure::from(Error::new(
+            ErrorKind::Busy,
+            format!(
+                "{0} is being served, so it opened and there is nothing to salvage; `mjolnir \
+                 check {0}` looks for damage",
+                store.display()
+            ),
+        )));
+    }
+    run_host(async |runtime: HostRuntime| {
+        let open = async |read_only, salvage| {
+            let options = OpenOptions { read_only, salvage, ..OpenOptions::default() };
+            let opened =
+                door::open_patiently(store, DeviceOptions::default(), &options, &runtime).await;
+            opened.map(|Opened { engine, .. }| engine)
+        };
+        match open(true, false).await {
+            Ok(engine) => {
+                engine.close().await?;
+                return tell(store, None, json);
+            }
+            Err(error) if error.kind == ErrorKind::Damaged => {}
+            Err(error) => return Err(Failure::from(error)),
+        }
+        let engine = open(true, true).await?;
+        let loss = engine.log_loss();
+        engine.close().await?;
+        drop(engine); // Its hold on the store goes with it.
+        if !json && let Some(loss) = &loss {
+            output::print(&show::log_loss(loss))?;
+        }
+        open(false, true).await?.close().await?;
+        tell(store, Some(loss.unwrap_or_default()), json)
+    })
+}
+
+/// How it ended; with what is lost for programs, which people have read by then.
+fn tell(store: &Path, loss: Option<LogLoss>, json: bool) -> Result<(), Failure> {
+    let name = store.display();
+    if json {
+        return output::print_json(&json!({ "salvaged": loss.is_some(), "log": loss }));
+    }
+    output::print(&match loss {
+        None => format!("{name} opens as it is; nothing was changed\n"),
+        Some(_) => format!(
+            "{name} opens again, without that; `mjolnir check {name}` and `mjolnir scrub {name}` \
+             tell whether more is damaged\n"
+        ),
+    })
+}

@@ -1,0 +1,211 @@
+//! Finding a segment's groups: along their chain, and past headers that are damaged.
+
+use std::ops::Range;
+
+use mjolnir_device::{AlignedBuf, Device, Runtime};
+use mjolnir_store::{Error, ErrorKind};
+use mjolnir_units::{BLOCK_BYTES, Pba, ZoneId};
+
+use crate::engine::Engine;
+use crate::fault;
+use crate::format::group::{GroupHeader, GroupPlace};
+use crate::log::GROUP_BLOCKS_MAX;
+
+/// Blocks behind the end of a chain in which the group after a lost one begins: it cannot be
+/// longer than the longest.
+pub(crate) const REACH: u64 = 2 * (1 + GROUP_BLOCKS_MAX as u64);
+/// Blocks that are read at once in search of a header.
+const STRIDE: u64 = 64;
+/// How often a block is read before what it says is believed: what ends a chain decides what
+/// counts as written, and a fault that passes must not.
+const TRIES: usize = 3;
+
+/// A segment's groups, in order.
+pub(crate) struct Walk {
+    pub groups: Vec<GroupHeader>,
+    pub breaks: Vec<Break>,
+}
+
+/// Where the chain of groups breaks, though it should perhaps go on.
+pub(crate) struct Break {
+    /// Where a header should be.
+    pub offset: u64,
+    /// Where the next one was found.
+    pub next: Option<u64>,
+    /// What is damaged; `None` if the header may never have been written, as when a power cut took
+    /// it and not the group after it.
+    pub damage: Option<String>,
+}
+
+/// A header that is lost, in a segment that holds data, and the blocks that it described.
+pub(crate) struct Hole {
+    pub message: String,
+    pub blocks: Range<u64>,
+}
+
+impl Break {
+    /// As a hole in a segment that is in use up to block `end`.
+    pub fn hole(&self, zone: ZoneId, zone_blocks: u64, end: u64) -> Hole {
+        let start = zone.start(zone_blocks);
+        let what = self.damage.clone().unwrap_or_else(|| {
+            let at = start.plus(self.offset);
+            format!("there is no group header at {at} (block {} of {zone})", self.offset)
+        });
+        let next = self.next.unwrap_or(end).max(self.offset + 1);
+        Hole {
+            message: format!("{what}; it describes the blocks up to {}", start.plus(next)),
+            blocks: start.0 + self.offset + 1..start.0 + next,
+        }
+    }
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Reads the group headers of a segment up to block `end`, but for those that cannot be read.
+    pub(crate) async fn walk_groups(
+        &self,
+        zone: ZoneId,
+        incarnation: u64,
+        end: u64,
+    ) -> Result<Vec<GroupHeader>, Error> {
+        Ok(self.walk_segment(zone, incarnation, end, u64::MAX).await?.groups)
+    }
+
+    /// As [`walk_groups`](Self::walk_groups), and tells what was in the way. Looks for the next
+    /// group at most `reach` blocks behind a break.
+    pub(crate) async fn walk_segment(
+        &self,
+        zone: ZoneId,
+        incarnation: u64,
+        end: u64,
+        reach: u64,
+    ) -> Result<Walk, Error> {
+        self.settle_groups().await;
+        let (zone_blocks, uuid) = {
+            let state = self.state();
+            (state.info.zone_blocks, state.info.uuid)
+        };
+        let end = end.min(zone_blocks);
+        let mut walk = Walk { groups: Vec::new(), breaks: Vec::new() };
+        let mut offset = 1;
+        while offset < end {
+            let place = GroupPlace { uuid, zone, offset: offset as u32, incarnation };
+            let damage = match self.read_header(&place).await? {
+                Ok(header) if offset + header.checksums.len() as u64 >= zone_blocks => {
+                    Some(format!(
+                        "the group at block {offset} of {zone} says that it is longer than the \
+                         segment"
+                    ))
+                }
+                Ok(header) => {
+                    offset += 1 + header.checksums.len() as u64;
+                    walk.groups.push(header);
+                    continue;
+                }
+                Err(why) => why,
+            };
+            let limit = end.min(offset.saturating_add(reach));
+            let ours = |header: &GroupHeader, offset| header.is_at(&GroupPlace { offset, ..place });
+            let next = self.next_group(zone, offset + 1, limit, ours).await?;
+            let next = next.map(|(offset, _)| offset);
+            // Short of a known end it is a break, whatever is there.
+            if damage.is_some() || next.is_some() || end < zone_blocks {
+                walk.breaks.push(Break { offset, next, damage });
+            }
+            let Some(next) = next else { break };
+            offset = next;
+        }
+        Ok(walk)
+    }
+
+    /// The header of a place; else what is damaged there, if anything. A device that is gone is an
+    /// error.
+    async fn read_header(
+        &self,
+        place: &GroupPlace,
+    ) -> Result<Result<GroupHeader, Option<String>>, Error> {
+        let GroupPlace { zone, offset, .. } = *place;
+        let at = zone.start(self.state().info.zone_blocks).plus(u64::from(offset));
+        let mut why = None;
+        for _ in 0..TRIES {
+            let block = self.device().read(at, AlignedBuf::zeroed(BLOCK_BYTES)).await;
+            let what = format!("reading the group header at block {offset} of {zone}");
+            let block = match block.map_err(|error| fault::device(&what, error)) {
+                Ok(block) => block,
+                Err(error) if error.kind == ErrorKind::Damaged => {
+                    why = Some(error.message);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            match GroupHeader::decode(block.as_ref()) {
+                Ok(header) if header.is_at(place) => return Ok(Ok(header)),
+                _ if GroupHeader::is_damaged(block.as_ref(), place) => {
+                    why = Some(format!(
+                        "the group header at {at} (block {offset} of {zone}) fails its checksum"
+                    ));
+                }
+                _ => why = None,
+            }
+        }
+        Ok(Err(why))
+    }
+
+    /// The holes in whose blocks something lies that is referred to; the others are stale, and go
+    /// away with reclaim.
+    pub(crate) async fn holes_in_force(&self, mut holes: Vec<Hole>) -> Result<Vec<Hole>, Error> {
+        if holes.is_empty() {
+            return Ok(holes);
+        }
+        let mut blocks: Vec<Pba> =
+            holes.iter().flat_map(|hole| hole.blocks.clone()).map(Pba).collect();
+        blocks.sort();
+        let mut hit = vec![false; blocks.len()];
+        let whole = self.losses(&blocks, &mut hit, &mut Vec::new()).await?;
+        self.note_map_blocks(&blocks, &mut hit);
+        // Where the map cannot be read, nobody knows what it refers to.
+        holes.retain(|hole| {
+            let from = blocks.partition_point(|at| at.0 < hole.blocks.start);
+            let to = blocks.partition_point(|at| at.0 < hole.blocks.end);
+            !whole || hit[from..to].contains(&true)
+        });
+        Ok(holes)
+    }
+
+    /// The first block from `from` to before `limit` that is the header of a group which `ours`
+    /// accepts, given its offset. Blocks that cannot be read are none.
+    pub(crate) async fn next_group(
+        &self,
+        zone: ZoneId,
+        mut from: u64,
+        limit: u64,
+        ours: impl Fn(&GroupHeader, u32) -> bool,
+    ) -> Result<Option<(u64, GroupHeader)>, Error> {
+        let start = zone.start(self.state().info.zone_blocks);
+        let mut stride = STRIDE;
+        while from < limit {
+            let count = stride.min(limit - from);
+            let buffer = AlignedBuf::zeroed(count as usize * BLOCK_BYTES);
+            let read = self.device().read(start.plus(from), buffer).await;
+            let bytes = match read.map_err(|error| fault::device("looking for a group", error)) {
+                Ok(bytes) => bytes,
+                // Block by block past what cannot be read.
+                Err(error) if error.kind == ErrorKind::Damaged => {
+                    from += u64::from(count == 1);
+                    stride = 1;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            for (block, offset) in bytes.as_ref().chunks_exact(BLOCK_BYTES).zip(from..) {
+                if let Ok(header) = GroupHeader::decode(block)
+                    && ours(&header, offset as u32)
+                {
+                    return Ok(Some((offset, header)));
+                }
+            }
+            from += count;
+            stride = if stride == 1 && !from.is_multiple_of(STRIDE) { 1 } else { STRIDE };
+        }
+        Ok(None)
+    }
+}

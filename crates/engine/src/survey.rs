@@ -1,0 +1,297 @@
+//! What recovery finds in the log: the segments that may hold records newer than the checkpoint,
+//! their groups, and what of them is damaged.
+
+use std::collections::BTreeSet;
+
+use mjolnir_device::{AlignedBuf, Device, Runtime};
+use mjolnir_store::{Error, ErrorKind};
+use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, ZoneId};
+
+use crate::engine::Engine;
+use crate::fault;
+use crate::format::group::GroupHeader;
+use crate::format::manifest::Manifest;
+use crate::format::record::Record;
+use crate::format::root::Root;
+use crate::format::segment::SegmentHeader;
+use crate::groups::{REACH, Walk};
+use crate::loss::DamagedPlace;
+use crate::space::{CLIENT_STREAM, MAP_STREAM, ORDER_SLACK, RECLAIM_STREAM, SegmentState};
+
+/// Unopened segments in a row that end the search for opened ones: more than could be skipped or
+/// lost at the front of the order.
+const MISSES_MAX: usize = 2 * ORDER_SLACK + 16;
+
+/// See the module.
+pub(crate) struct Survey {
+    /// The segments' groups, as far as they can be read.
+    pub walks: Vec<Walked>,
+    /// The highest epoch seen.
+    pub epoch: u64,
+    /// What cannot be read and may have held records newer than the checkpoint.
+    pub damage: Vec<LostGroups>,
+}
+
+/// A segment that was walked.
+pub(crate) struct Walked {
+    pub zone: ZoneId,
+    pub walk: Walk,
+    /// Blocks of it that the checkpoint knows to be in use, at least.
+    pub known: u64,
+}
+
+/// Groups that were lost one after another.
+pub(crate) struct LostGroups {
+    pub place: DamagedPlace,
+    /// Whether something is there that is damaged. Else a power cut may have taken it.
+    pub certain: bool,
+    /// The lowest number of the records behind it in the same segment: those that it held were
+    /// lower.
+    pub before: Option<u64>,
+    /// Bytes of payload that it held at most.
+    pub bytes: u64,
+}
+
+/// What the first block of a segment is.
+enum First {
+    /// The header of its present life.
+    Header(SegmentHeader),
+    /// Perhaps that, but damaged.
+    Damaged,
+    /// Something older.
+    Unopened,
+}
+
+/// Segments opened after the manifest was written.
+struct Opened {
+    zones: Vec<ZoneId>,
+    /// Those whose header is lost, so that only their groups tell what they are for.
+    headless: BTreeSet<ZoneId>,
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Looks at every segment that may hold newer records, and notes what is in it. Where a group
+    /// is lost, `thorough` looks for the next one in all of the segment.
+    pub(crate) async fn survey(
+        &self,
+        root: &Root,
+        manifest: &Manifest,
+        thorough: bool,
+    ) -> Result<Survey, Error> {
+        let zone_blocks = self.state().info.zone_blocks;
+        let mut survey = Survey { walks: Vec::new(), epoch: root.epoch, damage: Vec::new() };
+        let opened = self.find_opened(root, manifest, &mut survey).await?;
+        let scan: BTreeSet<ZoneId> = manifest.scan.iter().chain(&opened.zones).copied().collect();
+        for zone in scan {
+            let (incarnation, known) = {
+                let state = self.state();
+                let segment = state.space.get(zone);
+                (segment.incarnation, u64::from(segment.used))
+            };
+            let reach = if thorough { u64::MAX } else { REACH };
+            let walk = self.walk_segment(zone, incarnation, zone_blocks, reach).await?;
+            if opened.headless.contains(&zone) {
+                self.state().space.get_mut(zone).stream = stream_of(&walk.groups);
+            }
+            // Only clients' streams hold records to replay.
+            if self.state().space.get(zone).stream > RECLAIM_STREAM {
+                survey.damage.extend(lost_groups(zone, &walk, root, zone_blocks));
+            }
+            self.note_walked(zone, &walk, known, u64::MAX);
+            survey.walks.push(Walked { zone, walk, known });
+        }
+        Ok(survey)
+    }
+
+    /// Finds segments that were opened after the manifest was written.
+    async fn find_opened(
+        &self,
+        root: &Root,
+        manifest: &Manifest,
+        survey: &mut Survey,
+    ) -> Result<Opened, Error> {
+        let info = self.state().info.clone();
+        let added = (manifest.zones..info.zones).map(ZoneId);
+        let order: Vec<ZoneId> = manifest.free.iter().copied().chain(added).collect();
+        let mut opened = Opened { zones: Vec::new(), headless: BTreeSet::new() };
+        let mut misses = 0;
+        for zone in order {
+            // A segment overlooked is records lost, so what looks unopened is looked at twice.
+            let mut found = self.read_segment_header(zone, root).await?;
+            if !matches!(found, First::Header(_)) {
+                found = self.read_segment_header(zone, root).await?;
+            }
+            let mut header = match &found {
+                First::Header(header) => Some(header.clone()),
+                _ => None,
+            };
+            if matches!(found, First::Damaged)
+                && let Some(group) = self.headless_group(zone, root).await?
+            {
+                opened.headless.insert(zone);
+                let (incarnation, epoch) = (group.incarnation, group.epoch);
+                let stream = CLIENT_STREAM;
+                header = Some(SegmentHeader { uuid: info.uuid, zone, incarnation, epoch, stream });
+            }
+            let Some(header) = header else {
+                misses += 1;
+                if misses >= MISSES_MAX {
+                    break;
+                }
+                continue;
+            };
+            misses = 0;
+            survey.epoch = survey.epoch.max(header.epoch);
+            let mut state = self.state();
+            state.space.incarnation = state.space.incarnation.max(header.incarnation);
+            if header.epoch != root.epoch {
+                // Opened by a recovery that did not finish: it holds nothing that counts. One
+                // that did finish left a newer root than this.
+                if header.stream != MAP_STREAM && header.epoch > root.epoch {
+                    survey.damage.push(LostGroups {
+                        place: DamagedPlace {
+                            zone: zone.0,
+                            block: 0,
+                            what:
+                                "it was opened after a later checkpoint than the newest that can \
+                                   be read: the copy of the root that led there is damaged"
+                                    .into(),
+                        },
+                        certain: true,
+                        before: None,
+                        bytes: (info.zone_blocks - 1) * BLOCK_SIZE,
+                    });
+                }
+                continue;
+            }
+            let segment = state.space.get_mut(zone);
+            segment.state = SegmentState::Sealed;
+            segment.stream = header.stream;
+            segment.incarnation = header.incarnation;
+            opened.zones.push(zone);
+        }
+        Ok(opened)
+    }
+
+    /// The first block of a segment that may have been opened since the root was written.
+    async fn read_segment_header(&self, zone: ZoneId, root: &Root) -> Result<First, Error> {
+        let (zone_blocks, uuid) = {
+            let state = self.state();
+            (state.info.zone_blocks, state.info.uuid)
+        };
+        let at = zone.start(zone_blocks);
+        let block = self.device().read(at, AlignedBuf::zeroed(BLOCK_BYTES)).await;
+        let what = format!("reading the first block of {zone}");
+        match block.map_err(|error| fault::device(&what, error)) {
+            Ok(block) => {
+                let header = SegmentHeader::decode(block.as_ref()).filter(|header| {
+                    header.uuid == uuid
+                        && header.zone == zone
+                        && header.incarnation > root.incarnation
+                });
+                let newest = root.incarnation;
+                let damaged = SegmentHeader::is_damaged(block.as_ref(), &uuid, zone, newest);
+                Ok(match header {
+                    Some(header) => First::Header(header),
+                    None if damaged => First::Damaged,
+                    None => First::Unopened,
+                })
+            }
+            Err(error) if error.kind == ErrorKind::Damaged => Ok(First::Damaged),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A group near the start of a segment that was opened since the root was written: it tells as
+    /// much as the segment's header, which is damaged. Nobody opened a segment without a group.
+    async fn headless_group(
+        &self,
+        zone: ZoneId,
+        root: &Root,
+    ) -> Result<Option<GroupHeader>, Error> {
+        let (zone_blocks, uuid) = {
+            let state = self.state();
+            (state.info.zone_blocks, state.info.uuid)
+        };
+        let ours = |header: &GroupHeader, offset| {
+            header.uuid == uuid
+                && header.zone == zone
+                && header.offset == offset
+                && header.incarnation > root.incarnation
+                && header.epoch == root.epoch
+        };
+        let found = self.next_group(zone, 1, zone_blocks.min(REACH), ours).await?;
+        Ok(found.map(|(_, group)| group))
+    }
+
+    /// Records where a segment's groups end, and keeps their checksums. Behind a hole that a power
+    /// cut may have left, only those count that are in the checkpoint (which knows of `known` blocks), or
+    /// by a record below `next`.
+    pub(crate) fn note_walked(&self, zone: ZoneId, walk: &Walk, known: u64, next: u64) {
+        let mut holes = walk.breaks.iter().filter(|hole| hole.damage.is_none());
+        let hole = holes.next().map_or(u64::MAX, |hole| hole.offset);
+        let counts = |group: &&GroupHeader| {
+            let replayed = |(sequence, _): &(u64, Record)| (1..next).contains(sequence);
+            u64::from(group.offset) < hole.max(known)
+                || next == u64::MAX
+                || group.records.iter().any(replayed)
+        };
+        let groups: Vec<&GroupHeader> = walk.groups.iter().filter(counts).collect();
+        let end =
+            groups.last().map_or(1, |group| group.offset as usize + 1 + group.checksums.len());
+        // What lies in lost groups has none: reads of it fail.
+        let mut values = vec![0; end];
+        for group in &groups {
+            let first = group.offset as usize + 1;
+            values[first..first + group.checksums.len()].copy_from_slice(&group.checksums);
+        }
+        let mut state = self.state();
+        let sequence = state.log.sequence;
+        let segment = state.space.get_mut(zone);
+        // Fewer than the checkpoint knew of: a header is damaged. What lies behind it is not free,
+        // and reads of it fail.
+        segment.used = known.max(end as u64) as u32;
+        segment.payload = groups.iter().map(|group| group.checksums.len() as u32).sum();
+        segment.footer = 0;
+        segment.sealed = segment.sealed.max(sequence);
+        state.checksums.insert(zone, values);
+    }
+}
+
+/// What a segment is for, by its groups.
+fn stream_of(groups: &[GroupHeader]) -> u8 {
+    let mut stream = MAP_STREAM;
+    for (_, record) in groups.iter().flat_map(|group| &group.records) {
+        match record {
+            Record::Moved { .. } => stream = stream.max(RECLAIM_STREAM),
+            _ => return CLIENT_STREAM,
+        }
+    }
+    stream
+}
+
+/// The damaged places in the chain of a segment's groups.
+fn lost_groups(
+    zone: ZoneId,
+    walk: &Walk,
+    root: &Root,
+    zone_blocks: u64,
+) -> impl Iterator<Item = LostGroups> {
+    walk.breaks.iter().map(move |hole| {
+        let behind = walk.groups.iter().filter(|group| u64::from(group.offset) > hole.offset);
+        let ours = behind.filter(|group| group.epoch == root.epoch);
+        let numbers = ours.flat_map(|group| group.records.iter().map(|(sequence, _)| *sequence));
+        let what = hole.damage.clone().unwrap_or_else(|| {
+            format!(
+                "no group header is at block {} of {zone}, but a later one follows",
+                hole.offset
+            )
+        });
+        LostGroups {
+            place: DamagedPlace { zone: zone.0, block: hole.offset, what },
+            certain: hole.damage.is_some(),
+            before: numbers.filter(|sequence| *sequence > 0).min(),
+            bytes: (hole.next.unwrap_or(zone_blocks) - hole.offset - 1) * BLOCK_SIZE,
+        }
+    })
+}
