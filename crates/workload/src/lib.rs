@@ -16,6 +16,7 @@
 //! * Memory is bounded, whatever a trace holds.
 //! * Nothing is dropped or changed silently: a report counts it.
 
+mod mix;
 mod request;
 pub mod trace;
 mod words;

@@ -1,47 +1,16 @@
 //! Counts the distinct blocks that requests touch, in bounded memory.
 
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 
 use hashbrown::HashMap;
 use mjolnir_units::BLOCK_SIZE;
 
 use crate::VolumeId;
+use crate::mix::{Mix, mix};
 
 /// Blocks in a chunk.
 const CHUNK_BLOCKS: u64 = 512;
 const WORDS: usize = CHUNK_BLOCKS as usize / 64;
-
-/// A fixed hash: the same on every machine.
-#[derive(Default)]
-struct Mix(u64);
-
-impl Hasher for Mix {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u32(&mut self, value: u32) {
-        self.write_u64(u64::from(value));
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = mix(self.0 ^ value);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
-/// The finalizer of MurmurHash3: every bit of the input moves every bit of the output.
-fn mix(mut value: u64) -> u64 {
-    value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    value = (value ^ value >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    value = (value ^ value >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    value ^ value >> 33
-}
 
 #[derive(Clone, Copy, Default)]
 struct Chunk {

@@ -1,15 +1,18 @@
 //! The names of a trace's volumes.
 
-use std::collections::BTreeMap;
+use std::hash::BuildHasherDefault;
+
+use hashbrown::HashMap;
 
 use super::fault::{Fault, Malformed, quoted};
 use crate::VolumeId;
+use crate::mix::Mix;
 
 /// The volumes of a trace, in the order in which they first occur.
 #[derive(Clone, Debug, Default)]
 pub struct Volumes {
     names: Vec<String>,
-    by_name: BTreeMap<Box<[u8]>, VolumeId>,
+    by_name: HashMap<Box<[u8]>, VolumeId, BuildHasherDefault<Mix>>,
     last: Option<(Vec<u8>, VolumeId)>,
 }
 
