@@ -3,6 +3,8 @@
 //! * [`trace`] reads block traces of many formats, writes most of them, and converts between them;
 //!   it has a compact format of its own for recordings (`docs/reference/trace-format.md`).
 //!
+//! * [`synthetic`] makes requests by rule, in the words of fio.
+//!
 //! **Imports** units. **Leaves out** files, clocks and executors: bytes come from a caller's
 //! `Read` and go to its `Write`, and a request's time is a number. Who issues requests, and what
 //! they then cost, is the lab's.
@@ -18,6 +20,7 @@
 
 mod mix;
 mod request;
+pub mod synthetic;
 pub mod trace;
 mod words;
 
