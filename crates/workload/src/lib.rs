@@ -3,6 +3,7 @@
 //! * [`trace`] reads block traces of many formats, writes most of them, and converts between them;
 //!   it has a compact format of its own for recordings (`docs/reference/trace-format.md`).
 //!
+//! * [`fit`] brings a trace to a device of another size and speed, by stated rules.
 //! * [`synthetic`] makes requests by rule, in the words of fio.
 //!
 //! **Imports** units. **Leaves out** files, clocks and executors: bytes come from a caller's
@@ -18,6 +19,7 @@
 //! * Memory is bounded, whatever a trace holds.
 //! * Nothing is dropped or changed silently: a report counts it.
 
+pub mod fit;
 mod mix;
 mod request;
 pub mod synthetic;
