@@ -23,6 +23,7 @@ mod payload;
 mod request;
 mod serve;
 mod show;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         Command::Serve(options) => serve::run(options, json),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { out } => generate::man(out.as_deref()),
+        Command::Trace(command) => trace::run(&command, json),
         Command::Demo(options) => demo::run(options, json).map_err(Failure::from),
         Command::Store(command) => commands::run(command, json),
     })

@@ -220,6 +220,18 @@ fn blkparse() {
 }
 
 #[test]
+fn looking_ahead_changes_nothing() {
+    let text = b"8,0 1 1 0.5 7 Q FWS 16 + 8 [a]\n8,0 1 1 0.6 7 Q R 16 + 8 [a]\n";
+    let mut reader = TraceReader::open(&text[..], "t", &ReadOptions::strict()).unwrap();
+    for _ in 0..2 {
+        assert_eq!(reader.look_ahead().unwrap().requests, 0);
+    }
+    let ops: Vec<Op> = reader.by_ref().map(|request| request.unwrap().op).collect();
+    assert_eq!(ops, [Op::Flush, Op::Write, Op::Read]);
+    assert_eq!(reader.look_ahead().unwrap().requests, 3);
+}
+
+#[test]
 fn blkparse_by_another_action() {
     let options = ReadOptions { blkparse_action: Some(b'D'), ..ReadOptions::strict() };
     let (requests, _, _) = read(BLKPARSE, &options).unwrap();

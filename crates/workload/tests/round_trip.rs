@@ -221,12 +221,9 @@ fn a_trace_is_converted_to_a_recording_and_back() {
     let text = "128166372003061600,web,0,Read,7014609920,24576,41286\n\
                 128166372003061700,web,1,Write,512,4096,5\n";
     let mut reader = TraceReader::open(text.as_bytes(), "a", &ReadOptions::strict()).unwrap();
-    let start = {
-        // The start is known once the first request was read: look ahead with another reader.
-        let mut peek = TraceReader::open(text.as_bytes(), "a", &ReadOptions::strict()).unwrap();
-        peek.next_request().unwrap();
-        peek.report().start_unix_ns
-    };
+    let start = reader.look_ahead().unwrap().start_unix_ns;
+    assert!(start.is_some());
+    assert_eq!(reader.report().requests, 0);
     let writer = TraceWriter::new(Vec::new(), Format::Mjolnir, start).unwrap();
     let (recording, conversion) = convert(&mut reader, writer).unwrap();
     assert_eq!((conversion.read, conversion.written), (2, 2));

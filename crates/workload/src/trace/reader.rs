@@ -2,6 +2,7 @@
 
 mod recording;
 
+use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::time::Duration;
 
@@ -32,8 +33,8 @@ pub struct TraceReader<R: Read> {
     clock: Clock,
     volumes: Volumes,
     report: ReadReport,
-    /// What comes after a flush that was part of the same record.
-    pending: Option<Request>,
+    /// What was read already: looked ahead at, or after a flush that was part of the same record.
+    pending: VecDeque<Request>,
     done: bool,
 }
 
@@ -133,7 +134,7 @@ impl<R: Read> TraceReader<R> {
             clock: Clock::new(time_unit_ns(format), wraps, origin),
             volumes: Volumes::new(),
             report,
-            pending: None,
+            pending: VecDeque::new(),
             done: false,
         })
     }
@@ -159,7 +160,7 @@ impl<R: Read> TraceReader<R> {
     ///
     /// What is wrong and where, if the options say to stop at it, or if reading fails.
     pub fn next_request(&mut self) -> Result<Option<Request>, TraceError> {
-        if let Some(request) = self.pending.take() {
+        if let Some(request) = self.pending.pop_front() {
             self.report.requests += 1;
             return Ok(Some(request));
         }
@@ -178,6 +179,22 @@ impl<R: Read> TraceReader<R> {
             }
         }
         Ok(None)
+    }
+
+    /// Reads up to the first request without taking it, so that the report knows when the trace
+    /// began.
+    ///
+    /// # Errors
+    ///
+    /// As [`next_request`](Self::next_request).
+    pub fn look_ahead(&mut self) -> Result<&ReadReport, TraceError> {
+        if self.pending.is_empty()
+            && let Some(request) = self.next_request()?
+        {
+            self.report.requests -= 1;
+            self.pending.push_front(request);
+        }
+        Ok(&self.report)
     }
 
     /// Reads the rest of the trace for its report alone.
@@ -308,7 +325,7 @@ impl<R: Read> TraceReader<R> {
         match admitted {
             Ok(Some((request, false))) => Ok(Outcome::Request(request)),
             Ok(Some((request, true))) => {
-                self.pending = Some(request);
+                self.pending.push_back(request);
                 let flush =
                     Request { op: Op::Flush, offset: 0, length: 0, latency: None, ..request };
                 Ok(Outcome::Request(flush))
