@@ -3,10 +3,9 @@
 
 mod support;
 
-use mjolnir_workload::trace::{
-    BadRecord, Fault, Format, Place, ReadOptions, Summary, TimeBack, TraceReader,
-};
-use mjolnir_workload::{MAX_ADDRESS, Op, Request};
+use mjolnir_workload::Request;
+use mjolnir_workload::trace::{BadRecord, Fault, Format, Place, ReadOptions, TimeBack};
+use support::drive::drive;
 use support::{Chance, read, volumes, write};
 
 const GOOD: &str = "419,W,8192,16384,1577808000000146";
@@ -112,68 +111,37 @@ fn a_recording_with_more_after_its_end_is_refused() {
     assert_eq!(report.skipped.count(Fault::Damaged), 1);
 }
 
-/// A few requests in each format that can be written, and hand-made ones of the others.
-fn seeds() -> Vec<Vec<u8>> {
-    let mut all = Vec::new();
+/// The corpus, and a few requests in each format that can be written.
+fn seeds() -> Vec<(String, Vec<u8>)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/trace");
+    let mut all: Vec<(String, Vec<u8>)> = std::fs::read_dir(folder)
+        .expect("the corpus")
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.display().to_string(), std::fs::read(path).unwrap()))
+        .collect();
+    assert!(all.len() >= 20, "{folder} is not whole");
+    all.sort();
     for format in Format::ALL.into_iter().filter(|format| format.abilities().written) {
         let mut chance = Chance::new(1);
         let mut time = 0;
         let requests: Vec<Request> =
             (0..40).map(|_| chance.request(format, 3, &mut time)).collect();
         let (bytes, _) = write(&requests, &volumes(&["1,0", "2", "c"]), format, None);
-        all.push(bytes);
-    }
-    for (bytes, at, version) in [(32, 15, 1), (40, 3, 2)] {
-        let mut record = vec![0; bytes * 20];
-        for record in record.chunks_mut(bytes) {
-            record[at] = version;
-            record[if version == 1 { 12 } else { 0 }] = 0x2a;
-            record[if version == 1 { 5 } else { 9 }] = 0x10;
-        }
-        all.push(record);
+        all.push((format!("made as {format}"), bytes));
     }
     all
 }
 
-/// What must hold of whatever a reader yields.
-fn drive(bytes: &[u8]) {
-    for format in Format::ALL.map(Some).into_iter().chain([None]) {
-        for mut options in [ReadOptions::strict(), ReadOptions::lenient()] {
-            options.format = format;
-            let Ok(mut reader) = TraceReader::open(bytes, "fuzz", &options) else { continue };
-            let mut last = 0;
-            let mut summary = Summary::new();
-            let mut yielded = 0;
-            loop {
-                match reader.next_request() {
-                    Ok(None) => break,
-                    Ok(Some(request)) => {
-                        yielded += 1;
-                        assert!(request.time.0 >= last, "time goes back");
-                        last = request.time.0;
-                        assert_eq!(request.length == 0, request.op == Op::Flush);
-                        assert!(request.end() <= MAX_ADDRESS);
-                        assert!(reader.volumes().name(request.volume).is_some());
-                        summary.add(&request);
-                    }
-                    Err(error) => {
-                        assert!(!error.to_string().is_empty());
-                        assert!(reader.next_request().unwrap().is_none(), "an error is the end");
-                        break;
-                    }
-                }
-            }
-            assert_eq!(reader.report().requests, yielded);
-            assert_eq!(summary.requests(), yielded);
-            assert!(yielded <= 2 * bytes.len() as u64);
-        }
-    }
+/// Drives, and says what it was if that fails.
+fn checked(what: &str, bytes: &[u8]) {
+    let outcome = std::panic::catch_unwind(|| drive(bytes));
+    assert!(outcome.is_ok(), "{what} breaks a reader: {bytes:?}");
 }
 
 #[test]
 fn no_bytes_make_a_reader_panic() {
-    for (number, seed) in seeds().iter().enumerate() {
-        drive(seed);
+    for (number, (name, seed)) in seeds().iter().enumerate() {
+        checked(name, seed);
         for round in 0..60 {
             let mut chance = Chance::new(round * 1000 + number as u64);
             let mut bytes = seed.clone();
@@ -191,13 +159,13 @@ fn no_bytes_make_a_reader_panic() {
                     _ => bytes[at] = b"0123456789,. -\n\0\xff"[chance.below(17) as usize],
                 }
             }
-            drive(&bytes);
+            checked(&format!("{name}, mutation {round}"), &bytes);
         }
     }
     for seed in 0..300 {
         let mut chance = Chance::new(seed);
         let bytes: Vec<u8> = (0..chance.below(600)).map(|_| chance.bits() as u8).collect();
-        drive(&bytes);
+        checked(&format!("random bytes of seed {seed}"), &bytes);
     }
 }
 
@@ -221,6 +189,6 @@ fn frames_whose_checksums_are_right_and_contents_wrong_do_no_harm() {
             bytes.extend_from_slice(&header);
             bytes.extend_from_slice(&payload);
         }
-        drive(&bytes);
+        checked(&format!("frames of seed {seed}"), &bytes);
     }
 }

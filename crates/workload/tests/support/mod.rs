@@ -1,6 +1,8 @@
 //! What the tests of this crate share.
 #![allow(dead_code)] // Each test file uses some of it.
 
+pub mod drive;
+
 use std::time::Duration;
 
 use mjolnir_units::Instant;
