@@ -23,11 +23,7 @@ pub(super) fn ln(value: f64) -> f64 {
     }
     // ln f = 2 artanh s, with |s| < 0.172.
     let s = (fraction - 1.0) / (fraction + 1.0);
-    let square = s * s;
-    let mut sum = 0.0;
-    for odd in (0..12).rev() {
-        sum = sum * square + 1.0 / f64::from(2 * odd + 1);
-    }
+    let sum = polynomial(&ODD_RECIPROCALS, s * s);
     let exponent = exponent as f64;
     exponent * LN_2_HIGH + (2.0 * s * sum + exponent * LN_2_LOW)
 }
@@ -39,11 +35,43 @@ pub(super) fn exp(value: f64) -> f64 {
     let count = twos as f64;
     let rest = (value - count * LN_2_HIGH) - count * LN_2_LOW;
     // Taylor's series, with |rest| < 0.35.
-    let mut sum = 1.0;
-    for term in (1..=14).rev() {
-        sum = sum * rest / f64::from(term) + 1.0;
+    polynomial(&FACTORIAL_RECIPROCALS, rest) * f64::from_bits(((twos + 1023) as u64) << 52)
+}
+
+/// 1 / (2n + 1).
+const ODD_RECIPROCALS: [f64; 12] = {
+    let mut all = [0.0; 12];
+    let mut n = 0;
+    while n < all.len() {
+        all[n] = 1.0 / (2 * n + 1) as f64;
+        n += 1;
     }
-    sum * f64::from_bits(((twos + 1023) as u64) << 52)
+    all
+};
+
+/// 1 / n!.
+const FACTORIAL_RECIPROCALS: [f64; 14] = {
+    let mut all = [1.0; 14];
+    let mut n = 1;
+    let mut factorial = 1u64;
+    while n < all.len() {
+        factorial *= n as u64;
+        all[n] = 1.0 / factorial as f64;
+        n += 1;
+    }
+    all
+};
+
+/// The polynomial with these coefficients, even and odd powers apart, so that a processor works on
+/// both at once.
+fn polynomial<const N: usize>(coefficients: &[f64; N], x: f64) -> f64 {
+    let square = x * x;
+    let (mut even, mut odd) = (0.0, 0.0);
+    for pair in coefficients.chunks_exact(2).rev() {
+        even = even * square + pair[0];
+        odd = odd * square + pair[1];
+    }
+    even + x * odd
 }
 
 #[cfg(test)]

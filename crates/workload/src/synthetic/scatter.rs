@@ -2,22 +2,27 @@
 
 use crate::mix::mix;
 
-/// A permutation of `0..count`, chosen by a key: a Feistel network on the next even number of bits,
-/// walked until it falls into the range.
+/// A permutation of `0..count`, chosen by a key.
+///
+/// A Feistel network on pairs: a number is the pair of its quotient and rest by about the root of
+/// the count, and each round adds to one half a number that follows from the other, modulo the
+/// half's range. There are few more pairs than numbers; from one that is no number, it goes on
+/// until it meets one.
 #[derive(Clone, Debug)]
 pub(super) struct Scatter {
     count: u64,
-    half_bits: u32,
-    key: u64,
+    /// Ranges of the two halves.
+    quotients: u64,
+    rests: u64,
+    keys: [u64; 4],
 }
 
 impl Scatter {
-    const ROUNDS: u64 = 4;
-
     pub(super) fn new(count: u64, key: u64) -> Self {
         assert!(count > 0, "nothing to scatter over");
-        let bits = u64::BITS - (count - 1).leading_zeros();
-        Scatter { count, half_bits: bits.div_ceil(2).max(1), key }
+        let rests = count.isqrt().max(1);
+        let keys = std::array::from_fn(|round| mix(key ^ round as u64));
+        Scatter { count, quotients: count.div_ceil(rests), rests, keys }
     }
 
     /// Where `rank`, which is below the count, goes.
@@ -33,14 +38,20 @@ impl Scatter {
     }
 
     fn once(&self, value: u64) -> u64 {
-        let mask = (1 << self.half_bits) - 1;
-        let (mut left, mut right) = (value >> self.half_bits, value & mask);
-        for round in 0..Self::ROUNDS {
-            let turned = mix(right ^ mix(self.key ^ round)) & mask;
-            (left, right) = (right, left ^ turned);
+        let (mut quotient, mut rest) = (value / self.rests, value % self.rests);
+        for pair in self.keys.chunks_exact(2) {
+            quotient = shifted(quotient, mix(rest ^ pair[0]), self.quotients);
+            rest = shifted(rest, mix(quotient ^ pair[1]), self.rests);
         }
-        left << self.half_bits | right
+        quotient * self.rests + rest
     }
+}
+
+/// Moves a number of `0..range` on by a share of the range that the bits say, around its end.
+fn shifted(value: u64, bits: u64, range: u64) -> u64 {
+    let by = ((u128::from(bits) * u128::from(range)) >> 64) as u64;
+    let sum = value + by;
+    if sum >= range { sum - range } else { sum }
 }
 
 #[cfg(test)]
