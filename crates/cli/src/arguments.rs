@@ -55,6 +55,9 @@ pub enum Command {
     Serve(ServeOptions),
     #[command(flatten)]
     Store(StoreCommand),
+    /// Tell what is in a block trace, or convert one to another format.
+    #[command(subcommand)]
+    Trace(crate::trace::TraceCommand),
     /// Print completions for a shell.
     ///
     /// For bash: `mjolnir completions bash > /etc/bash_completion.d/mjolnir`.

@@ -25,6 +25,7 @@ mod request;
 mod salvage;
 mod serve;
 mod show;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::Salvage { store } => salvage::run(&store, json),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { out } => generate::man(out.as_deref()),
+        Command::Trace(command) => trace::run(&command, json),
         Command::Demo(options) => demo::run(options, json).map_err(Failure::from),
         Command::Store(command) => commands::run(command, json),
     })

@@ -1,0 +1,29 @@
+//! Workloads: what clients ask of a volume, made by rule or read from recordings.
+//!
+//! * [`trace`] reads block traces of many formats, writes most of them, and converts between them;
+//!   it has a compact format of its own for recordings (`docs/reference/trace-format.md`).
+//!
+//! * [`fit`] brings a trace to a device of another size and speed, by stated rules.
+//! * [`synthetic`] makes requests by rule, in the words of fio.
+//!
+//! **Imports** units. **Leaves out** files, clocks and executors: bytes come from a caller's
+//! `Read` and go to its `Write`, and a request's time is a number. Who issues requests, and what
+//! they then cost, is the lab's.
+//!
+//! Invariants:
+//!
+//! * The same input gives the same requests on every machine: no hash order, no floating-point
+//!   function of the platform's, no ambient randomness.
+//! * What a reader yields never goes back in time, has a length above 0 (flushes excepted), and
+//!   ends at or below [`MAX_ADDRESS`].
+//! * Memory is bounded, whatever a trace holds.
+//! * Nothing is dropped or changed silently: a report counts it.
+
+pub mod fit;
+mod mix;
+mod request;
+pub mod synthetic;
+pub mod trace;
+mod words;
+
+pub use request::{MAX_ADDRESS, MAX_LENGTH, Op, Request, VolumeId};

@@ -1,0 +1,4 @@
+//! The binary formats.
+
+pub(crate) mod own;
+pub(crate) mod vscsi;
