@@ -1,27 +1,46 @@
 //! Memory that direct I/O can use.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use mjolnir_units::BLOCK_BYTES;
 
-/// Zero-filled memory whose start is aligned to a block, as direct I/O asks.
+use crate::buffers::Shared;
+
+/// Memory whose start is aligned to a block, as direct I/O asks: zero-filled, or one of
+/// [`Buffers`](crate::Buffers).
 ///
 /// Becomes a [`Bytes`] (shared, sliced without copies) through [`AlignedBuf::freeze`].
 pub struct AlignedBuf {
     blocks: Vec<Block>,
     len: usize,
+    /// Where the memory goes back to.
+    home: Option<Arc<Shared>>,
 }
 
 #[repr(C, align(4096))]
 #[derive(Clone, Copy)]
-struct Block([u8; BLOCK_BYTES]);
+pub(crate) struct Block([u8; BLOCK_BYTES]);
+
+impl Block {
+    /// Memory of at least `len` bytes.
+    pub fn zeroed(len: usize) -> Vec<Block> {
+        vec![Block([0; BLOCK_BYTES]); len.div_ceil(BLOCK_BYTES)]
+    }
+}
 
 const _: () = assert!(size_of::<Block>() == BLOCK_BYTES && align_of::<Block>() == BLOCK_BYTES);
 
 impl AlignedBuf {
     /// A buffer of `len` zero bytes.
     pub fn zeroed(len: usize) -> Self {
-        let count = len.div_ceil(BLOCK_BYTES);
-        AlignedBuf { blocks: vec![Block([0; BLOCK_BYTES]); count], len }
+        AlignedBuf { blocks: Block::zeroed(len), len, home: None }
+    }
+
+    /// A buffer of `len` bytes in memory that goes back to `home`.
+    pub(crate) fn lent(blocks: Vec<Block>, len: usize, home: Arc<Shared>) -> Self {
+        assert!(len <= blocks.len() * BLOCK_BYTES, "a buffer is lent in enough memory");
+        AlignedBuf { blocks, len, home: Some(home) }
     }
 
     /// A buffer that holds a copy of `bytes`.
@@ -44,6 +63,14 @@ impl AlignedBuf {
     /// Gives up the right to write, in exchange for cheap sharing. Copies nothing.
     pub fn freeze(self) -> Bytes {
         Bytes::from_owner(self)
+    }
+}
+
+impl Drop for AlignedBuf {
+    fn drop(&mut self) {
+        if let Some(home) = self.home.take() {
+            home.put(std::mem::take(&mut self.blocks));
+        }
     }
 }
 

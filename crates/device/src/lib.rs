@@ -6,6 +6,7 @@
 //! the tests in [`contract`].
 
 mod buffer;
+mod buffers;
 mod chance;
 pub mod contract;
 mod device;
@@ -17,6 +18,7 @@ mod runtime;
 mod zones;
 
 pub use buffer::AlignedBuf;
+pub use buffers::Buffers;
 pub use device::Device;
 pub use error::{DeviceError, ErrorKind};
 pub use info::{DeviceInfo, Sealing};

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use event_listener::Event;
-use mjolnir_device::{Device, DeviceInfo, Runtime};
+use mjolnir_device::{Buffers, Device, DeviceInfo, Runtime};
 use mjolnir_map::{Absent, Map};
 use mjolnir_store::{Error, ErrorKind, TargetInfo};
 use mjolnir_units::{BLOCK_SIZE, Instant, TreeId, ZoneId};
@@ -51,6 +51,8 @@ pub(crate) struct Inner<D, R> {
     pub reset_wanted: Event,
     /// A group was begun: the linger task looks at it.
     pub group_begun: Event,
+    /// Memory for reads.
+    pub buffers: Buffers,
     pub opened_at: Instant,
 }
 

@@ -4,8 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use event_listener::Event;
-use mjolnir_device::{Device, DeviceInfo, Runtime, Sealing};
+use mjolnir_device::{Buffers, Device, DeviceInfo, Runtime, Sealing};
 use mjolnir_map::Map;
+use mjolnir_policy::{UnknownPolicy, read_plan, victim};
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::ByteSize;
 
@@ -62,8 +63,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Opens a store: reads its newest checkpoint, replays what was logged since, and takes a new
     /// checkpoint before it accepts changes.
     pub async fn open(device: D, runtime: R, options: OpenOptions) -> Result<Self, Error> {
-        mjolnir_policy::victim::by_name(&options.reclaim.policy)
-            .map_err(|error| Error::new(ErrorKind::Invalid, error.to_string()))?;
+        let unknown = |error: UnknownPolicy| Error::new(ErrorKind::Invalid, error.to_string());
+        victim::by_name(&options.reclaim.policy).map_err(unknown)?;
+        read_plan::by_name(&options.reclaim.read_plan).map_err(unknown)?;
         check_abilities(&device.info())?;
         let engine = Engine::recover(device, runtime, options).await?;
         if engine.inner.options.read_only {
@@ -171,6 +173,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 checkpoint_wanted: Event::new(),
                 reset_wanted: Event::new(),
                 group_begun: Event::new(),
+                buffers: Buffers::default(),
                 opened_at,
             }),
         }

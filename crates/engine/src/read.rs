@@ -133,13 +133,19 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     /// Reads blocks of a pinned segment from the device and verifies each.
     pub(crate) async fn read_pinned(&self, pba: Pba, blocks: u64) -> Result<Bytes, Error> {
-        let zone_blocks = self.state().space.zone_blocks;
-        let zone = pba.zone(zone_blocks);
-        let offset = pba.offset(zone_blocks);
-        let buffer = AlignedBuf::zeroed((blocks * BLOCK_SIZE) as usize);
+        let buffer = self.inner.buffers.take((blocks * BLOCK_SIZE) as usize);
         let read = self.device().read(pba, buffer);
         let buffer = read.await.map_err(|error| fault::device(&format!("reading {pba}"), error))?;
         self.state().counters.device_read_blocks += blocks;
+        self.verify(pba, buffer.as_ref()).await?;
+        Ok(buffer.freeze())
+    }
+
+    /// Compares what was read from `pba` on, within one pinned segment, with its checksums.
+    pub(crate) async fn verify(&self, pba: Pba, bytes: &[u8]) -> Result<(), Error> {
+        let zone_blocks = self.state().space.zone_blocks;
+        let (zone, offset) = (pba.zone(zone_blocks), pba.offset(zone_blocks));
+        let blocks = bytes.len() as u64 / BLOCK_SIZE;
         let (incarnation, mut expected) = self.checksums_of(zone, offset, blocks);
         if expected.is_none() {
             self.load_checksums(zone).await?;
@@ -148,7 +154,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let expected = expected.ok_or_else(|| {
             fault::damaged(format!("{pba} in {zone} has no checksum: it was never written"))
         })?;
-        for (index, block) in buffer.as_ref().chunks_exact(BLOCK_BYTES).enumerate() {
+        for (index, block) in bytes.chunks_exact(BLOCK_BYTES).enumerate() {
             let at = pba.plus(index as u64);
             if crc32c::crc32c(block) ^ bind(at, incarnation) != expected[index] {
                 self.state().counters.checksum_errors += 1;
@@ -158,7 +164,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 )));
             }
         }
-        Ok(buffer.freeze())
+        Ok(())
     }
 
     /// The incarnation of a segment, and the checksums of some blocks if they are in memory.

@@ -119,6 +119,10 @@ pub(crate) fn push(words: &mut Vec<u64>, next: u64) {
         *last = both;
         return;
     }
+    if words.len() < words.capacity() {
+        words.push(next);
+        return;
+    }
     let end = words.len();
     splice(words, end, end, &[next]);
 }

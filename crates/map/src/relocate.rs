@@ -17,8 +17,10 @@ impl Map {
     /// millions of runs of one leaf were torn apart at once. To go on would lose blocks.
     pub fn repoint(&mut self, leaf: NodeId, moves: &Relocations) -> Result<u64, Absent> {
         let Some(node) = self.leaf(leaf)? else { return Ok(0) };
-        let touched = |entry: &u64| {
-            word::pba(*entry).is_some_and(|at| moves.touches(at, word::blocks(*entry)))
+        let touched = |entry: &u64| match (word::pba(*entry), word::blocks(*entry)) {
+            (Some(at), 1) => moves.lookup_one(at).is_some(),
+            (Some(at), blocks) => moves.touches(at, blocks),
+            (None, _) => false,
         };
         let Some(first) = node.entries().iter().position(touched) else { return Ok(0) };
         let (words, repointed) = translate(node.entries(), first, moves);
@@ -45,6 +47,12 @@ fn translate(entries: &[u64], first: usize, moves: &Relocations) -> (Vec<u64>, u
             continue;
         };
         let (mut at, mut rest) = (at.0, word::blocks(*entry));
+        if rest == 1 {
+            let to = moves.lookup_one(Pba(at));
+            repointed += u64::from(to.is_some());
+            leaf::push(&mut words, to.map_or(*entry, |to| word::mapped(to, 1)));
+            continue;
+        }
         while rest > 0 {
             let (to, length) = match moves.lookup(Pba(at)) {
                 Some((to, moved)) => {

@@ -6,7 +6,20 @@ use mjolnir_units::Pba;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Relocations {
     moves: Vec<Move>,
+    dense: Dense,
 }
+
+/// Where each block went, if the moved ones lie close together: a leaf of single blocks in no
+/// order asks for each of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Dense {
+    from: u64,
+    /// The new address of block `from + index`, plus 1; 0 for one that was not moved.
+    to: Vec<u64>,
+}
+
+/// A dense table has at most so many entries for each moved block.
+const DENSE_ENTRIES: u64 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Move {
@@ -47,7 +60,27 @@ impl RelocationsBuilder {
             }
             moves.push(next);
         }
-        Relocations { moves }
+        let dense = Dense::of(&moves);
+        Relocations { moves, dense }
+    }
+}
+
+impl Dense {
+    fn of(moves: &[Move]) -> Dense {
+        let (Some(first), Some(last)) = (moves.first(), moves.last()) else {
+            return Dense::default();
+        };
+        let span = last.from + last.blocks - first.from;
+        let moved: u64 = moves.iter().map(|m| m.blocks).sum();
+        if span > DENSE_ENTRIES * moved {
+            return Dense::default();
+        }
+        let mut to = vec![0; span as usize];
+        for m in moves {
+            let at = (m.from - first.from) as usize;
+            to[at..at + m.blocks as usize].iter_mut().zip(m.to + 1..).for_each(|(t, a)| *t = a);
+        }
+        Dense { from: first.from, to }
     }
 }
 
@@ -67,6 +100,16 @@ impl Relocations {
         let found = self.moves[..self.after(pba.0)].last()?;
         let skip = pba.0 - found.from;
         (skip < found.blocks).then(|| (Pba(found.to + skip), found.blocks - skip))
+    }
+
+    /// Where the one block at `pba` went.
+    #[inline]
+    pub(crate) fn lookup_one(&self, pba: Pba) -> Option<Pba> {
+        if self.dense.to.is_empty() {
+            return self.lookup(pba).map(|(to, _)| to);
+        }
+        let to = *self.dense.to.get(pba.0.wrapping_sub(self.dense.from) as usize)?;
+        (to != 0).then(|| Pba(to - 1))
     }
 
     /// All moves, by source: from, blocks, to.
@@ -109,5 +152,14 @@ mod tests {
         assert_eq!(moves.lookup(Pba(34)), Some((Pba(107), 1)));
         assert_eq!(moves.lookup(Pba(35)), None);
         assert!(moves.touches(Pba(16), 15) && !moves.touches(Pba(16), 14));
+        let far = |at: u64| moves.lookup(Pba(at)).map(|(to, _)| to);
+        assert!(!moves.dense.to.is_empty());
+        assert!((0..50).all(|at| moves.lookup_one(Pba(at)) == far(at)));
+        let mut scattered = Relocations::builder();
+        scattered.add(Pba(5), 1, Pba(0)).add(Pba(5000), 1, Pba(3));
+        let scattered = scattered.build();
+        assert!(scattered.dense.to.is_empty());
+        assert_eq!(scattered.lookup_one(Pba(5)), Some(Pba(0)));
+        assert_eq!(scattered.lookup_one(Pba(6)), None);
     }
 }

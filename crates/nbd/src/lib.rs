@@ -24,7 +24,6 @@
 //! * Bytes from the client are decoded only in [`protocol`], which neither panics nor allocates.
 //! * A reply is encoded only once its whole content is at hand, so an error never cuts one short.
 
-mod buffers;
 mod disconnect;
 mod errno;
 mod execute;
@@ -43,7 +42,6 @@ mod transmission;
 use futures_io::{AsyncRead, AsyncWrite};
 use mjolnir_store::Store;
 
-pub use buffers::Buffers;
 pub use disconnect::{Disconnect, DisconnectKind, Served};
 pub use export::Export;
 pub use negotiation::{Handshake, Negotiated, negotiate, negotiate_secured};

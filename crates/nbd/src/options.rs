@@ -1,6 +1,6 @@
 //! What a server is willing to do.
 
-use crate::Buffers;
+use mjolnir_device::Buffers;
 
 /// Settings of a connection. [`Options::default`] suits a unix socket. Connections of one server
 /// get clones of the same options, and so share [`buffers`](Options::buffers).

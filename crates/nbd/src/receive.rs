@@ -5,8 +5,8 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures_io::AsyncRead;
+use mjolnir_device::{AlignedBuf, Buffers};
 
-use crate::buffers::{Buffer, Buffers};
 use crate::execute::{Job, Refusal, check, cost};
 use crate::input::Input;
 use crate::protocol::{Command, PAYLOAD_SKIP_BYTES_MAX, Request};
@@ -32,7 +32,7 @@ enum State {
     /// A request waits for memory.
     Waiting(Request, Command),
     /// A write's payload is arriving; so many bytes of it are there.
-    Payload(Request, Buffer, usize),
+    Payload(Request, AlignedBuf, usize),
     /// The payload of a refused write is passing; so many bytes are to come.
     Skipping(Request, Refusal, u64),
     /// Nothing comes any more.

@@ -8,6 +8,7 @@
 //!
 //! * [`victim`]: which sealed segments are worth moving,
 //! * [`placement`]: which stream a block is appended to,
+//! * [`read_plan`]: which reads fetch a victim's live blocks,
 //! * [`pacing`]: how device bandwidth is divided between clients and reclaim, when clients must
 //!   wait, and how much of a processor scanning may take.
 //!
@@ -17,6 +18,7 @@
 
 pub mod pacing;
 pub mod placement;
+pub mod read_plan;
 mod registry;
 pub mod victim;
 

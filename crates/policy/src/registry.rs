@@ -6,7 +6,7 @@
 pub struct UnknownPolicy {
     /// What was asked for.
     pub name: String,
-    /// What sort of policy: `victim`, `placement` or `pacing`.
+    /// What sort of policy: `victim`, `placement`, `read plan` or `pacing`.
     pub kind: &'static str,
     /// The name that differs least from it.
     pub nearest: &'static str,

@@ -30,6 +30,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use mjolnir_device::{Device, Runtime};
 use mjolnir_policy::pacing::{FreeSpace, Gate, Pacing, PacingPolicy, PacingView, ScanBudget};
+use mjolnir_policy::read_plan::{self, ReadPlanPolicy};
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::ZoneId;
 
@@ -75,6 +76,7 @@ pub(crate) struct ReclaimState {
     /// Memory that the mark's live bits may take, while one runs.
     pub mark_bytes: u64,
     pub pacing: Box<dyn PacingPolicy>,
+    pub read_plan: Box<dyn ReadPlanPolicy>,
     pub gate: Gate,
     pub budget: ScanBudget,
     pub last_pacing: Pacing,
@@ -115,6 +117,8 @@ impl ReclaimState {
             index: ReverseIndex::new(index_bytes),
             mark_bytes: 0,
             pacing: Box::new(FreeSpace::default()),
+            read_plan: read_plan::by_name(&options.read_plan)
+                .expect("the policy's name was checked when the store was opened"),
             gate: Gate::new(BURST_BLOCKS),
             budget: ScanBudget::new(options.scan_cpu_max, processors as f64),
             last_pacing: Pacing::default(),

@@ -3,14 +3,19 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use mjolnir_device::{Device, Runtime};
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
+use mjolnir_device::{AlignedBuf, Device, DeviceError, Runtime};
 use mjolnir_map::{NodeId, Relocations, RelocationsBuilder};
+use mjolnir_policy::read_plan::{ReadPlanView, Span};
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_SIZE, Pba, TreeId, ZoneId};
 
 use crate::engine::{Engine, Hurdle, State};
+use crate::fault;
 use crate::format::record::Record;
 use crate::memory::dirty_bytes_max;
+use crate::read::Pin;
 use crate::space::{Claim, RECLAIM_STREAM, SegmentState};
 
 /// Blocks read from a victim in one go: a slice of 2 MiB.
@@ -24,6 +29,30 @@ struct LiveRun {
     at: Pba,
     blocks: u64,
     owner: Owner,
+}
+
+/// Reads of a victim that are on their way. They hold its zone.
+struct Reads<D: Device, R: Runtime> {
+    engine: Engine<D, R>,
+    pin: Pin<D, R>,
+    spans: Vec<(Pba, LocalBoxFuture<'static, Result<AlignedBuf, DeviceError>>)>,
+}
+
+impl<D: Device, R: Runtime> Reads<D, R> {
+    /// All that could be read, in order. A stale block that fails takes its neighbours along, so
+    /// what is missing is worth another try without it.
+    async fn finish(self) -> Vec<(Pba, Bytes)> {
+        let mut read = Vec::with_capacity(self.spans.len());
+        for (at, reading) in self.spans {
+            if let Ok(buffer) = reading.await {
+                let blocks = buffer.len() as u64 / BLOCK_SIZE;
+                self.engine.state().counters.device_read_blocks += blocks;
+                read.push((at, buffer.freeze()));
+            }
+        }
+        drop(self.pin);
+        read
+    }
 }
 
 /// What a block was first written as.
@@ -41,18 +70,20 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let runs = self.live_runs(zone).await?;
         let mut moves = Relocations::builder();
         let mut groups = Vec::new();
-        for slice in slices(&runs) {
+        // The next slice is on its way while this one is copied.
+        let mut rest = slices(&runs).map(|slice| (slice, self.start_reads(zone, slice)));
+        let mut next = rest.next();
+        while let Some((slice, reads)) = next {
             self.wait_for_share(slice.iter().map(|run| run.blocks).sum()).await;
             if self.state().closing {
                 return Ok(false);
             }
-            // All at once: clients wait for reclaim's pace, so it must not wait for one read after
-            // the other.
-            let reads = slice.iter().map(|run| self.read_verified(run.at, run.blocks));
-            let read = futures_util::future::join_all(reads).await;
+            next = rest.next();
+            let read = reads.finish().await;
             let copied = async {
-                for (run, bytes) in slice.iter().zip(read) {
-                    self.copy_forward(run, bytes?, &mut moves, &mut groups).await?;
+                for run in slice {
+                    let bytes = self.verified(&read, run).await?;
+                    self.copy_forward(run, bytes, &mut moves, &mut groups).await?;
                 }
                 Ok(())
             };
@@ -153,12 +184,46 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         }
         if let Some(at) = live.iter().position(|live| *live) {
-            return Err(crate::fault::damaged(format!(
+            return Err(fault::damaged(format!(
                 "block {at} of {zone} is referred to, but the segment's summary does not know it; \
                  the segment is left as it is; run `check`"
             )));
         }
         Ok(runs)
+    }
+
+    /// Begins to read the live runs of a slice, as the read plan says.
+    fn start_reads(&self, zone: ZoneId, slice: &[LiveRun]) -> Reads<D, R> {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        let start = zone.start(state.space.zone_blocks);
+        let live: Vec<Span> =
+            slice.iter().map(|run| Span { at: run.at.0 - start.0, blocks: run.blocks }).collect();
+        let view = ReadPlanView { live: &live, read_blocks_max: SLICE_BLOCKS };
+        let plan = state.reclaim.read_plan.plan(&view);
+        let pin = Pin::new(self, state, zone);
+        let read = |span: Span| {
+            let buffer = self.inner.buffers.take((span.blocks * BLOCK_SIZE) as usize);
+            let at = start.plus(span.at);
+            (at, self.device().read(at, buffer).boxed_local())
+        };
+        Reads { engine: self.clone(), pin, spans: plan.into_iter().map(read).collect() }
+    }
+
+    /// The bytes of a run out of what was read, each block verified; if it is not there in one
+    /// piece, read by itself.
+    async fn verified(&self, read: &[(Pba, Bytes)], run: &LiveRun) -> Result<Bytes, Error> {
+        let length = (run.blocks * BLOCK_SIZE) as usize;
+        let before = read.partition_point(|(at, _)| *at <= run.at);
+        if let Some((at, bytes)) = before.checked_sub(1).map(|index| &read[index]) {
+            let from = ((run.at.0 - at.0) * BLOCK_SIZE) as usize;
+            if from + length <= bytes.len() {
+                let bytes = bytes.slice(from..from + length);
+                self.verify(run.at, &bytes).await?;
+                return Ok(bytes);
+            }
+        }
+        self.read_verified(run.at, run.blocks).await
     }
 
     /// Appends a run to reclaim's stream and notes where each part went.
@@ -233,7 +298,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     })
                     .await?;
                 if left {
-                    return Err(crate::fault::damaged(format!(
+                    return Err(fault::damaged(format!(
                         "leaf {} of the map refers to blocks of {zone} that were not copied; the \
                          segment is left as it is",
                         id.0

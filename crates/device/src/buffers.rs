@@ -1,28 +1,28 @@
-//! Memory for payloads, used again and again.
+//! Memory that is used again and again.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
-use mjolnir_device::AlignedBuf;
 use mjolnir_units::BLOCK_BYTES;
+
+use crate::AlignedBuf;
+use crate::buffer::Block;
 
 /// How much memory is kept for reuse by default, in bytes.
 const KEPT_BYTES_MAX: usize = 32 << 20;
 
-/// Block-aligned buffers that payloads are received into. A buffer comes back once the store
-/// lets go of its last slice, and is handed out again as it is: neither zeroed nor given back to
-/// the system, which would cost a page fault for each of its blocks.
+/// Buffers for payloads and reads. A buffer comes back when it, or the last slice of what it was
+/// frozen to, is dropped; it is handed out again as it is: neither zeroed nor given back to the
+/// system, which would cost a page fault for each of its blocks.
 ///
-/// Clones share their memory, so all connections with clones of one [`Options`](crate::Options)
-/// do. Buffers may be dropped on any thread.
+/// Clones share their memory. Buffers may be dropped on any thread.
 #[derive(Clone)]
 pub struct Buffers {
     shared: Arc<Shared>,
 }
 
-struct Shared {
+pub(crate) struct Shared {
     kept_bytes_max: usize,
     kept: Mutex<Kept>,
 }
@@ -30,7 +30,7 @@ struct Shared {
 #[derive(Default)]
 struct Kept {
     /// Free buffers by their size.
-    by_size: BTreeMap<usize, Vec<AlignedBuf>>,
+    by_size: BTreeMap<usize, Vec<Vec<Block>>>,
     bytes: usize,
 }
 
@@ -46,7 +46,7 @@ impl Buffers {
     }
 
     /// A buffer of `length` bytes, whose content is left over from earlier use.
-    pub(crate) fn take(&self, length: usize) -> Buffer {
+    pub fn take(&self, length: usize) -> AlignedBuf {
         let size = size_for(length);
         let mut kept = self.shared.kept();
         let free = kept.by_size.get_mut(&size).and_then(Vec::pop);
@@ -54,8 +54,8 @@ impl Buffers {
             kept.bytes -= size;
         }
         drop(kept);
-        let memory = free.unwrap_or_else(|| AlignedBuf::zeroed(size));
-        Buffer { memory, length, home: self.shared.clone() }
+        let blocks = free.unwrap_or_else(|| Block::zeroed(size));
+        AlignedBuf::lent(blocks, length, self.shared.clone())
     }
 }
 
@@ -76,6 +76,16 @@ impl Shared {
         // Nothing that can panic happens under the lock.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Takes a buffer's memory back, or lets go of it if enough is kept.
+    pub(crate) fn put(&self, blocks: Vec<Block>) {
+        let size = blocks.len() * BLOCK_BYTES;
+        let mut kept = self.kept();
+        if kept.bytes + size <= self.kept_bytes_max {
+            kept.bytes += size;
+            kept.by_size.entry(size).or_default().push(blocks);
+        }
+    }
 }
 
 /// The size of the buffer for `length` bytes: at most a quarter more, so that few sizes serve
@@ -84,48 +94,6 @@ fn size_for(length: usize) -> usize {
     let blocks = length.div_ceil(BLOCK_BYTES).max(1);
     let step = (blocks.next_power_of_two() / 8).max(1);
     blocks.next_multiple_of(step) * BLOCK_BYTES
-}
-
-/// Memory to be filled, then frozen.
-pub(crate) struct Buffer {
-    memory: AlignedBuf,
-    length: usize,
-    home: Arc<Shared>,
-}
-
-impl Buffer {
-    pub(crate) fn len(&self) -> usize {
-        self.length
-    }
-
-    /// Gives up the right to write, in exchange for cheap sharing.
-    pub(crate) fn freeze(self) -> Bytes {
-        Bytes::from_owner(self)
-    }
-}
-
-impl AsRef<[u8]> for Buffer {
-    fn as_ref(&self) -> &[u8] {
-        &self.memory.as_ref()[..self.length]
-    }
-}
-
-impl AsMut<[u8]> for Buffer {
-    fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.memory.as_mut()[..self.length]
-    }
-}
-
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        let memory = std::mem::replace(&mut self.memory, AlignedBuf::zeroed(0));
-        let size = memory.len();
-        let mut kept = self.home.kept();
-        if kept.bytes + size <= self.home.kept_bytes_max {
-            kept.bytes += size;
-            kept.by_size.entry(size).or_default().push(memory);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -171,5 +139,6 @@ mod tests {
         drop(taken);
         assert_eq!(buffers.kept_bytes(), 8192);
         assert_eq!(Buffers::keeping(0).take(1).len(), 1);
+        drop(buffers.take(0));
     }
 }
