@@ -7,11 +7,11 @@
 //! Invariant: a row that cannot be measured here (a program is missing, there is no room) says so
 //! by name and is no success.
 
-#![allow(dead_code)] // Rows to come use it.
 #![allow(clippy::disallowed_methods)] // It measures the real world, by its clock and processes.
 
 mod chance;
 mod clock;
+mod direct;
 mod heap;
 mod load;
 mod peer;
@@ -19,6 +19,7 @@ mod place;
 mod report;
 mod rows;
 mod samples;
+mod sparse;
 mod table;
 mod thin;
 mod world;
@@ -69,6 +70,9 @@ struct Arguments {
     /// Only rows that need no other program.
     #[arg(long, hide = true)]
     in_process: bool,
+    /// Writes to a store as the recovery rows want it, then dies as by `kill -9`.
+    #[arg(long, hide = true, value_names = ["STORE", "WRITES", "BLOCKS"], num_args = 3)]
+    dirty_and_die: Option<Vec<String>>,
 }
 
 fn main() -> ExitCode {
@@ -85,6 +89,9 @@ fn main() -> ExitCode {
 /// Whether every row that was asked for could be measured. Whether targets hold is in the lines,
 /// not in the exit status: on a machine that does other work they may not.
 fn run(arguments: Arguments) -> Result<bool> {
+    if let Some(dirt) = &arguments.dirty_and_die {
+        return rows::recovery::dirty_and_die(dirt);
+    }
     let wanted = choose(&arguments.names)?;
     if arguments.list {
         report::list(&wanted);

@@ -13,7 +13,6 @@ pub struct Report {
     scale: Scale,
     rounds: usize,
     row: Option<&'static Row>,
-    told: Vec<&'static str>,
     missed: Vec<String>,
     skipped: Vec<String>,
     failed: Vec<String>,
@@ -41,7 +40,6 @@ impl Report {
             scale,
             rounds,
             row: None,
-            told: Vec::new(),
             missed: Vec::new(),
             skipped: Vec::new(),
             failed: Vec::new(),
@@ -76,7 +74,6 @@ impl Report {
     /// A row begins.
     pub fn begin(&mut self, row: &'static Row) {
         self.row = Some(row);
-        self.told.clear();
         self.progress(&format!("{} ...", row.name));
     }
 
@@ -94,7 +91,6 @@ impl Report {
         let row = self.row.expect("a row has begun");
         let line = row.lines.iter().find(|line| line.name == name);
         let line = line.unwrap_or_else(|| panic!("row {} has no line {name}", row.name));
-        self.told.push(line.name);
         let figure = samples.median();
         let holds = line.target.holds(figure);
         if holds == Some(false) {
@@ -153,12 +149,6 @@ impl Report {
     pub fn fail(&mut self, row: &Row, error: &anyhow::Error) {
         self.progress(&format!("{}: FAILED: {error:#}", row.name));
         self.failed.push(format!("{}: {error:#}", row.name));
-    }
-
-    /// A line that cannot be measured at this scale or here, of a row that goes on.
-    pub fn without(&mut self, name: &str, why: &str) {
-        self.progress(&format!("{name}: left out: {why}"));
-        self.skipped.push(format!("{name}: {why}"));
     }
 
     /// The sum; whether every row could be measured.

@@ -65,11 +65,6 @@ impl Latencies {
         self.ns.push(ns);
     }
 
-    /// Adds those of another run.
-    pub fn extend(&mut self, other: &Latencies) {
-        self.ns.extend_from_slice(&other.ns);
-    }
-
     /// The least that this part of all took at most, in microseconds; 0 if there are none.
     pub fn quantile_us(&self, part: f64) -> f64 {
         let mut sorted = self.ns.clone();

@@ -25,7 +25,7 @@ struct State {
 }
 
 /// Whether all bytes are zero.
-fn is_zero(block: &[u8]) -> bool {
+pub fn is_zero(block: &[u8]) -> bool {
     let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("it has eight bytes"));
     block.chunks(256).all(|part| part.chunks_exact(8).fold(0, |all, next| all | word(next)) == 0)
 }

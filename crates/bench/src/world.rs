@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use mjolnir_device::{Device, MemoryDevice, Runtime};
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions, ReclaimOptions};
 use mjolnir_host::{DeviceOptions, HostEngine, HostRuntime, NewStore, create_store, open_store};
+use mjolnir_store::ErrorKind;
 use mjolnir_units::{BLOCK_SIZE, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -101,15 +102,28 @@ pub async fn on_disk(
     reopen(path, runtime, options).await
 }
 
-/// Opens a store in a file.
+/// Opens a store in a file. The handle before may have requests that are still ending: then it
+/// waits for a while.
 pub async fn reopen(
     path: &Path,
     runtime: &HostRuntime,
     options: OpenOptions,
 ) -> Result<HostEngine> {
-    let device = DeviceOptions::default();
-    let opened = open_store(path, device, options, runtime).await.context("opening a store")?;
-    Ok(opened.engine)
+    let mut patience = 100;
+    loop {
+        let device = DeviceOptions::default();
+        match open_store(path, device, options.clone(), runtime).await {
+            Ok(opened) => return Ok(opened.engine),
+            Err(error) if error.kind == ErrorKind::Busy && patience > 0 => patience -= 1,
+            Err(error) => return Err(error).context("opening a store"),
+        }
+        runtime.sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Closes a store and lets go of it.
+pub async fn shut<D: Device, R: Runtime>(store: Engine<D, R>) -> Result<()> {
+    store.close().await.context("closing a store")
 }
 
 /// Blocks in a number of bytes.

@@ -1,10 +1,14 @@
 //! The rows of the table, a file for each group.
 
 mod cleaning;
+mod disk;
 mod map_mark;
 mod map_memory;
 mod map_trees;
+mod nbd;
+pub mod recovery;
 mod scan;
+mod snapshots;
 mod steady;
 mod store_cost;
 
@@ -15,11 +19,15 @@ pub fn all() -> impl Iterator<Item = &'static Row> {
     [
         cleaning::ROWS,
         map_trees::ROWS,
+        snapshots::ROWS,
         map_mark::ROWS,
         scan::ROWS,
         map_memory::ROWS,
         store_cost::ROWS,
+        nbd::ROWS,
+        disk::ROWS,
         steady::ROWS,
+        recovery::ROWS,
     ]
     .into_iter()
     .flatten()
@@ -35,4 +43,9 @@ pub fn meminfo(name: &str) -> u64 {
 /// A number of bytes, with the largest unit that gives a whole number.
 pub fn size_text(bytes: u64) -> String {
     mjolnir_units::ByteSize(bytes).to_string()
+}
+
+/// A number of bytes, in MiB.
+pub fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / (1 << 20) as f64)
 }
