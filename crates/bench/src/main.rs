@@ -16,6 +16,7 @@ mod heap;
 mod load;
 mod peer;
 mod place;
+mod ram;
 mod report;
 mod rows;
 mod samples;

@@ -5,12 +5,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use mjolnir_device::{Device, MemoryDevice, Runtime};
+use mjolnir_device::{Device, Runtime};
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions, ReclaimOptions};
 use mjolnir_host::{DeviceOptions, HostEngine, HostRuntime, NewStore, create_store, open_store};
 use mjolnir_store::ErrorKind;
 use mjolnir_units::{BLOCK_SIZE, Instant};
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::ram::RamDevice;
 
 /// The real world with a single thread: pure jobs run at once, on the engine's own.
 #[derive(Clone)]
@@ -80,12 +82,10 @@ pub async fn fresh<D: Device, R: Runtime>(
 
 /// A new store in memory.
 pub async fn in_memory<R: Runtime>(
-    zones: u32,
-    zone_blocks: u64,
+    device: &RamDevice,
     runtime: &R,
     options: OpenOptions,
-) -> Result<Engine<MemoryDevice, R>> {
-    let device = MemoryDevice::of_zones(zones, zone_blocks);
+) -> Result<Engine<RamDevice, R>> {
     fresh(|| device.clone(), runtime, options).await
 }
 

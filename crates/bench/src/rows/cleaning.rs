@@ -2,7 +2,7 @@
 //! of them made it 87 times slower).
 
 use anyhow::{Result, ensure};
-use mjolnir_device::MemoryDevice;
+use mjolnir_device::Device;
 use mjolnir_engine::Engine;
 use mjolnir_host::HostRuntime;
 use mjolnir_store::{Durability, Store};
@@ -11,6 +11,7 @@ use mjolnir_units::BLOCK_SIZE;
 use crate::chance::{Chance, Shuffle};
 use crate::clock::{Timer, Took};
 use crate::load;
+use crate::ram::RamDevice;
 use crate::report::Report;
 use crate::samples::Samples;
 use crate::table::{Bench, Line, Row, Target};
@@ -59,7 +60,7 @@ pub const ROWS: &[Row] = &[
     },
 ];
 
-type MemoryStore = Engine<MemoryDevice, HostRuntime>;
+type MemoryStore = Engine<RamDevice, HostRuntime>;
 
 /// A store whose one sealed segment of client data is fully live, and what cleaning it took.
 struct Cleaned {
@@ -83,12 +84,13 @@ async fn fill(store: &MemoryStore, zone_blocks: u64) -> Result<()> {
 
 async fn clean(
     runtime: &HostRuntime,
-    zone_blocks: u64,
+    device: &RamDevice,
     snapshots: u64,
     diverge: bool,
     seed: u64,
 ) -> Result<Cleaned> {
-    let store = in_memory(24, zone_blocks, runtime, by_hand()).await?;
+    let zone_blocks = device.info().zone_blocks;
+    let store = in_memory(device, runtime, by_hand()).await?;
     fill(&store, zone_blocks).await?;
     let volume = store.find("v")?;
     let payload = load::payload(BLOCK_SIZE);
@@ -122,19 +124,20 @@ async fn clean(
     })
 }
 
-fn zone_blocks(bench: &Bench) -> u64 {
-    bench.size(1024, 32_768, 32_768)
+/// Segments of 128 MiB.
+fn device(bench: &Bench) -> RamDevice {
+    RamDevice::of_zones(24, bench.size(1024, 32_768, 32_768))
 }
 
 fn shared(bench: &Bench, report: &mut Report) -> Result<()> {
-    let zone_blocks = zone_blocks(bench);
+    let device = device(bench);
     let counts = [1, bench.size(20, 2000, 2000), bench.size(100, 10_000, 10_000)];
     let mut ratios = [Samples::new(), Samples::new()];
     let mut times = [Samples::new(), Samples::new(), Samples::new()];
     let mut cpus = times.clone();
     let measure = |snapshots: u64| {
         mjolnir_host::run(async |runtime: HostRuntime| {
-            clean(&runtime, zone_blocks, snapshots, false, 0).await
+            clean(&runtime, &device, snapshots, false, 0).await
         })
     };
     // Unmeasured once, so that the first store finds memory as the others do.
@@ -167,13 +170,13 @@ fn shared(bench: &Bench, report: &mut Report) -> Result<()> {
 }
 
 fn diverged(bench: &Bench, report: &mut Report) -> Result<()> {
-    let zone_blocks = zone_blocks(bench);
+    let device = device(bench);
     let count = bench.size(20, 2000, 2000);
     let (mut cpu, mut memory, mut leaves) = (Samples::new(), Samples::new(), Samples::new());
     let (mut beyond, mut one_ms) = (Samples::new(), Samples::new());
     let measure = |snapshots: u64, seed: u64| {
         mjolnir_host::run(async |runtime: HostRuntime| {
-            clean(&runtime, zone_blocks, snapshots, true, seed).await
+            clean(&runtime, &device, snapshots, true, seed).await
         })
     };
     // Unmeasured once, so that the first store finds memory as the others do.

@@ -37,7 +37,7 @@ pub const ROWS: &[Row] = &[
         lines: &[Line {
             name: "engine-memory-random",
             what: "all engine memory a mapped block, checksums and accounts included, after \
-                   random overwrites at 80 % utilization",
+                   random overwrites at 85 % utilization",
             unit: "B",
             target: Target::Most(13.0),
         }],
@@ -159,7 +159,7 @@ fn random_engine(bench: &Bench, report: &mut Report) -> Result<()> {
     // Written once in order but never next to one another, then overwritten at random.
     let scatter = Load { depth: 8, ..Load::random_writes(span, 2 * count, 1) };
     let fill = Load::fill(span);
-    let taken = store_memory(span, &[fill, scatter, scatter], 0.2)?;
+    let taken = store_memory(span, &[fill, scatter, scatter], 0.15)?;
     report.line("engine-memory-random", &Samples::one(taken.all()), &taken.note);
     Ok(())
 }

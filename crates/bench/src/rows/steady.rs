@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 use mjolnir_device::filter::{Delay, DelayOptions};
-use mjolnir_device::{Device, MemoryDevice, Runtime};
+use mjolnir_device::{Device, Runtime};
 use mjolnir_engine::{Engine, OpenOptions};
 use mjolnir_host::HostRuntime;
 use mjolnir_units::{BLOCK_SIZE, TreeId};
 
 use super::size_text;
 use crate::load::{self, Load, Windows};
+use crate::ram::RamDevice;
 use crate::report::Report;
 use crate::samples::{Latencies, Samples};
 use crate::table::{Bench, Line, Row, Target};
@@ -234,11 +235,11 @@ fn in_memory_at_a_rate(bench: &Bench, report: &mut Report) -> Result<()> {
     let (zones, zone_blocks) = (256, bench.size(64, blocks(2 * MIB), blocks(16 * MIB)));
     let device_bytes = zones * zone_blocks * BLOCK_SIZE;
     let rate = bench.size(4 * GIB, 400 * MIB, 400 * MIB);
+    let memory = RamDevice::of_zones(zones as u32, zone_blocks).touched();
     let mut compared = Compared::default();
     for round in 0..bench.rounds.min(bench.size(1, 1, 3)) as u64 {
         mjolnir_host::run(async |runtime: HostRuntime| {
             let store = async || {
-                let memory = MemoryDevice::of_zones(zones as u32, zone_blocks);
                 let options =
                     DelayOptions { bytes_per_second: Some(rate), ..DelayOptions::default() };
                 let device = || Delay::new(memory.clone(), runtime.clone(), options);
@@ -281,12 +282,13 @@ fn at_the_disks_rate(bench: &Bench, report: &mut Report) -> Result<()> {
 fn amplification(bench: &Bench, report: &mut Report) -> Result<()> {
     let (zones, zone_blocks) = bench.size((96, 64), (1024, 256), (1024, 1024));
     let device_bytes = u64::from(zones) * zone_blocks * BLOCK_SIZE;
+    let device = RamDevice::of_zones(zones, zone_blocks).touched();
     for (name, spare, expected) in [("waf-15", 0.15, 3.508), ("waf-28", 0.28, 1.989)] {
         let (mut ratio, mut note) = (Samples::new(), String::new());
         for round in 0..bench.rounds.min(bench.size(1, 1, 3)) as u64 {
             mjolnir_host::run(async |runtime: HostRuntime| -> Result<()> {
                 let options = OpenOptions::default();
-                let store = in_memory(zones, zone_blocks, &runtime, options).await?;
+                let store = in_memory(&device, &runtime, options).await?;
                 let span = (device_bytes as f64 * (1.0 - spare)) as u64 / BLOCK_SIZE * BLOCK_SIZE;
                 let volume = store.create_volume("v", span).await?.id;
                 load::run(&store, volume, Load { bytes: BLOCK_SIZE, ..Load::fill(span) }).await?;

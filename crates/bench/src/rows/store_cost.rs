@@ -6,6 +6,7 @@ use mjolnir_store::Store;
 use mjolnir_units::BLOCK_SIZE;
 
 use crate::load::{self, Load};
+use crate::ram::RamDevice;
 use crate::report::Report;
 use crate::samples::Samples;
 use crate::table::{Bench, Line, Row, Target};
@@ -37,11 +38,12 @@ fn cost(bench: &Bench, report: &mut Report) -> Result<()> {
     let span = bench.size(16 * MIB, 1024 * MIB, 1024 * MIB);
     let count = blocks(span);
     let (mut writes, mut reads) = (Samples::new(), Samples::new());
+    // Room for all writes, so that nothing is reclaimed.
+    let zones = (3 * count / 8192) as u32 + 24;
+    let device = RamDevice::of_zones(zones, 8192).touched();
     for round in 0..bench.rounds as u64 {
         mjolnir_host::run(async |runtime: HostRuntime| -> Result<()> {
-            // Room for all writes, so that nothing is reclaimed.
-            let zones = (3 * count / 8192) as u32 + 24;
-            let store = in_memory(zones, 8192, &runtime, roomy()).await?;
+            let store = in_memory(&device, &runtime, roomy()).await?;
             let volume = store.create_volume("v", span).await?;
             // The map is in its steady state, each block its own extent, before time is taken.
             load::run(&store, volume.id, Load::random_writes(span, count, round)).await?;
