@@ -153,6 +153,7 @@ fn simulator(folder: &Path, seeds: u32) -> Command {
     command
 }
 
-fn release_folder(root: &Path) -> Result<PathBuf> {
+/// Where release builds lie.
+pub fn release_folder(root: &Path) -> Result<PathBuf> {
     Ok(Metadata::load(root, &["--no-deps"])?.target_directory.join("release"))
 }

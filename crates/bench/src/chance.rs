@@ -67,7 +67,9 @@ mod tests {
                 assert!(!std::mem::replace(&mut seen[place as usize], true));
                 runs += u64::from(at > 0 && place == shuffle.place(at - 1) + 1);
             }
-            assert!(runs * 50 <= count + 50, "{runs} of {count} follow their neighbour");
+            // Of a handful of numbers some are neighbours wherever they go.
+            let few = bits < 12 || runs * 50 <= count;
+            assert!(few, "{runs} of {count} follow their neighbour");
         }
     }
 

@@ -246,6 +246,15 @@ struct BackgroundState {
     running: Cell<usize>,
 }
 
+impl BackgroundState {
+    fn completed(&self, began: Instant, ended: Instant) {
+        let mut seen = self.seen.borrow_mut();
+        seen.latencies.push((ended - began).as_nanos() as u64);
+        seen.gap_s = seen.gap_s.max((ended - self.last.replace(ended)).as_secs_f64());
+        seen.count += 1;
+    }
+}
+
 /// How a client in the background waits between its requests.
 #[derive(Clone, Copy, Debug)]
 pub enum Pause {
@@ -287,12 +296,7 @@ pub fn in_background<D: Device, R: Runtime>(
                     *state.failure.borrow_mut() = Some(error);
                     break;
                 }
-                let mut seen = state.seen.borrow_mut();
-                seen.latencies.push((ended - began).as_nanos() as u64);
-                seen.gap_s = seen.gap_s.max((ended - state.last.get()).as_secs_f64());
-                seen.count += 1;
-                drop(seen);
-                state.last.set(ended);
+                state.completed(began, ended);
                 match pause {
                     // Others get their turn even if the write completed at once.
                     Pause::None => yield_now().await,

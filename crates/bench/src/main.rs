@@ -120,8 +120,10 @@ fn run(arguments: Arguments) -> Result<bool> {
         }
         report.begin(row);
         if let Err(error) = (row.run)(&bench, &mut report) {
+            place::yield_to_the_end();
             report.fail(row, &error);
         }
+        place::yield_to_the_end();
         bench.place.clear()?;
     }
     Ok(report.finish())

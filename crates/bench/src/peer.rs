@@ -200,8 +200,6 @@ pub fn fio(server: &Server, job: Job) -> Result<Measured> {
     command.arg(format!("--size={}", job.span)).arg(format!("--io_size={}", job.total));
     command.arg(format!("--end_fsync={}", u8::from(job.fsync)));
     command.arg(format!("--randseed={}", job.seed + 1)).arg("--percentile_list=50:99:99.9");
-    // Payload that no layer below can compress or tell from zeroes.
-    command.args(["--refill_buffers=0", "--buffer_compress_percentage=0"]);
     let before = server.processor_s();
     let text = succeed(&mut command)?;
     let used = server.processor_s() - before;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
@@ -10,6 +11,15 @@ use tempfile::TempDir;
 
 /// Programs that run now: a signal ends them too.
 static CHILDREN: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+/// A signal is ending the run.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// If a signal is ending the run, never returns: what went wrong since is no failure of a row.
+pub fn yield_to_the_end() {
+    while ENDING.load(Ordering::SeqCst) {
+        std::thread::park();
+    }
+}
 
 /// A folder that goes when the run ends, by itself or by a signal.
 pub struct Place {
@@ -88,6 +98,7 @@ fn clean_up_on_signals(folder: PathBuf) -> Result<()> {
         .context("cannot watch for signals")?;
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
+            ENDING.store(true, Ordering::SeqCst);
             for child in children().iter() {
                 if let Some(pid) = i32::try_from(*child).ok().and_then(Pid::from_raw) {
                     // It may have ended by itself.

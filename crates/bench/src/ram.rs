@@ -40,6 +40,17 @@ impl RamDevice {
         RamDevice { state: Rc::new(RefCell::new(state)) }
     }
 
+    /// Makes it a new device in the same memory: the identity that what an earlier store left there
+    /// names is gone.
+    pub fn renew(&self) {
+        let state = &mut *self.state.borrow_mut();
+        let mut info = state.table.info().clone();
+        let number = u64::from_le_bytes(info.uuid[..8].try_into().expect("it has eight bytes"));
+        info.uuid[..8].copy_from_slice(&number.wrapping_add(1).to_le_bytes());
+        state.table = ZoneTable::new(info);
+        state.root = None;
+    }
+
     /// Touches all of its memory, so that no request is the first to.
     pub fn touched(self) -> Self {
         for byte in self.state.borrow_mut().bytes.iter_mut().step_by(BLOCK_BYTES) {

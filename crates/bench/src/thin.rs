@@ -59,12 +59,11 @@ impl State {
     fn keep(&mut self, at: Pba, data: &[Bytes]) {
         let zone_blocks = self.table.info().zone_blocks;
         let zone = &mut self.zones[at.zone(zone_blocks).0 as usize];
-        let mut offset = at.offset(zone_blocks) as u32;
-        for block in data.iter().flat_map(|piece| piece.chunks_exact(BLOCK_BYTES)) {
+        let blocks = data.iter().flat_map(|piece| piece.chunks_exact(BLOCK_BYTES));
+        for (offset, block) in (at.offset(zone_blocks) as u32..).zip(blocks) {
             if !is_zero(block) {
                 zone.insert(offset, block.into());
             }
-            offset += 1;
         }
     }
 }

@@ -80,12 +80,13 @@ pub async fn fresh<D: Device, R: Runtime>(
     Engine::open(device(), runtime.clone(), options).await.context("opening a store")
 }
 
-/// A new store in memory.
+/// A new store in memory, in the place of the one before.
 pub async fn in_memory<R: Runtime>(
     device: &RamDevice,
     runtime: &R,
     options: OpenOptions,
 ) -> Result<Engine<RamDevice, R>> {
+    device.renew();
     fresh(|| device.clone(), runtime, options).await
 }
 

@@ -217,12 +217,11 @@ fn deletion(bench: &Bench, report: &mut Report) -> Result<()> {
             let options = OpenOptions::default();
             let (store, volume) =
                 filled(bench, "delete.mj", &runtime, bytes, span, options).await?;
-            let mut seed = 1000 * round;
             for number in 0..snapshots {
+                let seed = 10_000 * round + number;
                 let load = Load { depth: 1, ..Load::random_writes(span, each, seed) };
                 load::run(&store, volume, load).await?;
                 store.create_snapshot("v", &number.to_string()).await?;
-                seed += 1;
             }
             store.checkpoint().await?;
             let before = store.stats();

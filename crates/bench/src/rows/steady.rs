@@ -242,6 +242,7 @@ fn in_memory_at_a_rate(bench: &Bench, report: &mut Report) -> Result<()> {
             let store = async || {
                 let options =
                     DelayOptions { bytes_per_second: Some(rate), ..DelayOptions::default() };
+                memory.renew();
                 let device = || Delay::new(memory.clone(), runtime.clone(), options);
                 fresh(device, &runtime, OpenOptions::default()).await
             };
