@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use mjolnir_device::{AlignedBuf, Device, DeviceError, Runtime};
-use mjolnir_map::{NodeId, Relocations, RelocationsBuilder};
+use mjolnir_map::{NodeId, Relocations, RelocationsBuilder, word};
 use mjolnir_policy::read_plan::{ReadPlanView, Span};
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_SIZE, Pba, TreeId, ZoneId};
@@ -126,24 +126,23 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let state = self.state();
             (state.space.get(zone).clone(), state.space.zone_blocks)
         };
+        let start = zone.start(zone_blocks);
         let mut live = vec![false; zone_blocks as usize];
-        let mut read: BTreeSet<NodeId> = BTreeSet::new();
+        let mut pending = self.referrers(zone);
         loop {
-            let batch = self.unhandled_referrers(zone, &mut read);
+            let batch = self.next_referrers(zone, &mut pending);
             if batch.is_empty() {
                 break;
             }
             for id in batch {
                 self.step(|state| {
                     let leaf = state.map.leaf(id)?;
-                    for (_, blocks, pba) in leaf.iter().flat_map(|leaf| leaf.extents()) {
-                        let Some(pba) = pba.filter(|pba| pba.zone(zone_blocks) == zone) else {
+                    for entry in leaf.iter().flat_map(|leaf| leaf.entries()) {
+                        let Some(from) = offset_within(*entry, start, zone_blocks) else {
                             continue;
                         };
-                        let from = pba.offset(zone_blocks) as usize;
-                        live[from..from + blocks as usize].fill(true);
+                        live[from as usize..][..word::blocks(*entry) as usize].fill(true);
                     }
-                    read.insert(id);
                     Ok(())
                 })
                 .await?;
@@ -277,9 +276,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Replaces every reference into the candidate. Ends in a step in which no touched leaf is
     /// unchecked and every leaf of the index has been repointed.
     async fn repoint(&self, zone: ZoneId, moves: &Relocations) -> Result<(), Error> {
-        let mut done: BTreeSet<NodeId> = BTreeSet::new();
+        let mut pending = self.referrers(zone);
         loop {
-            let batch = self.unhandled_referrers(zone, &mut done);
+            let batch = self.next_referrers(zone, &mut pending);
             if batch.is_empty() {
                 return Ok(());
             }
@@ -291,10 +290,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                         state.reclaim.counters.leaves_repointed += u64::from(blocks > 0);
                         let zone_blocks = state.space.zone_blocks;
                         let leaf = state.map.leaf(id)?;
-                        done.insert(id);
-                        Ok(leaf.iter().flat_map(|leaf| leaf.extents()).any(|(_, _, pba)| {
-                            pba.is_some_and(|pba| pba.zone(zone_blocks) == zone)
-                        }))
+                        let start = zone.start(zone_blocks);
+                        let mut entries = leaf.iter().flat_map(|leaf| leaf.entries());
+                        Ok(entries.any(|entry| offset_within(*entry, start, zone_blocks).is_some()))
                     })
                     .await?;
                 if left {
@@ -325,17 +323,23 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(())
     }
 
-    /// The next leaves of the candidate's index that are not in `handled`, or were touched since.
-    /// Empty only if every leaf that may refer to the candidate was handled after its last change.
-    fn unhandled_referrers(&self, zone: ZoneId, handled: &mut BTreeSet<NodeId>) -> Vec<NodeId> {
-        let mut state = self.state();
-        for id in state.index_touched() {
-            handled.remove(&id);
-        }
-        let leaves = state.reclaim.index.leaves(zone);
+    /// The leaves that may refer to the candidate: all are to be handled.
+    fn referrers(&self, zone: ZoneId) -> BTreeSet<NodeId> {
+        let state = self.state();
         // Without its index, nothing would seem to refer to it.
+        let leaves = state.reclaim.index.leaves(zone);
+        leaves.expect("a segment stays a candidate while it is relocated").clone()
+    }
+
+    /// Takes the next leaves out of `pending`, to which those are added that were touched since.
+    /// Empty only if every leaf that may refer to the candidate was handled after its last change.
+    fn next_referrers(&self, zone: ZoneId, pending: &mut BTreeSet<NodeId>) -> Vec<NodeId> {
+        let mut state = self.state();
+        let touched = state.index_touched();
+        let leaves = state.reclaim.index.leaves(zone);
         let leaves = leaves.expect("a segment stays a candidate while it is relocated");
-        leaves.iter().filter(|id| !handled.contains(id)).copied().take(LEAVES_A_STEP).collect()
+        pending.extend(touched.into_iter().filter(|id| leaves.contains(id)));
+        std::iter::from_fn(|| pending.pop_first()).take(LEAVES_A_STEP).collect()
     }
 
     /// Sends the group that reclaim is building.
@@ -393,6 +397,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         }
     }
+}
+
+/// Where in the zone that starts at `start` the extent of a leaf's word lies, if it does. It never
+/// lies in two, since records lie between the payloads of any two zones.
+#[inline]
+fn offset_within(entry: u64, start: Pba, zone_blocks: u64) -> Option<u64> {
+    let offset = word::pba(entry)?.0.wrapping_sub(start.0);
+    (offset < zone_blocks).then_some(offset)
 }
 
 /// Lets other tasks run.
