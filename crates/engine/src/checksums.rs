@@ -1,6 +1,6 @@
 //! Checksums of sealed segments, kept in memory within a budget.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use mjolnir_units::ZoneId;
@@ -11,6 +11,7 @@ pub(crate) struct Checksums {
     segments: BTreeMap<ZoneId, Cached>,
     bytes: u64,
     clock: u64,
+    loading: BTreeSet<ZoneId>,
 }
 
 struct Cached {
@@ -37,6 +38,19 @@ impl Checksums {
         if let Some(cached) = self.segments.remove(&zone) {
             self.bytes -= 4 * cached.values.len() as u64;
         }
+    }
+
+    /// Says that a segment's checksums are being read; false if they are already.
+    pub fn begin_load(&mut self, zone: ZoneId) -> bool {
+        self.loading.insert(zone)
+    }
+
+    pub fn is_loading(&self, zone: ZoneId) -> bool {
+        self.loading.contains(&zone)
+    }
+
+    pub fn end_load(&mut self, zone: ZoneId) {
+        self.loading.remove(&zone);
     }
 
     pub fn bytes(&self) -> u64 {

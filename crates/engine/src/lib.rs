@@ -40,6 +40,7 @@ mod memory;
 mod node_io;
 mod open;
 mod options;
+mod prefetch;
 mod read;
 mod reclaim;
 mod recovery;

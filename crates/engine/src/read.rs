@@ -38,6 +38,19 @@ impl<D: Device, R: Runtime> Drop for Pin<D, R> {
     }
 }
 
+/// A segment's checksums are on their way, until this is dropped.
+struct Loading<D: Device, R: Runtime> {
+    engine: Engine<D, R>,
+    zone: ZoneId,
+}
+
+impl<D: Device, R: Runtime> Drop for Loading<D, R> {
+    fn drop(&mut self) {
+        self.engine.state().checksums.end_load(self.zone);
+        self.engine.notify();
+    }
+}
+
 /// A run of blocks that a read needs from the device or from memory.
 enum Piece<D: Device, R: Runtime> {
     Hole(u64),
@@ -182,6 +195,18 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     /// Brings a sealed segment's checksums into memory: from its footer, or from its groups.
     pub(crate) async fn load_checksums(&self, zone: ZoneId) -> Result<(), Error> {
+        // Whoever comes while they are on their way waits for them.
+        while !self.state().checksums.begin_load(zone) {
+            self.wait_while(|state| state.checksums.is_loading(zone)).await;
+            if self.state().checksums.get(zone).is_some() {
+                return Ok(());
+            }
+        }
+        let _loading = Loading { engine: self.clone(), zone };
+        self.read_checksums(zone).await
+    }
+
+    async fn read_checksums(&self, zone: ZoneId) -> Result<(), Error> {
         let (segment, info, _pin) = {
             let mut state = self.state();
             let pin = Pin::new(self, &mut state, zone);

@@ -18,8 +18,10 @@
 //! The caller then takes a checkpoint with a new epoch, so what lay beyond the gap never replays;
 //! a crash before that finds the same checkpoint again and repeats the same steps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 
+use futures_util::{StreamExt, stream};
 use mjolnir_device::{AlignedBuf, Device, Runtime};
 use mjolnir_map::Map;
 use mjolnir_store::{Error, ErrorKind};
@@ -38,6 +40,13 @@ use crate::node_io::{LOST, Place};
 use crate::options::OpenOptions;
 use crate::space::{Segment, SegmentState};
 use crate::survey::{LostGroups, Walked};
+
+/// Reads that are under way at once.
+const READS: usize = 32;
+/// Groups whose payload is verified at once: half a MiB each.
+const PAYLOADS: usize = 8;
+/// Records whose way through the map is fetched ahead of their replay.
+const PREFETCH_RECORDS: u64 = 4096;
 
 /// A record with where its payload lies.
 struct Logged {
@@ -88,14 +97,29 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             survey.walks.iter().flat_map(|of| of.walk.groups.iter().map(|group| (of.zone, group)))
         };
         let durable = groups().map(|(_, group)| group.durable).fold(0, u64::max);
+        let newest = |group: &GroupHeader| group.records.iter().map(|r| r.0).max().unwrap_or(0);
+        let counts =
+            |group: &GroupHeader| newest(group) > root.sequence && group.epoch == root.epoch;
+        let mut torn = BTreeSet::new();
+        {
+            let unsure = groups().filter(|(_, of)| counts(of) && newest(of) > durable);
+            let verify = async |(zone, group): (ZoneId, &GroupHeader)| {
+                (zone, group.offset, engine.payload_is_whole(zone, group).await)
+            };
+            let mut verified = pin!(stream::iter(unsure).map(verify).buffered(PAYLOADS));
+            while let Some((zone, offset, whole)) = verified.next().await {
+                if !whole? {
+                    torn.insert((zone, offset));
+                }
+            }
+        }
         let mut highest = root.sequence;
         for (zone, group) in groups() {
-            let newest = group.records.iter().map(|(sequence, _)| *sequence).max().unwrap_or(0);
-            highest = highest.max(newest);
-            if newest <= root.sequence || group.epoch != root.epoch {
+            highest = highest.max(newest(group));
+            if !counts(group) {
                 continue;
             }
-            let whole = newest <= durable || engine.payload_is_whole(zone, group).await?;
+            let whole = !torn.contains(&(zone, group.offset));
             let mut payload = zone.start(info.zone_blocks).plus(u64::from(group.offset) + 1);
             for (sequence, record) in group.records.iter().cloned() {
                 let blocks = record.payload_blocks();
@@ -112,7 +136,20 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut loss = LogLoss { durable_to: durable, ..LogLoss::default() };
         engine.load_map(&manifest, &mut loss).await?;
         let mut next = root.sequence + 1;
+        let mut fetched = next;
         while let Some(Logged { record, payload }) = logged.remove(&next) {
+            if next >= fetched {
+                fetched = next + PREFETCH_RECORDS;
+                let ahead = logged.range(..fetched).map(|(_, of)| &of.record).chain([&record]);
+                let ends = |record: &Record| match record {
+                    Record::Write { tree, lba, blocks } => {
+                        vec![(*tree, *lba), (*tree, lba.saturating_add(u64::from(*blocks)))]
+                    }
+                    _ => Vec::new(),
+                };
+                let blocks: Vec<(TreeId, u64)> = ahead.flat_map(ends).collect();
+                engine.prefetch(&blocks).await;
+            }
             match engine.replay(next, &record, payload).await {
                 Err(error) if salvage && error.kind == ErrorKind::Damaged => {
                     // A part of the map that it changes cannot be read, and does not come back by
@@ -236,12 +273,18 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let info = self.state().info.clone();
         let mut pages = Vec::with_capacity(manifest.pages.len());
         let mut lost_pages = Vec::new();
+        let read = async |packed: &u64| {
+            let place = Place::unpack(*packed);
+            place.check(&info)?;
+            Ok::<_, Error>(self.read_verified(place.pba, place.blocks()).await)
+        };
+        let reads = manifest.pages.iter().filter(|packed| **packed != 0);
+        let mut reads = pin!(stream::iter(reads).map(read).buffered(READS));
         for (index, packed) in (0u32..).zip(&manifest.pages) {
             let mut page = [0u64; mjolnir_map::TABLE_PAGE];
             if *packed != 0 {
                 let place = Place::unpack(*packed);
-                place.check(&info)?;
-                match self.read_verified(place.pba, place.blocks()).await {
+                match reads.next().await.expect("each page is read")? {
                     Ok(bytes) => {
                         let from = place.offset as usize;
                         let image = &bytes[from..from + place.bytes as usize];

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use futures_util::{StreamExt, stream};
 use mjolnir_device::{AlignedBuf, Device, Runtime};
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, ZoneId};
@@ -69,6 +70,9 @@ struct Opened {
     headless: BTreeSet<ZoneId>,
 }
 
+/// Segments that are walked at once.
+const WALKS: usize = 8;
+
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Looks at every segment that may hold newer records, and notes what is in it. Where a group
     /// is lost, `thorough` looks for the next one in all of the segment.
@@ -82,14 +86,19 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut survey = Survey { walks: Vec::new(), epoch: root.epoch, damage: Vec::new() };
         let opened = self.find_opened(root, manifest, &mut survey).await?;
         let scan: BTreeSet<ZoneId> = manifest.scan.iter().chain(&opened.zones).copied().collect();
-        for zone in scan {
+        let walk = async |zone| {
             let (incarnation, known) = {
                 let state = self.state();
                 let segment = state.space.get(zone);
                 (segment.incarnation, u64::from(segment.used))
             };
             let reach = if thorough { u64::MAX } else { REACH };
-            let walk = self.walk_segment(zone, incarnation, zone_blocks, reach).await?;
+            let walk = self.walk_segment(zone, incarnation, zone_blocks, reach).await;
+            (zone, known, walk)
+        };
+        let mut walks = stream::iter(scan).map(walk).buffered(WALKS);
+        while let Some((zone, known, walk)) = walks.next().await {
+            let walk = walk?;
             if opened.headless.contains(&zone) {
                 self.state().space.get_mut(zone).stream = stream_of(&walk.groups);
             }
