@@ -33,6 +33,7 @@ use crate::format::group::GroupHeader;
 use crate::format::manifest::{Manifest, TreeKind};
 use crate::format::record::Record;
 use crate::format::root::Root;
+use crate::groups::TRIES;
 use crate::loss::{DamagedPlace, LogLoss, WAYS_ON, refusal};
 use crate::node_io::{LOST, Place};
 use crate::options::OpenOptions;
@@ -43,6 +44,15 @@ use crate::survey::{LostGroups, Walked};
 struct Logged {
     record: Record,
     payload: Pba,
+}
+
+/// What is on the device of a group whose header is.
+enum Payload {
+    Whole,
+    /// A power cut took some of it.
+    Torn,
+    /// The medium does not return it, for this reason.
+    Unreadable(String),
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
@@ -89,13 +99,22 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         let durable = groups().map(|(_, group)| group.durable).fold(0, u64::max);
         let mut highest = root.sequence;
+        let mut unreadable: Vec<(&GroupHeader, DamagedPlace)> = Vec::new();
         for (zone, group) in groups() {
             let newest = group.records.iter().map(|(sequence, _)| *sequence).max().unwrap_or(0);
             highest = highest.max(newest);
             if newest <= root.sequence || group.epoch != root.epoch {
                 continue;
             }
-            let whole = newest <= durable || engine.payload_is_whole(zone, group).await?;
+            let arrived = match newest <= durable {
+                true => Payload::Whole,
+                false => engine.payload_of(zone, group).await?,
+            };
+            let whole = matches!(arrived, Payload::Whole);
+            if let Payload::Unreadable(what) = arrived {
+                let block = u64::from(group.offset) + 1;
+                unreadable.push((group, DamagedPlace { zone: zone.0, block, what }));
+            }
             let mut payload = zone.start(info.zone_blocks).plus(u64::from(group.offset) + 1);
             for (sequence, record) in group.records.iter().cloned() {
                 let blocks = record.payload_blocks();
@@ -135,7 +154,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         loss.whole_to = next - 1;
         // Damage is harmless to the log if all that it took had been in the checkpoint.
         let fatal = |lost: &LostGroups| lost.before.is_none_or(|before| before > next);
-        let lost: Vec<LostGroups> = survey.damage.into_iter().filter(fatal).collect();
+        let mut lost: Vec<LostGroups> = survey.damage.into_iter().filter(fatal).collect();
+        // Nor does it matter which groups behind the gap cannot be read.
+        lost.extend(unreadable.into_iter().filter_map(|(group, place)| {
+            let ends_here = group.records.iter().any(|(sequence, _)| *sequence == next);
+            ends_here.then_some(LostGroups { place, certain: true, before: None, bytes: 0 })
+        }));
         let gap = next <= durable || lost.iter().any(|lost| lost.certain);
         if gap && !salvage {
             return Err(match lost.first() {
@@ -200,24 +224,39 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(engine)
     }
 
-    /// Whether all of a group's payload reached the device.
-    async fn payload_is_whole(&self, zone: ZoneId, group: &GroupHeader) -> Result<bool, Error> {
+    /// Whether all of a group's payload reached the device. A device that fails is an error.
+    async fn payload_of(&self, zone: ZoneId, group: &GroupHeader) -> Result<Payload, Error> {
         if group.checksums.is_empty() {
-            return Ok(true);
+            return Ok(Payload::Whole);
         }
         let zone_blocks = self.state().info.zone_blocks;
         let start = zone.start(zone_blocks).plus(u64::from(group.offset) + 1);
-        let verify = async || {
+        let mut state = Payload::Torn;
+        // More than once, so that a passing fault does not pass for a torn write.
+        for _ in 0..TRIES {
             let buffer = AlignedBuf::zeroed(group.checksums.len() * BLOCK_BYTES);
-            let Ok(bytes) = self.device().read(start, buffer).await else { return false };
+            let read = self.device().read(start, buffer).await;
+            let what = format!("reading what was logged at {start} in {zone}");
+            let bytes = match read.map_err(|error| fault::device(&what, error)) {
+                Ok(bytes) => bytes,
+                // No power cut does that.
+                Err(error) if error.kind == ErrorKind::Damaged => {
+                    state = Payload::Unreadable(error.message);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let blocks = bytes.as_ref().chunks_exact(BLOCK_BYTES).zip(&group.checksums);
-            blocks.enumerate().all(|(index, (block, expected))| {
+            let whole = blocks.enumerate().all(|(index, (block, expected))| {
                 let at = start.plus(index as u64);
                 crc32c::crc32c(block) ^ bind(at, group.incarnation) == *expected
-            })
-        };
-        // Twice, so that a passing fault does not pass for a torn write.
-        Ok(verify().await || verify().await)
+            });
+            if whole {
+                return Ok(Payload::Whole);
+            }
+            state = Payload::Torn;
+        }
+        Ok(state)
     }
 
     /// Notes a record that changes a part of the map which cannot be read: what it changed is
