@@ -37,7 +37,7 @@ use crate::groups::TRIES;
 use crate::loss::{DamagedPlace, LogLoss, WAYS_ON, refusal};
 use crate::node_io::{LOST, Place};
 use crate::options::OpenOptions;
-use crate::space::{Segment, SegmentState};
+use crate::space::{MAP_STREAM, Segment, SegmentState};
 use crate::survey::{LostGroups, Walked};
 
 /// A record with where its payload lies.
@@ -196,6 +196,24 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         state.log.durable = highest;
         state.log.epoch = survey.epoch + 1;
         state.space.incarnation = state.space.incarnation.max(root.incarnation);
+        let mut places: Vec<Place> = Vec::new();
+        places.extend(state.durable_table().map(Place::unpack));
+        places.extend(state.table.pages.iter().filter(|p| **p != 0).map(|p| Place::unpack(*p)));
+        places.extend(root.manifest.iter().map(|(pba, blocks)| Place {
+            pba: *pba,
+            offset: 0,
+            bytes: u64::from(*blocks) * BLOCK_SIZE,
+        }));
+        for place in places {
+            let whole = state.space.zone_blocks as u32;
+            let segment = state.space.get_mut(place.pba.zone(info.zone_blocks));
+            if segment.state == SegmentState::Free {
+                // It was opened since, and the headers that would tell are damaged.
+                segment.state = SegmentState::Sealed;
+                (segment.stream, segment.used) = (MAP_STREAM, whole);
+            }
+            state.space.add_map_bytes(place, 1);
+        }
         // What is not in use is free, in the manifest's order.
         for zone in &manifest.free {
             if state.space.get(*zone).state == SegmentState::Free {
@@ -206,17 +224,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if state.space.get(zone).state == SegmentState::Free {
                 state.space.push_free(zone);
             }
-        }
-        let mut places: Vec<Place> = Vec::new();
-        places.extend(state.durable_table().map(Place::unpack));
-        places.extend(state.table.pages.iter().filter(|p| **p != 0).map(|p| Place::unpack(*p)));
-        places.extend(root.manifest.iter().map(|(pba, blocks)| Place {
-            pba: *pba,
-            offset: 0,
-            bytes: u64::from(*blocks) * BLOCK_SIZE,
-        }));
-        for place in places {
-            state.space.add_map_bytes(place, 1);
         }
         state.update_reserve();
         state.reclaim.nodes_marked = state.map.usage().nodes;

@@ -79,3 +79,24 @@ fn a_device_that_fails_in_recovery_does_not_undo_the_last_flush() {
         assert!((1..298).contains(&whole), "{whole}");
     });
 }
+
+#[test]
+fn a_segment_that_the_root_names_is_never_taken_for_free() {
+    run(async |runtime| {
+        let memory = MemoryDevice::of_zones(32, ZONE);
+        Engine::format(memory.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
+        // The manifest lies alone in a segment that was opened for it. The headers of that, and of
+        // its only group, are gone.
+        let memory = memory.reopen();
+        let device = Fault::new(memory.clone());
+        let control = device.control();
+        control.damage(Pba(0), Damage::Unreadable);
+        control.damage(Pba(1), Damage::Unreadable);
+        // The program ends when it has written nothing yet.
+        (1..20).for_each(|nth| control.fail(Verb::Append, nth, DeviceKind::Io, false));
+        let opened = Engine::open(device, runtime.clone(), OpenOptions::default()).await;
+        assert_eq!(opened.err().expect("it cannot end its recovery").kind, ErrorKind::Io);
+        let again = Engine::open(memory.reopen(), runtime.clone(), OpenOptions::default());
+        again.await.expect("it opens as before").close().await.unwrap();
+    });
+}
