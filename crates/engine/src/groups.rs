@@ -18,7 +18,7 @@ pub(crate) const REACH: u64 = 2 * (1 + GROUP_BLOCKS_MAX as u64);
 const STRIDE: u64 = 64;
 /// How often a block is read before what it says is believed: what ends a chain decides what
 /// counts as written, and a fault that passes must not.
-const TRIES: usize = 3;
+pub(crate) const TRIES: usize = 3;
 
 /// A segment's groups, in order.
 pub(crate) struct Walk {

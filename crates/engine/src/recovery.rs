@@ -18,7 +18,7 @@
 //! The caller then takes a checkpoint with a new epoch, so what lay beyond the gap never replays;
 //! a crash before that finds the same checkpoint again and repeats the same steps.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::pin::pin;
 
 use futures_util::{StreamExt, stream};
@@ -35,10 +35,11 @@ use crate::format::group::GroupHeader;
 use crate::format::manifest::{Manifest, TreeKind};
 use crate::format::record::Record;
 use crate::format::root::Root;
+use crate::groups::TRIES;
 use crate::loss::{DamagedPlace, LogLoss, WAYS_ON, refusal};
 use crate::node_io::{LOST, Place};
 use crate::options::OpenOptions;
-use crate::space::{Segment, SegmentState};
+use crate::space::{MAP_STREAM, Segment, SegmentState};
 use crate::survey::{LostGroups, Walked};
 
 /// Reads that are under way at once.
@@ -52,6 +53,15 @@ const PREFETCH_RECORDS: u64 = 4096;
 struct Logged {
     record: Record,
     payload: Pba,
+}
+
+/// What is on the device of a group whose header is.
+enum Payload {
+    Whole,
+    /// A power cut took some of it.
+    Torn,
+    /// The medium does not return it, for this reason.
+    Unreadable(String),
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
@@ -100,26 +110,30 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let newest = |group: &GroupHeader| group.records.iter().map(|r| r.0).max().unwrap_or(0);
         let counts =
             |group: &GroupHeader| newest(group) > root.sequence && group.epoch == root.epoch;
-        let mut torn = BTreeSet::new();
+        let mut arrivals = BTreeMap::new();
         {
             let unsure = groups().filter(|(_, of)| counts(of) && newest(of) > durable);
             let verify = async |(zone, group): (ZoneId, &GroupHeader)| {
-                (zone, group.offset, engine.payload_is_whole(zone, group).await)
+                (zone, group.offset, engine.payload_of(zone, group).await)
             };
             let mut verified = pin!(stream::iter(unsure).map(verify).buffered(PAYLOADS));
-            while let Some((zone, offset, whole)) = verified.next().await {
-                if !whole? {
-                    torn.insert((zone, offset));
-                }
+            while let Some((zone, offset, arrived)) = verified.next().await {
+                arrivals.insert((zone, offset), arrived?);
             }
         }
         let mut highest = root.sequence;
+        let mut unreadable: Vec<(&GroupHeader, DamagedPlace)> = Vec::new();
         for (zone, group) in groups() {
             highest = highest.max(newest(group));
             if !counts(group) {
                 continue;
             }
-            let whole = !torn.contains(&(zone, group.offset));
+            let arrived = arrivals.remove(&(zone, group.offset)).unwrap_or(Payload::Whole);
+            let whole = matches!(arrived, Payload::Whole);
+            if let Payload::Unreadable(what) = arrived {
+                let block = u64::from(group.offset) + 1;
+                unreadable.push((group, DamagedPlace { zone: zone.0, block, what }));
+            }
             let mut payload = zone.start(info.zone_blocks).plus(u64::from(group.offset) + 1);
             for (sequence, record) in group.records.iter().cloned() {
                 let blocks = record.payload_blocks();
@@ -172,7 +186,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         loss.whole_to = next - 1;
         // Damage is harmless to the log if all that it took had been in the checkpoint.
         let fatal = |lost: &LostGroups| lost.before.is_none_or(|before| before > next);
-        let lost: Vec<LostGroups> = survey.damage.into_iter().filter(fatal).collect();
+        let mut lost: Vec<LostGroups> = survey.damage.into_iter().filter(fatal).collect();
+        // Nor does it matter which groups behind the gap cannot be read.
+        lost.extend(unreadable.into_iter().filter_map(|(group, place)| {
+            let ends_here = group.records.iter().any(|(sequence, _)| *sequence == next);
+            ends_here.then_some(LostGroups { place, certain: true, before: None, bytes: 0 })
+        }));
         let gap = next <= durable || lost.iter().any(|lost| lost.certain);
         if gap && !salvage {
             return Err(match lost.first() {
@@ -209,6 +228,24 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         state.log.durable = highest;
         state.log.epoch = survey.epoch + 1;
         state.space.incarnation = state.space.incarnation.max(root.incarnation);
+        let mut places: Vec<Place> = Vec::new();
+        places.extend(state.durable_table().map(Place::unpack));
+        places.extend(state.table.pages.iter().filter(|p| **p != 0).map(|p| Place::unpack(*p)));
+        places.extend(root.manifest.iter().map(|(pba, blocks)| Place {
+            pba: *pba,
+            offset: 0,
+            bytes: u64::from(*blocks) * BLOCK_SIZE,
+        }));
+        for place in places {
+            let whole = state.space.zone_blocks as u32;
+            let segment = state.space.get_mut(place.pba.zone(info.zone_blocks));
+            if segment.state == SegmentState::Free {
+                // It was opened since, and the headers that would tell are damaged.
+                segment.state = SegmentState::Sealed;
+                (segment.stream, segment.used) = (MAP_STREAM, whole);
+            }
+            state.space.add_map_bytes(place, 1);
+        }
         // What is not in use is free, in the manifest's order.
         for zone in &manifest.free {
             if state.space.get(*zone).state == SegmentState::Free {
@@ -220,41 +257,45 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 state.space.push_free(zone);
             }
         }
-        let mut places: Vec<Place> = Vec::new();
-        places.extend(state.durable_table().map(Place::unpack));
-        places.extend(state.table.pages.iter().filter(|p| **p != 0).map(|p| Place::unpack(*p)));
-        places.extend(root.manifest.iter().map(|(pba, blocks)| Place {
-            pba: *pba,
-            offset: 0,
-            bytes: u64::from(*blocks) * BLOCK_SIZE,
-        }));
-        for place in places {
-            state.space.add_map_bytes(place, 1);
-        }
         state.update_reserve();
         state.reclaim.nodes_marked = state.map.usage().nodes;
         drop(guard);
         Ok(engine)
     }
 
-    /// Whether all of a group's payload reached the device.
-    async fn payload_is_whole(&self, zone: ZoneId, group: &GroupHeader) -> Result<bool, Error> {
+    /// Whether all of a group's payload reached the device. A device that fails is an error.
+    async fn payload_of(&self, zone: ZoneId, group: &GroupHeader) -> Result<Payload, Error> {
         if group.checksums.is_empty() {
-            return Ok(true);
+            return Ok(Payload::Whole);
         }
         let zone_blocks = self.state().info.zone_blocks;
         let start = zone.start(zone_blocks).plus(u64::from(group.offset) + 1);
-        let verify = async || {
+        let mut state = Payload::Torn;
+        // More than once, so that a passing fault does not pass for a torn write.
+        for _ in 0..TRIES {
             let buffer = AlignedBuf::zeroed(group.checksums.len() * BLOCK_BYTES);
-            let Ok(bytes) = self.device().read(start, buffer).await else { return false };
+            let read = self.device().read(start, buffer).await;
+            let what = format!("reading what was logged at {start} in {zone}");
+            let bytes = match read.map_err(|error| fault::device(&what, error)) {
+                Ok(bytes) => bytes,
+                // No power cut does that.
+                Err(error) if error.kind == ErrorKind::Damaged => {
+                    state = Payload::Unreadable(error.message);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let blocks = bytes.as_ref().chunks_exact(BLOCK_BYTES).zip(&group.checksums);
-            blocks.enumerate().all(|(index, (block, expected))| {
+            let whole = blocks.enumerate().all(|(index, (block, expected))| {
                 let at = start.plus(index as u64);
                 crc32c::crc32c(block) ^ bind(at, group.incarnation) == *expected
-            })
-        };
-        // Twice, so that a passing fault does not pass for a torn write.
-        Ok(verify().await || verify().await)
+            });
+            if whole {
+                return Ok(Payload::Whole);
+            }
+            state = Payload::Torn;
+        }
+        Ok(state)
     }
 
     /// Notes a record that changes a part of the map which cannot be read: what it changed is

@@ -57,8 +57,10 @@ pub(crate) struct LostGroups {
 enum First {
     /// The header of its present life.
     Header(SegmentHeader),
-    /// Perhaps that, but damaged.
+    /// That, but damaged.
     Damaged,
+    /// Perhaps that: it cannot be read.
+    Unreadable,
     /// Something older.
     Unopened,
 }
@@ -134,7 +136,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 First::Header(header) => Some(header.clone()),
                 _ => None,
             };
-            if matches!(found, First::Damaged)
+            if matches!(found, First::Damaged | First::Unreadable)
                 && let Some(group) = self.headless_group(zone, root).await?
             {
                 opened.headless.insert(zone);
@@ -143,6 +145,20 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 header = Some(SegmentHeader { uuid: info.uuid, zone, incarnation, epoch, stream });
             }
             let Some(header) = header else {
+                if matches!(found, First::Damaged) {
+                    survey.damage.push(LostGroups {
+                        place: DamagedPlace {
+                            zone: zone.0,
+                            block: 0,
+                            what: "the segment's header is damaged, and no group in it tells what \
+                                   the segment holds"
+                                .into(),
+                        },
+                        certain: true,
+                        before: None,
+                        bytes: (info.zone_blocks - 1) * BLOCK_SIZE,
+                    });
+                }
                 misses += 1;
                 if misses >= MISSES_MAX {
                     break;
@@ -206,7 +222,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     None => First::Unopened,
                 })
             }
-            Err(error) if error.kind == ErrorKind::Damaged => Ok(First::Damaged),
+            Err(error) if error.kind == ErrorKind::Damaged => Ok(First::Unreadable),
             Err(error) => Err(error),
         }
     }
