@@ -22,6 +22,7 @@ use std::collections::VecDeque;
 
 use crate::device::Device;
 use crate::nand::{Nand, NandError};
+use mjolnir_policy::victim::VictimPolicy;
 use oracle::Oracle;
 pub use precondition::{Overwrites, Precondition, PreconditionReport};
 pub use report::{Counts, Reclaim, Report, Wear, WhyNoReclaim};
@@ -198,6 +199,14 @@ impl PageMapped {
             oracle: None,
             nand: Nand::new(geometry, device.timing.clone(), device.faults.clone(), seed),
         }
+    }
+
+    /// The same with a victim policy of one's own, in place of the one that the device names.
+    pub fn with_victim_policy(device: &Device, seed: u64, policy: Box<dyn VictimPolicy>) -> Self {
+        let geometry = &device.nand;
+        let (blocks, planes) = (geometry.blocks(), geometry.planes());
+        let victims = Victims::new(policy, blocks, planes, device.data_pages_per_block());
+        PageMapped { victims, ..PageMapped::new(device, seed) }
     }
 
     /// Keeps with each page which write it came from, and checks that at every read. Costs eight

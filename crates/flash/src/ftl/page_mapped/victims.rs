@@ -176,9 +176,8 @@ pub(super) struct Views {
     policy: Box<dyn VictimPolicy>,
     blocks_per_plane: u32,
     pages: u32,
+    /// Sorted by erase block, so that policies that draw lots find them in order.
     planes: Vec<Vec<SegmentView>>,
-    /// Where in its plane's list an erase block stands.
-    place: Vec<u32>,
 }
 
 impl Views {
@@ -188,40 +187,50 @@ impl Views {
             blocks_per_plane: blocks / planes,
             pages,
             planes: vec![Vec::new(); planes as usize],
-            place: vec![NONE; blocks as usize],
+        }
+    }
+
+    /// The plane of an erase block, and its place there: where it is, or where it belongs.
+    fn find(&self, block: u32) -> (usize, Result<usize, usize>) {
+        let plane = (block / self.blocks_per_plane) as usize;
+        (plane, self.planes[plane].binary_search_by_key(&block, |view| view.zone.0))
+    }
+
+    fn find_sealed(&self, block: u32) -> (usize, usize) {
+        match self.find(block) {
+            (plane, Ok(place)) => (plane, place),
+            (_, Err(_)) => unreachable!("erase block {block} was never sealed"),
         }
     }
 
     fn insert(&mut self, block: u32, live: u32, sealed_sequence: u64, youngest_sequence: u64) {
-        let list = &mut self.planes[(block / self.blocks_per_plane) as usize];
-        self.place[block as usize] = list.len() as u32;
-        list.push(SegmentView {
+        let view = SegmentView {
             zone: ZoneId(block),
             live_blocks: live.into(),
             used_blocks: self.pages.into(),
             capacity_blocks: self.pages.into(),
             sealed_sequence,
             youngest_sequence,
-        });
-    }
-
-    fn died(&mut self, block: u32, live: u32) {
-        let list = &mut self.planes[(block / self.blocks_per_plane) as usize];
-        list[self.place[block as usize] as usize].live_blocks = live.into();
-    }
-
-    fn remove(&mut self, block: u32) {
-        let list = &mut self.planes[(block / self.blocks_per_plane) as usize];
-        let place = std::mem::replace(&mut self.place[block as usize], NONE);
-        list.swap_remove(place as usize);
-        if let Some(moved) = list.get(place as usize) {
-            self.place[moved.zone.0 as usize] = place;
+        };
+        match self.find(block) {
+            (plane, Err(place)) => self.planes[plane].insert(place, view),
+            (_, Ok(_)) => unreachable!("erase block {block} was sealed twice"),
         }
     }
 
+    fn died(&mut self, block: u32, live: u32) {
+        let (plane, place) = self.find_sealed(block);
+        self.planes[plane][place].live_blocks = live.into();
+    }
+
+    fn remove(&mut self, block: u32) {
+        let (plane, place) = self.find_sealed(block);
+        self.planes[plane].remove(place);
+    }
+
     fn youngest(&self, block: u32) -> u64 {
-        let list = &self.planes[(block / self.blocks_per_plane) as usize];
-        list[self.place[block as usize] as usize].youngest_sequence
+        let (plane, place) = self.find_sealed(block);
+        self.planes[plane][place].youngest_sequence
     }
 
     fn choose(&mut self, plane: u32, now_sequence: u64) -> Option<u32> {
