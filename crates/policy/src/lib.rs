@@ -14,7 +14,7 @@
 //!
 //! **Imports** `units`. **Leaves out** all I/O, locks, clocks and randomness: ages are counted in
 //! log sequence numbers, and durations are handed in. A policy may keep state between decisions
-//! (hysteresis, say), but only what its views told it.
+//! (hysteresis, say), but only what its views told it; those that draw lots carry a seeded source.
 
 pub mod pacing;
 pub mod placement;

@@ -30,7 +30,7 @@ fn a_mistyped_name_is_answered_with_the_nearest() {
     assert_eq!(
         error.to_string(),
         "no victim policy is called \"cost-benfit\"; \"cost-benefit\" comes nearest (there are: \
-         greedy, cost-benefit)"
+         greedy, cost-benefit, fifo, random, d-choices, windowed-greedy, age-threshold)"
     );
     assert_eq!(placement::by_name("Together").err().unwrap().nearest, "together");
     assert_eq!(pacing::by_name("freespace").err().unwrap().nearest, "free-space");

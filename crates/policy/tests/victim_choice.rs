@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use mjolnir_policy::victim::{self, CostBenefit, Greedy, SegmentView, VictimPolicy, VictimView};
+use mjolnir_policy::victim::{
+    self, AgeThreshold, CostBenefit, DChoices, Fifo, Greedy, Random, SegmentView, VictimPolicy,
+    VictimView, WindowedGreedy,
+};
 use mjolnir_units::ZoneId;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
@@ -58,6 +61,62 @@ fn cost_benefit_prefers_old_data_to_slightly_emptier_young_data() {
 fn cost_benefit_among_equal_ages_is_greedy() {
     let segments = [segment(0, 50, 10_000), segment(1, 40, 10_000), segment(2, 45, 10_000)];
     assert_eq!(CostBenefit.choose(&view(&segments)), zones(&[1, 2, 0]));
+}
+
+#[test]
+fn fifo_takes_what_was_sealed_first() {
+    let segments = [segment(0, 10, 30), segment(1, 70, 10), segment(2, 0, 20), segment(3, 95, 1)];
+    assert_eq!(Fifo.choose(&view(&segments)), zones(&[1, 2, 0]), "zone 3 is above the threshold");
+}
+
+#[test]
+fn windowed_greedy_is_fifo_with_a_window_of_one_and_greedy_with_one_of_all() {
+    let segments: Vec<_> = (0..40)
+        .map(|zone| segment(zone, (u64::from(zone) * 37) % 90, 1_000 + u64::from(zone)))
+        .collect();
+    let view = view(&segments);
+    assert_eq!(WindowedGreedy::new(0.0).choose(&view), Fifo.choose(&view));
+    assert_eq!(WindowedGreedy::new(1.0).choose(&view), Greedy.choose(&view));
+    // A window of four: 0, 37, 74, 21, then 58 (zone 4) comes in, then 5 (zone 5), ...
+    let four = VictimView { segments_max: 3, ..view };
+    assert_eq!(WindowedGreedy::new(0.1).choose(&four), zones(&[0, 3, 5]));
+}
+
+#[test]
+fn age_threshold_takes_the_emptiest_that_is_old_enough() {
+    let segments = [segment(0, 0, 9_900), segment(1, 60, 0), segment(2, 50, 4_000)];
+    let mut policy = AgeThreshold::new(0.3);
+    assert_eq!(policy.choose(&view(&segments)), zones(&[2, 1, 0]), "zone 0 is young");
+    assert_eq!(AgeThreshold::new(0.0).choose(&view(&segments)), Greedy.choose(&view(&segments)));
+    assert_eq!(AgeThreshold::new(1.0).choose(&view(&segments)), Fifo.choose(&view(&segments)));
+}
+
+/// Each of many choices of one is a draw of its own, uniform over the candidates.
+#[test]
+fn random_takes_each_as_often_as_the_others() {
+    let segments: Vec<_> = (0..20).map(|zone| segment(zone, 50, 1)).collect();
+    let one = VictimView { segments_max: 1, ..view(&segments) };
+    let (mut policy, mut counts) = (Random::seeded(5), [0u32; 20]);
+    (0..20_000).for_each(|_| counts[policy.choose(&one)[0].0 as usize] += 1);
+    // 1,000 each, with a standard deviation of 31.
+    assert!(counts.iter().all(|count| (850..1_150).contains(count)), "{counts:?}");
+}
+
+/// The emptiest of `d` draws out of `n` has rank `r` with probability ((n-r)^d - (n-r-1)^d) / n^d.
+#[test]
+fn d_choices_takes_the_emptiest_of_d_draws() {
+    let segments: Vec<_> = (0..20).map(|zone| segment(zone, u64::from(zone), 1)).collect();
+    let one = VictimView { segments_max: 1, ..view(&segments) };
+    for d in [1, 2, 4, 10] {
+        let (mut policy, mut counts) = (DChoices::new(d, 7), [0u32; 20]);
+        (0..20_000).for_each(|_| counts[policy.choose(&one)[0].0 as usize] += 1);
+        for (rank, &count) in counts.iter().enumerate() {
+            let above = |rank: usize| (1.0 - rank as f64 / 20.0).powi(d as i32);
+            let expected = 20_000.0 * (above(rank) - above(rank + 1));
+            let off = (f64::from(count) - expected).abs();
+            assert!(off < 5.0 * expected.sqrt() + 5.0, "d {d} rank {rank}: {count}, {expected}");
+        }
+    }
 }
 
 #[test]

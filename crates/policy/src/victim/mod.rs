@@ -6,15 +6,26 @@
 //! fewer candidates where memory is short, never more memory (Mjölnir, INFLOW'15, section 4.2.1,
 //! selective segment tracking).
 
+mod age_threshold;
 mod cost_benefit;
+mod d_choices;
+mod draw;
+mod fifo;
 mod greedy;
+mod random;
 mod rank;
 mod view;
+mod windowed_greedy;
 
+pub use age_threshold::AgeThreshold;
 pub use cost_benefit::CostBenefit;
+pub use d_choices::DChoices;
+pub use fifo::Fifo;
 pub use greedy::Greedy;
-pub use rank::best_within_budget;
+pub use random::Random;
+pub use rank::{best_within_budget, first_within_budget};
 pub use view::{SegmentView, VictimView};
+pub use windowed_greedy::WindowedGreedy;
 
 use mjolnir_units::ZoneId;
 
@@ -37,8 +48,15 @@ pub trait VictimPolicy: Send {
     fn choose(&mut self, view: &VictimView<'_>) -> Vec<ZoneId>;
 }
 
-const ENTRIES: &[Entry<dyn VictimPolicy>] =
-    &[("greedy", || Box::new(Greedy)), ("cost-benefit", || Box::new(CostBenefit))];
+const ENTRIES: &[Entry<dyn VictimPolicy>] = &[
+    ("greedy", || Box::new(Greedy)),
+    ("cost-benefit", || Box::new(CostBenefit)),
+    ("fifo", || Box::new(Fifo)),
+    ("random", || Box::new(Random::default())),
+    ("d-choices", || Box::new(DChoices::default())),
+    ("windowed-greedy", || Box::new(WindowedGreedy::default())),
+    ("age-threshold", || Box::new(AgeThreshold::default())),
+];
 
 /// The victim policy called `name`.
 pub fn by_name(name: &str) -> Result<Box<dyn VictimPolicy>, UnknownPolicy> {
