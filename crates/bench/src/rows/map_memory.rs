@@ -154,12 +154,12 @@ fn bench_zone_blocks(span: u64) -> u64 {
 }
 
 fn random_engine(bench: &Bench, report: &mut Report) -> Result<()> {
-    let span = bench.size(64 * MIB, 2 * GIB, 64 * GIB);
+    let span = bench.size(64 * MIB, 2 * GIB, 16 * GIB);
     let count = blocks(span);
-    // Written once in order but never next to one another, then overwritten at random.
-    let scatter = Load { depth: 8, ..Load::random_writes(span, 2 * count, 1) };
+    // Written once in order, then overwritten at random until each block is its own extent.
+    let scatter = Load { depth: 8, ..Load::random_writes(span, 3 * count, 1) };
     let fill = Load::fill(span);
-    let taken = store_memory(span, &[fill, scatter, scatter], 0.15)?;
+    let taken = store_memory(span, &[fill, scatter], 0.15)?;
     report.line("engine-memory-random", &Samples::one(taken.all()), &taken.note);
     Ok(())
 }
