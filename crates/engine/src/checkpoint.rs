@@ -15,7 +15,7 @@ use crate::engine::{Engine, Hurdle, State};
 use crate::fault;
 use crate::format::manifest::{Manifest, SegmentEntry, TreeEntry};
 use crate::format::root::{MANIFEST_CHUNKS_MAX, Root};
-use crate::memory::dirty_bytes_max;
+use crate::memory::{dirty_bytes_max, dirty_nodes_max};
 use crate::node_io::{GRAIN, LOST, Place};
 use crate::options::OpenOptions;
 use crate::reclaim::yield_now;
@@ -256,7 +256,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let sparse = {
             let mut state = self.state();
             state.update_reserve();
-            state.space.sparse_map_segments(state.space.compaction_bytes())
+            // Opening a store waits for its first checkpoint, which moves nothing while there is
+            // room.
+            let opening = state.checkpoint.begun == 0;
+            match opening && state.space.free_count() > 2 * state.space.reserve() {
+                true => Vec::new(),
+                false => state.space.sparse_map_segments(state.space.compaction_bytes()),
+            }
         };
         if sparse.is_empty() {
             return Ok(());
@@ -440,7 +446,7 @@ impl State {
         // Reserving more than an eighth of the store for a checkpoint is a sign to take one.
         // Nor can dirty nodes leave memory before they are written.
         let dirty = self.space.checkpoint_reserve() > 2 + self.space.segments.len() / 8
-            || self.map.usage().dirty_bytes as u64 > options.memory_bytes / 4;
+            || self.map.dirty_bytes() as u64 > dirty_nodes_max(options);
         let idle = self.log.sequence == self.log.durable && self.log.since_checkpoint == 0;
         self.checkpoint.wanted
             || self.log.since_checkpoint >= options.checkpoint_bytes

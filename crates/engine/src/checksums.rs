@@ -20,11 +20,13 @@ struct Cached {
 }
 
 impl Checksums {
-    pub fn insert(&mut self, zone: ZoneId, values: Vec<u32>) {
+    pub fn insert(&mut self, zone: ZoneId, values: Vec<u32>) -> Rc<Vec<u32>> {
         self.remove(zone);
         self.bytes += 4 * values.len() as u64;
         self.clock += 1;
-        self.segments.insert(zone, Cached { values: Rc::new(values), used_at: self.clock });
+        let values = Rc::new(values);
+        self.segments.insert(zone, Cached { values: values.clone(), used_at: self.clock });
+        values
     }
 
     pub fn get(&mut self, zone: ZoneId) -> Option<Rc<Vec<u32>>> {

@@ -17,7 +17,7 @@ use crate::format::manifest::TreeKind;
 use crate::format::record::Remap;
 use crate::log::{Log, Submission};
 use crate::loss::LogLoss;
-use crate::memory::dirty_bytes_max;
+use crate::memory::{dirty_bytes_max, dirty_nodes_max};
 use crate::node_io::NodeTableMedia;
 use crate::options::OpenOptions;
 use crate::reclaim::ReclaimState;
@@ -275,7 +275,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.reclaim.allocated_seen = state.space.allocated_total;
             self.inner.reclaim_wanted.notify(1);
         }
-        if state.is_squeezed() || state.log.since_checkpoint >= self.inner.options.checkpoint_bytes
+        let options = &self.inner.options;
+        if state.is_squeezed()
+            || state.log.since_checkpoint >= options.checkpoint_bytes
+            || state.map.dirty_bytes() as u64 > dirty_nodes_max(options)
         {
             self.inner.checkpoint_wanted.notify(1);
         }

@@ -188,6 +188,20 @@ impl Log {
         record_bytes: usize,
         sequenced: bool,
     ) -> u64 {
+        self.push_known(stream, record, payload, &[], record_bytes, sequenced)
+    }
+
+    /// As [`push`](Self::push), with the checksums of the content of the first blocks, for those
+    /// that were just read and verified.
+    pub fn push_known(
+        &mut self,
+        stream: u8,
+        record: Record,
+        payload: &[Bytes],
+        content: &[u32],
+        record_bytes: usize,
+        sequenced: bool,
+    ) -> u64 {
         let zone_blocks = self.zone_blocks;
         let open = self.streams[usize::from(stream)].as_mut().expect("prepared");
         let builder = open.builder.as_mut().expect("prepared");
@@ -195,10 +209,12 @@ impl Log {
             .zone
             .start(zone_blocks)
             .plus(u64::from(builder.offset) + 1 + builder.checksums.len() as u64);
+        let mut known = content.iter().copied();
         for piece in payload {
             self.pending.insert(at.0, piece.clone());
             for block in piece.chunks_exact(BLOCK_BYTES) {
-                builder.checksums.push(crc32c::crc32c(block) ^ bind(at, open.incarnation));
+                let content = known.next().unwrap_or_else(|| crc32c::crc32c(block));
+                builder.checksums.push(content ^ bind(at, open.incarnation));
                 at = at.plus(1);
             }
             self.dirty_bytes += piece.len() as u64;

@@ -46,6 +46,11 @@ impl MemoryUse {
     }
 }
 
+/// Bytes of buffers for reads that are kept while nobody uses them.
+pub(crate) fn buffer_bytes(options: &OpenOptions) -> usize {
+    (options.memory_bytes / 32).min(32 << 20) as usize
+}
+
 /// Bytes that reclaim's reverse index may take of a budget.
 pub(crate) fn index_bytes(options: &OpenOptions) -> u64 {
     options.memory_bytes / INDEX_SHARE
@@ -54,6 +59,11 @@ pub(crate) fn index_bytes(options: &OpenOptions) -> u64 {
 /// Bytes of acknowledged writes that may wait in memory.
 pub(crate) fn dirty_bytes_max(options: &OpenOptions) -> u64 {
     options.dirty_bytes_max.min((options.memory_bytes / 4).max(DIRTY_BYTES_MIN))
+}
+
+/// Bytes of map nodes that may wait for a checkpoint: they cannot leave memory before.
+pub(crate) fn dirty_nodes_max(options: &OpenOptions) -> u64 {
+    options.memory_bytes / 4
 }
 
 impl State {

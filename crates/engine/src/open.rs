@@ -162,6 +162,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             info,
         };
         let opened_at = runtime.now();
+        let buffers = Buffers::keeping(memory::buffer_bytes(&options));
         Engine {
             inner: Rc::new(Inner {
                 device,
@@ -173,7 +174,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 checkpoint_wanted: Event::new(),
                 reset_wanted: Event::new(),
                 group_begun: Event::new(),
-                buffers: Buffers::default(),
+                buffers,
                 opened_at,
             }),
         }

@@ -1,5 +1,7 @@
 //! Reads: from the map to bytes that verify.
 
+use std::rc::Rc;
+
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use mjolnir_device::{AlignedBuf, Device, Runtime};
@@ -154,22 +156,26 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(buffer.freeze())
     }
 
-    /// Compares what was read from `pba` on, within one pinned segment, with its checksums.
-    pub(crate) async fn verify(&self, pba: Pba, bytes: &[u8]) -> Result<(), Error> {
+    /// Compares what was read from `pba` on, within one pinned segment, with its checksums. Returns
+    /// the checksum of each block's content, which is the same wherever it lies.
+    pub(crate) async fn verify(&self, pba: Pba, bytes: &[u8]) -> Result<Vec<u32>, Error> {
         let zone_blocks = self.state().space.zone_blocks;
         let (zone, offset) = (pba.zone(zone_blocks), pba.offset(zone_blocks));
         let blocks = bytes.len() as u64 / BLOCK_SIZE;
         let (incarnation, mut expected) = self.checksums_of(zone, offset, blocks);
         if expected.is_none() {
-            self.load_checksums(zone).await?;
-            expected = self.checksums_of(zone, offset, blocks).1;
+            // Out of what was loaded, which memory may have no room to keep.
+            let loaded = self.load_checksums(zone).await?;
+            expected = loaded.get(offset as usize..(offset + blocks) as usize).map(<[u32]>::to_vec);
         }
-        let expected = expected.ok_or_else(|| {
+        let mut content = expected.ok_or_else(|| {
             fault::damaged(format!("{pba} in {zone} has no checksum: it was never written"))
         })?;
-        for (index, block) in bytes.chunks_exact(BLOCK_BYTES).enumerate() {
+        let blocks = bytes.chunks_exact(BLOCK_BYTES).zip(&mut content);
+        for (index, (block, checksum)) in blocks.enumerate() {
             let at = pba.plus(index as u64);
-            if crc32c::crc32c(block) ^ bind(at, incarnation) != expected[index] {
+            *checksum ^= bind(at, incarnation);
+            if crc32c::crc32c(block) != *checksum {
                 self.state().counters.checksum_errors += 1;
                 return Err(fault::damaged(format!(
                     "{at} in {zone} does not match its checksum: the medium returned other bytes \
@@ -177,7 +183,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 )));
             }
         }
-        Ok(())
+        Ok(content)
     }
 
     /// The incarnation of a segment, and the checksums of some blocks if they are in memory.
@@ -194,19 +200,19 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Brings a sealed segment's checksums into memory: from its footer, or from its groups.
-    pub(crate) async fn load_checksums(&self, zone: ZoneId) -> Result<(), Error> {
+    pub(crate) async fn load_checksums(&self, zone: ZoneId) -> Result<Rc<Vec<u32>>, Error> {
         // Whoever comes while they are on their way waits for them.
         while !self.state().checksums.begin_load(zone) {
             self.wait_while(|state| state.checksums.is_loading(zone)).await;
-            if self.state().checksums.get(zone).is_some() {
-                return Ok(());
+            if let Some(loaded) = self.state().checksums.get(zone) {
+                return Ok(loaded);
             }
         }
         let _loading = Loading { engine: self.clone(), zone };
         self.read_checksums(zone).await
     }
 
-    async fn read_checksums(&self, zone: ZoneId) -> Result<(), Error> {
+    async fn read_checksums(&self, zone: ZoneId) -> Result<Rc<Vec<u32>>, Error> {
         let (segment, info, _pin) = {
             let mut state = self.state();
             let pin = Pin::new(self, &mut state, zone);
@@ -234,8 +240,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if let Ok(footer) = Footer::decode(&buffer)
                 && footer.incarnation == segment.incarnation
             {
-                self.keep_checksums(zone, footer.checksums);
-                return Ok(());
+                return Ok(self.keep_checksums(zone, footer.checksums));
             }
         }
         let end = if segment.footer != 0 { segment.footer } else { segment.used };
@@ -247,8 +252,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 room.copy_from_slice(&header.checksums);
             }
         }
-        self.keep_checksums(zone, values);
-        Ok(())
+        Ok(self.keep_checksums(zone, values))
     }
 
     /// Waits until the groups sent so far are on the device: headers and footers are read from
@@ -258,9 +262,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.wait_while(|state| state.failed.is_none() && state.log.waits_for_group(last)).await;
     }
 
-    fn keep_checksums(&self, zone: ZoneId, values: Vec<u32>) {
+    fn keep_checksums(&self, zone: ZoneId, values: Vec<u32>) -> Rc<Vec<u32>> {
         let mut state = self.state();
-        state.checksums.insert(zone, values);
+        let kept = state.checksums.insert(zone, values);
         state.keep_within(self.inner.options.memory_bytes);
+        kept
     }
 }

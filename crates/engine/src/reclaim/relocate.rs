@@ -82,8 +82,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let read = reads.finish().await;
             let copied = async {
                 for run in slice {
-                    let bytes = self.verified(&read, run).await?;
-                    self.copy_forward(run, bytes, &mut moves, &mut groups).await?;
+                    let (bytes, content) = self.verified(&read, run).await?;
+                    self.copy_forward(run, bytes, &content, &mut moves, &mut groups).await?;
                 }
                 Ok(())
             };
@@ -210,19 +210,23 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// The bytes of a run out of what was read, each block verified; if it is not there in one
-    /// piece, read by itself.
-    async fn verified(&self, read: &[(Pba, Bytes)], run: &LiveRun) -> Result<Bytes, Error> {
+    /// piece, read by itself. With them the checksums of their content, as far as they are known.
+    async fn verified(
+        &self,
+        read: &[(Pba, Bytes)],
+        run: &LiveRun,
+    ) -> Result<(Bytes, Vec<u32>), Error> {
         let length = (run.blocks * BLOCK_SIZE) as usize;
         let before = read.partition_point(|(at, _)| *at <= run.at);
         if let Some((at, bytes)) = before.checked_sub(1).map(|index| &read[index]) {
             let from = ((run.at.0 - at.0) * BLOCK_SIZE) as usize;
             if from + length <= bytes.len() {
                 let bytes = bytes.slice(from..from + length);
-                self.verify(run.at, &bytes).await?;
-                return Ok(bytes);
+                let content = self.verify(run.at, &bytes).await?;
+                return Ok((bytes, content));
             }
         }
-        self.read_verified(run.at, run.blocks).await
+        Ok((self.read_verified(run.at, run.blocks).await?, Vec::new()))
     }
 
     /// Appends a run to reclaim's stream and notes where each part went.
@@ -230,6 +234,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         &self,
         run: &LiveRun,
         bytes: Bytes,
+        content: &[u32],
         moves: &mut RelocationsBuilder,
         groups: &mut Vec<u64>,
     ) -> Result<(), Error> {
@@ -251,10 +256,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                         .prepare(&mut state.space, RECLAIM_STREAM, record_bytes, wanted)
                         .map_err(|_| Hurdle::NoRoom(Claim::Reclaim))?;
                     let payload = rest.slice(..(u64::from(fit) * BLOCK_SIZE) as usize);
-                    let group = state.log.push(
+                    let group = state.log.push_known(
                         RECLAIM_STREAM,
                         record(fit),
                         &[payload],
+                        content.get(done as usize..).unwrap_or(&[]),
                         record_bytes,
                         false,
                     );
