@@ -67,7 +67,7 @@ impl Catalog {
             let what = if name.contains('@') { "snapshot" } else { "volume" };
             Error::new(
                 ErrorKind::NotFound,
-                format!("there is no {what} named {name:?}; `volume list` names all there are"),
+                format!("there is no {what} named {name:?}; `{what} list` names all there are"),
             )
         })
     }

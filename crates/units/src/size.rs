@@ -41,6 +41,9 @@ impl FromStr for ByteSize {
         let number: u64 =
             trimmed[..digits].parse().map_err(|_| fail("the number does not fit in 64 bits"))?;
         let unit = trimmed[digits..].trim().to_ascii_uppercase();
+        if unit.starts_with(['.', ',']) {
+            return Err(fail("it is not a whole number"));
+        }
         let unit = unit.strip_suffix("IB").or(unit.strip_suffix('B')).unwrap_or(&unit);
         let (_, shift) =
             UNITS.iter().find(|(name, _)| *name == unit).ok_or(fail("the unit is unknown"))?;

@@ -32,7 +32,7 @@ pub struct ServeOptions {
     /// machines reach, unless --tls-psk is given.
     #[arg(long, value_name = "DIR", conflicts_with = "tls_psk")]
     pub tls_certificates: Option<PathBuf>,
-    /// Let only clients in whose certificate the authority in DIR/ca-cert.pem signed, and
+    /// Admit only clients whose certificate the authority in DIR/ca-cert.pem signed, and
     /// DIR/ca-crl.pem, if it is there, does not revoke. Otherwise certificates prove the server to
     /// clients, and not clients to the server.
     #[arg(long, requires = "tls_certificates")]
