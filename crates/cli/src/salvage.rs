@@ -61,7 +61,10 @@ fn tell(store: &Path, loss: Option<LogLoss>, json: bool) -> Result<(), Failure> 
         return output::print_json(&json!({ "salvaged": loss.is_some(), "log": loss }));
     }
     output::print(&match loss {
-        None => format!("{name} opens as it is; nothing was changed\n"),
+        None => format!(
+            "{name} opens as it is, so there was nothing to salvage; `mjolnir check {name}` and \
+             `mjolnir scrub {name}` tell whether data in it is damaged\n"
+        ),
         Some(_) => format!(
             "{name} opens again, without that; `mjolnir check {name}` and `mjolnir scrub {name}` \
              tell whether more is damaged\n"

@@ -117,10 +117,11 @@ fn check_text(store: &Path, check: &CheckOf) -> String {
 /// Ranges that cannot be read any more.
 fn losses(losses: &[Loss]) -> String {
     let line = |loss: &Loss| {
-        format!(
-            "lost: {}:{}+{} (restore it from a snapshot or a backup, or trim it)\n",
-            loss.target, loss.offset, loss.length
-        )
+        let way = match loss.target.contains('@') {
+            true => "it cannot be mended in a snapshot: copy the rest, and delete it",
+            false => "restore it from a snapshot or a backup, or trim it",
+        };
+        format!("lost: {}:{}+{} ({way})\n", loss.target, loss.offset, loss.length)
     };
     losses.iter().map(line).collect()
 }

@@ -181,15 +181,19 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.target(old)?;
             state.target(new)?;
             let diff = state.map.diff(old, new, Lba(from / BLOCK_SIZE), limit.max(1))?;
-            let extents = diff.ranges.iter().map(|range| DiffExtent {
-                offset: range.lba.0 * BLOCK_SIZE,
-                length: range.blocks * BLOCK_SIZE,
-                data: range.pba.is_some(),
-            });
-            Ok(DiffPage {
-                extents: extents.collect(),
-                next: diff.next.map(|lba| lba.0 * BLOCK_SIZE),
-            })
+            // Neighbours are one: where they lie on the medium is nobody's concern.
+            let mut extents: Vec<DiffExtent> = Vec::with_capacity(diff.ranges.len());
+            for range in &diff.ranges {
+                let (offset, data) = (range.lba.0 * BLOCK_SIZE, range.pba.is_some());
+                let length = range.blocks * BLOCK_SIZE;
+                match extents.last_mut() {
+                    Some(last) if last.offset + last.length == offset && last.data == data => {
+                        last.length += length;
+                    }
+                    _ => extents.push(DiffExtent { offset, length, data }),
+                }
+            }
+            Ok(DiffPage { extents, next: diff.next.map(|lba| lba.0 * BLOCK_SIZE) })
         })
         .await
     }

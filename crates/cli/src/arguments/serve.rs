@@ -6,7 +6,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use mjolnir_host::TlsKeys;
 
-use super::values::{NbdAddress, part, size};
+use super::values::{NbdAddress, memory, part};
 
 /// How to serve a store.
 ///
@@ -57,8 +57,8 @@ pub struct ServeOptions {
     /// Refuse changes, and write nothing to the store.
     #[arg(long)]
     pub read_only: bool,
-    /// Memory for the map and checksums.
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
+    /// Memory for the map, checksums, unwritten data and reclaim together; 16M at least.
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = memory)]
     pub memory: u64,
     /// Reclaim once this part of the store is in use.
     #[arg(long, value_name = "PART", default_value = "50%", value_parser = part)]

@@ -16,6 +16,21 @@ pub fn size(text: &str) -> Result<u64, String> {
     text.parse::<ByteSize>().map(|size| size.0).map_err(|error| error.to_string())
 }
 
+/// The least memory that a store is served with.
+const MEMORY_MIN: u64 = 16 << 20;
+
+/// A memory budget.
+pub fn memory(text: &str) -> Result<u64, String> {
+    let bytes = size(text)?;
+    if bytes < MEMORY_MIN {
+        return Err(format!(
+            "{text} is too little to serve a store with; give {} at least",
+            ByteSize(MEMORY_MIN)
+        ));
+    }
+    Ok(bytes)
+}
+
 /// A part of a whole, written `50%` or `0.5`.
 pub fn part(text: &str) -> Result<f64, String> {
     let number = |text: &str| text.trim().parse::<f64>().ok();

@@ -113,14 +113,19 @@ impl Record {
 
     /// Whether its purpose is to free space, so that it is accepted on a full store.
     pub fn frees_space(&self) -> bool {
-        matches!(
-            self,
-            Record::Remap(Remap::Trim { .. })
-                | Record::Delete { .. }
-                | Record::Commit { .. }
-                | Record::Abort { .. }
-                | Record::Resize { .. }
-        )
+        match self {
+            Record::Vector { staging: None, remaps } => {
+                remaps.iter().all(|remap| matches!(remap, Remap::Trim { .. }))
+            }
+            _ => matches!(
+                self,
+                Record::Remap(Remap::Trim { .. })
+                    | Record::Delete { .. }
+                    | Record::Commit { .. }
+                    | Record::Abort { .. }
+                    | Record::Resize { .. }
+            ),
+        }
     }
 
     pub(super) fn encode(&self, out: &mut Encoder) {
