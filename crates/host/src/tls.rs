@@ -47,7 +47,7 @@ pub enum TlsKeys {
         /// Holds `server-cert.pem` (with the certificates between it and the authority, if there
         /// are any) and `server-key.pem`.
         folder: PathBuf,
-        /// Let only clients in whose certificate was signed by the authority in `ca-cert.pem`, and
+        /// Admit only clients whose certificate was signed by the authority in `ca-cert.pem`, and
         /// not revoked by `ca-crl.pem` if that is there.
         verify_clients: bool,
     },

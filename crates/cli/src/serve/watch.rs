@@ -13,9 +13,14 @@ use crate::output;
 /// How often to look.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Warns on standard error when space gets low and when the store fails, once each time.
+/// Periods between two words about damage, of which there may be much.
+const DAMAGE_PERIODS: u32 = 10;
+
+/// Warns on standard error when space gets low and when the store fails, once each time, and now
+/// and then while damaged blocks are being read.
 pub async fn watch(engine: HostEngine, read_only: bool, runtime: HostRuntime, stop: Rc<Stop>) {
     let (mut was_low, mut was_failed) = (false, false);
+    let (mut damaged, mut quiet) = (0, 0);
     while !stop.is_requested() {
         let stats = engine.stats();
         let space = &stats.space;
@@ -30,6 +35,15 @@ pub async fn watch(engine: HostEngine, read_only: bool, runtime: HostRuntime, st
             ));
         }
         was_low = space.low;
+        quiet = u32::saturating_sub(quiet, 1);
+        if stats.checksum_errors > damaged && quiet == 0 {
+            let count = output::count(stats.checksum_errors - damaged, "block");
+            output::complain(&format!(
+                "error: {count} did not match the checksum, and reads of them failed: the medium \
+                 returns other bytes than were written; `mjolnir scrub` says what is affected"
+            ));
+            (damaged, quiet) = (stats.checksum_errors, DAMAGE_PERIODS);
+        }
         // A store that is only read takes no changes, and that is no failure.
         if let Some(why) = stats.failed.filter(|_| !was_failed && !read_only) {
             output::complain(&format!(
