@@ -85,7 +85,7 @@ fn what_is_lost_is_told_then_accepted() {
     server.kill();
     // A store that opens is left as it is.
     let before = std::fs::read(folder.path("s.mj")).unwrap();
-    assert!(folder.ok("salvage s.mj").contains("nothing was changed"));
+    assert!(folder.ok("salvage s.mj").contains("there was nothing to salvage"));
     let told: Value = serde_json::from_str(&folder.ok("salvage s.mj --json")).unwrap();
     assert_eq!(told["salvaged"], false);
     assert_eq!(std::fs::read(folder.path("s.mj")).unwrap(), before);

@@ -42,7 +42,7 @@ async fn story(engine: StageEngine, diary: Rc<RefCell<Diary>>) {
         let mut diary = diary.borrow_mut();
         diary.durable = diary.changes.len();
     };
-    for round in 0..4 {
+    for round in 0..9 {
         for step in 0..12 {
             let block = (step * 7 + round * 3) % BLOCKS;
             change(vec![(block, tag)]);
@@ -54,8 +54,9 @@ async fn story(engine: StageEngine, diary: Rc<RefCell<Diary>>) {
             }
             tag += 1;
         }
-        change((0..10).map(|block| (block + 20 * round, 0)).collect());
-        let (offset, length) = (20 * round * BLOCK_SIZE, 10 * BLOCK_SIZE);
+        let cleared = 20 * (round % 4);
+        change((0..10).map(|block| (block + cleared, 0)).collect());
+        let (offset, length) = (cleared * BLOCK_SIZE, 10 * BLOCK_SIZE);
         engine.trim(volume, offset, length, Durability::Buffered).await.expect("trim");
 
         // A vector: two blocks written and one cleared, or none of it.
@@ -71,7 +72,7 @@ async fn story(engine: StageEngine, diary: Rc<RefCell<Diary>>) {
         tag += 2;
 
         match round {
-            0 => {
+            0 | 4 | 7 => {
                 engine.flush().await.expect("flush");
                 promised();
             }
@@ -80,7 +81,7 @@ async fn story(engine: StageEngine, diary: Rc<RefCell<Diary>>) {
                 diary.borrow_mut().snapshot = true;
                 promised();
             }
-            2 => Subject::checkpoint(&engine).await.expect("checkpoint"),
+            2 | 6 => Subject::checkpoint(&engine).await.expect("checkpoint"),
             _ => Subject::collect(&engine).await.expect("reclaim"),
         }
     }
