@@ -1,45 +1,17 @@
 //! Replaying a corpus on stable, shared by the tests of every crate that has one: the files as
 //! they are, then mutations of them from a fixed seed, each held to its memory.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#![allow(dead_code)] // Each test that includes this uses a part of it.
+
+#[path = "held.rs"]
+pub mod held;
+#[path = "seeds.rs"]
+pub mod seeds;
+
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg32;
-
-/// Counts what each thread holds, and held at most.
-struct Counting;
-
-thread_local! {
-    static HELD: Cell<isize> = const { Cell::new(0) };
-    static HELD_MAX: Cell<isize> = const { Cell::new(0) };
-}
-
-fn count(bytes: isize) {
-    let held = HELD.get() + bytes;
-    HELD.set(held);
-    HELD_MAX.set(HELD_MAX.get().max(held));
-}
-
-// SAFETY: everything is left to the system's allocator; the counters are plain thread-local
-// integers that allocate nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as isize);
-        // SAFETY: as promised by the caller.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        count(-(layout.size() as isize));
-        // SAFETY: as promised by the caller.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// The files of a corpus, by name.
 ///
@@ -47,7 +19,7 @@ static ALLOCATOR: Counting = Counting;
 ///
 /// If there are none.
 pub fn corpus(target: &str) -> BTreeMap<String, Vec<u8>> {
-    let folder = folder(target);
+    let folder = seeds::folder(target);
     let failed = |why: std::io::Error| -> ! { panic!("{}: {why}", folder.display()) };
     let entries = std::fs::read_dir(&folder).unwrap_or_else(|why| failed(why));
     let files: BTreeMap<String, Vec<u8>> = entries
@@ -59,11 +31,6 @@ pub fn corpus(target: &str) -> BTreeMap<String, Vec<u8>> {
         .collect();
     assert!(!files.is_empty(), "{} is empty", folder.display());
     files
-}
-
-/// Where a corpus lies.
-pub fn folder(target: &str) -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus")).join(target)
 }
 
 /// Feeds every file of the corpus to `endure`, then `mutations` mutations of them drawn from
@@ -79,10 +46,7 @@ pub fn replay(
     let judge = |what: &str, bytes: &[u8]| {
         // Named before it fails, whichever way it does.
         let told = Told(what);
-        let before = HELD.get();
-        HELD_MAX.set(before);
-        endure(bytes);
-        let peak = (HELD_MAX.get() - before) as usize;
+        let peak = held::peak(|| endure(bytes));
         let most = allowed(bytes.len());
         assert!(peak <= most, "{peak} bytes were held for {}, {most} are allowed", bytes.len());
         std::mem::forget(told);

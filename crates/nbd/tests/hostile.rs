@@ -4,63 +4,16 @@
 //! The corpus in `fuzz/corpus/nbd` is also what the fuzzer starts from (`fuzz/targets/nbd.rs`).
 //! `MJOLNIR_WRITE_CORPUS=1 cargo test -p mjolnir-nbd --test hostile` writes its seeds anew.
 
+#[path = "../../../fuzz/replay.rs"]
+mod replay;
 mod support;
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-use std::fs;
-use std::path::PathBuf;
 
 use mjolnir_nbd::DisconnectKind;
 use mjolnir_nbd::protocol::option;
 use proptest::prelude::*;
+use replay::held::peak;
 use support::client::{FLAGS, info_data, meta_data, option_bytes, request_bytes};
 use support::drive::{BYTES_IN_FLIGHT_MAX, SIZE, STREAM_BYTES, decode, drive};
-
-/// Counts what each thread holds, and held at most.
-struct Counting;
-
-thread_local! {
-    static HELD: Cell<isize> = const { Cell::new(0) };
-    static HELD_MAX: Cell<isize> = const { Cell::new(0) };
-}
-
-fn count(bytes: isize) {
-    let held = HELD.get() + bytes;
-    HELD.set(held);
-    HELD_MAX.set(HELD_MAX.get().max(held));
-}
-
-// SAFETY: everything is left to the system's allocator; the counters are plain thread-local
-// integers that allocate nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as isize);
-        // SAFETY: as promised by the caller.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as isize);
-        // SAFETY: as promised by the caller.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        count(-(layout.size() as isize));
-        // SAFETY: as promised by the caller.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// The most bytes held at once by `act`, beyond what was held before.
-fn peak(act: impl FnOnce()) -> usize {
-    let before = HELD.get();
-    HELD_MAX.set(before);
-    act();
-    (HELD_MAX.get() - before) as usize
-}
 
 /// Drives and decodes, and holds both to their memory.
 fn endure(bytes: &[u8]) {
@@ -82,10 +35,6 @@ fn endure(bytes: &[u8]) {
     assert!(held <= allowed, "{held} bytes held, {allowed} allowed");
     let held = peak(|| decode(bytes));
     assert_eq!(held, 0, "bytes held to decode {}", bytes.len());
-}
-
-fn corpus() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/nbd"))
 }
 
 /// What honest and dishonest clients say, by name.
@@ -159,25 +108,14 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
 
 #[test]
 fn the_corpus_holds_the_seeds() {
-    for (name, bytes) in seeds() {
-        let path = corpus().join(name);
-        if std::env::var_os("MJOLNIR_WRITE_CORPUS").is_some() {
-            fs::create_dir_all(corpus()).unwrap();
-            fs::write(&path, &bytes).unwrap();
-        }
-        let stored = fs::read(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
-        assert!(stored == bytes, "{} is not what this test makes", path.display());
-    }
+    replay::seeds::hold("nbd", seeds());
 }
 
 #[test]
 fn every_file_of_the_corpus_is_endured() {
-    let mut count = 0;
-    for entry in fs::read_dir(corpus()).unwrap() {
-        endure(&fs::read(entry.unwrap().path()).unwrap());
-        count += 1;
-    }
-    assert!(count >= seeds().len());
+    let files = replay::corpus("nbd");
+    files.values().for_each(|bytes| endure(bytes));
+    assert!(files.len() >= seeds().len());
 }
 
 #[test]

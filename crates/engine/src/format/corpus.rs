@@ -1,7 +1,8 @@
 //! The seeds in `fuzz/corpus/log`: one of each structure, and some that are wrong in a way of
 //! their own. `MJOLNIR_WRITE_CORPUS=1 cargo test -p mjolnir-engine --lib corpus` writes them anew.
 
-use std::path::Path;
+#[path = "../../../../fuzz/seeds.rs"]
+mod files;
 
 use mjolnir_units::{Pba, TreeId, ZoneId};
 
@@ -122,14 +123,5 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
 
 #[test]
 fn the_corpus_holds_the_seeds() {
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/log"));
-    for (name, bytes) in seeds() {
-        let path = folder.join(name);
-        if std::env::var_os("MJOLNIR_WRITE_CORPUS").is_some() {
-            std::fs::create_dir_all(folder).unwrap();
-            std::fs::write(&path, &bytes).unwrap();
-        }
-        let stored = std::fs::read(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
-        assert!(stored == bytes, "{} is not what this test makes", path.display());
-    }
+    files::hold("log", seeds());
 }
