@@ -112,11 +112,7 @@ pub async fn run_with<D: Device, R: Runtime>(
                 if load.random { chance.borrow_mut().below(places) } else { number % places };
             let offset = place * load.bytes;
             let began = Instant::now();
-            if load.write {
-                engine.write(volume, offset, payload.clone(), Durability::Buffered).await?;
-            } else {
-                std::hint::black_box(engine.read(volume, offset, load.bytes).await?);
-            }
+            request(engine, volume, load, &payload, offset).await?;
             let ended = Instant::now();
             latencies.borrow_mut().push((ended - began).as_nanos() as u64);
             gap.set(gap.get().max(ended - last.get()));
@@ -131,6 +127,22 @@ pub async fn run_with<D: Device, R: Runtime>(
         gap_s: gap.get().as_secs_f64(),
         count: load.count,
     })
+}
+
+/// One request of a load.
+async fn request<D: Device, R: Runtime>(
+    engine: &Engine<D, R>,
+    volume: TreeId,
+    load: Load,
+    payload: &Bytes,
+    offset: u64,
+) -> Result<(), Error> {
+    if load.write {
+        engine.write(volume, offset, payload.clone(), Durability::Buffered).await?;
+    } else {
+        std::hint::black_box(engine.read(volume, offset, load.bytes).await?);
+    }
+    Ok(())
 }
 
 /// What a load for a time saw: requests completed in each window of 100 ms.
@@ -174,11 +186,7 @@ pub async fn for_time<D: Device, R: Runtime>(
                 return Ok::<(), Error>(());
             }
             let offset = chance.borrow_mut().below(load.span / load.bytes) * load.bytes;
-            if load.write {
-                engine.write(volume, offset, payload.clone(), Durability::Buffered).await?;
-            } else {
-                std::hint::black_box(engine.read(volume, offset, load.bytes).await?);
-            }
+            request(engine, volume, load, &payload, offset).await?;
             let ended = Instant::now();
             latencies.borrow_mut().push((ended - began).as_nanos() as u64);
             let window = ((ended - begun).as_nanos() / WINDOW.as_nanos()) as usize;

@@ -14,6 +14,7 @@ mod clock;
 mod direct;
 mod heap;
 mod load;
+mod memory;
 mod peer;
 mod place;
 mod ram;
