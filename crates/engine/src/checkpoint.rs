@@ -490,18 +490,6 @@ impl State {
             && self.map.dirty_bytes() as u64 > self.space.payload_bytes() / 2
     }
 
-    /// Whether more dirty nodes might leave no room for their checkpoint, or take what others
-    /// count on: a checkpoint has to be taken before `claim` changes anything. What frees space may
-    /// go on to the last.
-    pub fn is_crowded(&self, claim: Claim) -> bool {
-        let needed = self.checkpoint_bytes().div_ceil(self.space.payload_bytes()) as usize;
-        let least = match claim {
-            Claim::Relief => needed + 1,
-            _ => needed + self.space.kept(claim) - self.space.checkpoint_reserve() + 2,
-        };
-        self.space.free_count() < least
-    }
-
     fn manifest(
         &self,
         scan: &[ZoneId],

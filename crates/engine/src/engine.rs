@@ -369,7 +369,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     async fn wait_while_crowded(&self, claim: Claim) -> Result<(), Error> {
         let _waiting = Waiting::new(self);
         self.checkpoint().await?;
-        if !self.state().is_crowded(claim) {
+        if !self.state().space.is_crowded(claim) {
             return Ok(());
         }
         self.wait_for_room(claim).await

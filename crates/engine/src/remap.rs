@@ -29,7 +29,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.check_health()?;
             check(state)?;
             let claim = if relief { Claim::Relief } else { Claim::Client };
-            if state.is_crowded(claim) {
+            if state.space.is_crowded(claim) {
                 return Err(Hurdle::Crowded(claim));
             }
             let mut room = |stream| state.log.prepare(&mut state.space, stream, bytes, 0);

@@ -202,6 +202,17 @@ impl Space {
         }
     }
 
+    /// Whether more dirty nodes might leave no room for their checkpoint, or take what others count
+    /// on: a checkpoint has to be taken before `claim` changes anything. What frees space may go on
+    /// to the last.
+    pub fn is_crowded(&self, claim: Claim) -> bool {
+        let least = match claim {
+            Claim::Relief => self.checkpoint_reserve - CHECKPOINT_SLACK + 1,
+            _ => self.kept(claim),
+        };
+        self.free_count() < least
+    }
+
     /// Segments that clients leave for relief, reclaim and checkpoints when they open one. One
     /// more than they leave when they write, so that there is something to write before the next
     /// checkpoint.

@@ -136,7 +136,7 @@ impl State {
         stream: u8,
     ) -> Result<(u64, u64), Hurdle> {
         let blocks = (data.len() / BLOCK_BYTES) as u32;
-        if self.is_crowded(Claim::Client) {
+        if self.space.is_crowded(Claim::Client) {
             return Err(Hurdle::Crowded(Claim::Client));
         }
         let (at, fit) = self

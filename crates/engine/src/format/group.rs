@@ -45,17 +45,22 @@ pub struct GroupPlace {
     pub incarnation: u64,
 }
 
+/// What a header begins with: known of each place, and so what tells a damaged one.
+fn begin(out: &mut Encoder, uuid: &[u8; 16], zone: ZoneId, offset: u32, incarnation: u64) {
+    out.u32(MAGIC);
+    out.u32(VERSION);
+    out.bytes(uuid);
+    out.u32(zone.0);
+    out.u32(offset);
+    out.u64(incarnation);
+}
+
 impl GroupHeader {
     /// One block. The caller kept the records and checksums within it.
     pub fn encode(&self) -> Vec<u8> {
         let base = self.records.iter().map(|(sequence, _)| *sequence).min().unwrap_or(0);
         let mut out = Encoder(Vec::with_capacity(BLOCK_BYTES));
-        out.u32(MAGIC);
-        out.u32(VERSION);
-        out.bytes(&self.uuid);
-        out.u32(self.zone.0);
-        out.u32(self.offset);
-        out.u64(self.incarnation);
+        begin(&mut out, &self.uuid, self.zone, self.offset, self.incarnation);
         out.u64(self.epoch);
         out.u64(self.durable);
         out.u64(base);
@@ -82,12 +87,7 @@ impl GroupHeader {
     /// Whether the block is the header of that place, but damaged.
     pub fn is_damaged(block: &[u8], place: &GroupPlace) -> bool {
         let mut expected = Encoder::default();
-        expected.u32(MAGIC);
-        expected.u32(VERSION);
-        expected.bytes(&place.uuid);
-        expected.u32(place.zone.0);
-        expected.u32(place.offset);
-        expected.u64(place.incarnation);
+        begin(&mut expected, &place.uuid, place.zone, place.offset, place.incarnation);
         nearly(block, &expected.0) && Decoder::unseal(block).is_err()
     }
 

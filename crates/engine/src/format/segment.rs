@@ -22,6 +22,14 @@ pub struct SegmentHeader {
     pub stream: u8,
 }
 
+/// What a header begins with: known of each zone, and so what tells a damaged one.
+fn begin(out: &mut Encoder, uuid: &[u8; 16], zone: ZoneId) {
+    out.u32(HEADER_MAGIC);
+    out.u32(VERSION);
+    out.bytes(uuid);
+    out.u32(zone.0);
+}
+
 impl SegmentHeader {
     /// Bytes in use, the checksum included.
     pub const BYTES: usize = 49;
@@ -29,10 +37,7 @@ impl SegmentHeader {
     /// One block.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Encoder::default();
-        out.u32(HEADER_MAGIC);
-        out.u32(VERSION);
-        out.bytes(&self.uuid);
-        out.u32(self.zone.0);
+        begin(&mut out, &self.uuid, self.zone);
         out.u64(self.incarnation);
         out.u64(self.epoch);
         out.u8(self.stream);
@@ -44,10 +49,7 @@ impl SegmentHeader {
     /// Whether the block is a header of that zone, opened after `incarnation`, but damaged.
     pub fn is_damaged(block: &[u8], uuid: &[u8; 16], zone: ZoneId, incarnation: u64) -> bool {
         let mut expected = Encoder::default();
-        expected.u32(HEADER_MAGIC);
-        expected.u32(VERSION);
-        expected.bytes(uuid);
-        expected.u32(zone.0);
+        begin(&mut expected, uuid, zone);
         let Some(own) = block.get(28..36) else { return false };
         let own = u64::from_le_bytes(own.try_into().expect("eight bytes"));
         // Beyond what could have been opened since, it is a stale one whose number was hit.

@@ -74,7 +74,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut rest = slices(&runs).map(|slice| (slice, self.start_reads(zone, slice)));
         let mut next = rest.next();
         while let Some((slice, reads)) = next {
-            self.wait_for_share(slice.iter().map(|run| run.blocks).sum()).await;
+            self.wait_for_share().await;
             if self.state().closing {
                 return Ok(false);
             }
@@ -316,11 +316,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Takes a checkpoint if more dirty leaves might leave no room for one: blocks that many
     /// diverged snapshots share are named by as many leaves. What is repointed so far may stay so.
     async fn make_room_for_leaves(&self) -> Result<(), Error> {
-        if !self.state().is_crowded(Claim::Reclaim) {
+        if !self.state().space.is_crowded(Claim::Reclaim) {
             return Ok(());
         }
         self.checkpoint_within_task().await?;
-        if self.state().is_crowded(Claim::Reclaim) {
+        if self.state().space.is_crowded(Claim::Reclaim) {
             return Err(Error::new(
                 ErrorKind::NoSpace,
                 "there is no room to write all the leaves of the map that name the segment",
@@ -359,7 +359,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Waits until pacing lets reclaim move more.
-    async fn wait_for_share(&self, _blocks: u64) {
+    async fn wait_for_share(&self) {
         self.state().update_pacing();
         self.notify();
         self.wait_while(|state| {
