@@ -83,6 +83,11 @@ pub(crate) struct State {
     pub info: DeviceInfo,
 }
 
+/// Bytes of log that no flush covers, after which the engine flushes of its own accord. Recovery
+/// must read and verify what is not known to be durable, so this bounds the time it takes, and what
+/// a power cut can take from clients that never flush.
+const UNFLUSHED_BYTES_MAX: u64 = 64 << 20;
+
 /// Dropped map nodes that each step works off: more than a step can drop, so none pile up.
 const FREES_A_STEP: usize = 32;
 
@@ -282,6 +287,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         {
             self.inner.checkpoint_wanted.notify(1);
         }
+        if state.log.since_flush >= UNFLUSHED_BYTES_MAX && !state.flush_running {
+            state.log.since_flush = 0;
+            let (engine, sequence) = (self.clone(), state.log.sequence);
+            drop(state);
+            // If it fails, the store does, and says so to whoever asks next.
+            self.spawn(async move {
+                let _ = engine.flush_to(sequence).await;
+            });
+        }
     }
 
     fn spawn_seal(&self, zone: ZoneId) {
@@ -413,6 +427,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     None
                 } else {
                     state.flush_running = true;
+                    state.log.since_flush = 0;
                     state.log.close_logged_groups(&mut state.space);
                     Some(state.log.sequence)
                 }

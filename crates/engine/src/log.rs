@@ -91,6 +91,8 @@ pub(crate) struct Log {
     pub blocks_written: Vec<u64>,
     /// Bytes of client log since the last checkpoint was frozen.
     pub since_checkpoint: u64,
+    /// The same since the last flush of the device began.
+    pub since_flush: u64,
     pub groups_total: u64,
 }
 
@@ -117,6 +119,7 @@ impl Log {
             sealed: Vec::new(),
             blocks_written: vec![0; streams],
             since_checkpoint: 0,
+            since_flush: 0,
             groups_total: 0,
         }
     }
@@ -222,7 +225,9 @@ impl Log {
         }
         let sequence = if sequenced {
             self.sequence += 1;
-            self.since_checkpoint += payload.iter().map(|p| p.len() as u64).sum::<u64>() + 64;
+            let bytes = payload.iter().map(|p| p.len() as u64).sum::<u64>() + 64;
+            self.since_checkpoint += bytes;
+            self.since_flush += bytes;
             self.sequence
         } else {
             0
