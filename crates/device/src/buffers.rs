@@ -32,6 +32,7 @@ struct Kept {
     /// Free buffers by their size.
     by_size: BTreeMap<usize, Vec<Vec<Block>>>,
     bytes: usize,
+    lent_bytes: usize,
 }
 
 impl Buffers {
@@ -45,6 +46,27 @@ impl Buffers {
         self.shared.kept().bytes
     }
 
+    /// Bytes of both: kept, and in buffers that somebody uses.
+    pub fn bytes(&self) -> usize {
+        let kept = self.shared.kept();
+        kept.bytes + kept.lent_bytes
+    }
+
+    /// Lets go of kept buffers, the longest first, until at most `bytes` are left.
+    pub fn shrink_to(&self, bytes: usize) {
+        let mut kept = self.shared.kept();
+        while kept.bytes > bytes
+            && let Some(mut longest) = kept.by_size.last_entry()
+        {
+            let size = *longest.key();
+            if longest.get_mut().pop().is_some() {
+                kept.bytes -= size;
+            } else {
+                longest.remove();
+            }
+        }
+    }
+
     /// A buffer of `length` bytes, whose content is left over from earlier use.
     pub fn take(&self, length: usize) -> AlignedBuf {
         let size = size_for(length);
@@ -53,6 +75,7 @@ impl Buffers {
         if free.is_some() {
             kept.bytes -= size;
         }
+        kept.lent_bytes += size;
         drop(kept);
         let blocks = free.unwrap_or_else(|| Block::zeroed(size));
         AlignedBuf::lent(blocks, length, self.shared.clone())
@@ -81,6 +104,7 @@ impl Shared {
     pub(crate) fn put(&self, blocks: Vec<Block>) {
         let size = blocks.len() * BLOCK_BYTES;
         let mut kept = self.kept();
+        kept.lent_bytes -= size;
         if kept.bytes + size <= self.kept_bytes_max {
             kept.bytes += size;
             kept.by_size.entry(size).or_default().push(blocks);
@@ -130,6 +154,19 @@ mod tests {
         let again = buffers.clone().take(8000);
         assert_eq!((again.as_ref().as_ptr(), again.len()), (place, 8000));
         assert_eq!(buffers.kept_bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_kept_shrinks_from_the_longest_and_what_is_lent_counts() {
+        let buffers = Buffers::default();
+        let taken = [buffers.take(4096), buffers.take(4096), buffers.take(1 << 20)];
+        assert_eq!((buffers.kept_bytes(), buffers.bytes()), (0, 8192 + (1 << 20)));
+        drop(taken);
+        assert_eq!((buffers.kept_bytes(), buffers.bytes()), (8192 + (1 << 20), 8192 + (1 << 20)));
+        buffers.shrink_to(10_000);
+        assert_eq!(buffers.bytes(), 8192);
+        buffers.shrink_to(0);
+        assert_eq!(buffers.bytes(), 0);
     }
 
     #[test]

@@ -51,8 +51,6 @@ pub(crate) struct Inner<D, R> {
     pub reset_wanted: Event,
     /// A group was begun: the linger task looks at it.
     pub group_begun: Event,
-    /// Memory for reads.
-    pub buffers: Buffers,
     pub opened_at: Instant,
 }
 
@@ -67,6 +65,8 @@ pub(crate) struct State {
     pub checkpoint: CheckpointState,
     pub reclaim: ReclaimState,
     pub counters: Counters,
+    /// Memory for reads.
+    pub buffers: Buffers,
     /// Why the store takes no more changes; reads go on.
     pub failed: Option<Error>,
     /// What this opening had to leave out.
@@ -86,7 +86,7 @@ pub(crate) struct State {
 /// Bytes of log that no flush covers, after which the engine flushes of its own accord. Recovery
 /// must read and verify what is not known to be durable, so this bounds the time it takes, and what
 /// a power cut can take from clients that never flush.
-const UNFLUSHED_BYTES_MAX: u64 = 64 << 20;
+const UNFLUSHED_BYTES_MAX: u64 = 32 << 20;
 
 /// Dropped map nodes that each step works off: more than a step can drop, so none pile up.
 const FREES_A_STEP: usize = 32;

@@ -1,8 +1,8 @@
 //! The memory budget: what it pays for, and what leaves memory when it is spent.
 //!
 //! One budget covers everything that grows with the store or the load. What cannot be dropped (the
-//! node table, acknowledged data on its way, versions that a walker holds, reclaim's index) is paid
-//! first. Map nodes and checksums share what is left: neither is pressed below its part while the
+//! node table, acknowledged data on its way, buffers for reads, versions that a walker holds,
+//! reclaim's index) is paid first. Map nodes and checksums share what is left: neither is pressed below its part while the
 //! other exceeds its own, and either may use what the other leaves.
 
 use crate::engine::State;
@@ -33,6 +33,8 @@ pub(crate) struct MemoryUse {
     pub index: u64,
     pub mark: u64,
     pub unwritten: u64,
+    /// Buffers for reads, in use and kept for reuse.
+    pub buffers: u64,
 }
 
 impl MemoryUse {
@@ -42,13 +44,19 @@ impl MemoryUse {
 
     /// What cannot be dropped at will.
     fn fixed(&self) -> u64 {
-        self.table + self.frozen + self.index + self.mark + self.unwritten
+        self.table + self.frozen + self.index + self.mark + self.unwritten + self.buffers
     }
 }
 
-/// Bytes of buffers for reads that are kept while nobody uses them.
+/// Bytes of buffers for reads that are kept while nobody uses them: what relocation reads ahead, or
+/// a deep queue of clients.
 pub(crate) fn buffer_bytes(options: &OpenOptions) -> usize {
-    (options.memory_bytes / 32).min(32 << 20) as usize
+    (options.memory_bytes / 32).min(8 << 20) as usize
+}
+
+/// The same while reclaim rests.
+pub(crate) fn buffer_bytes_at_rest(options: &OpenOptions) -> usize {
+    buffer_bytes(options).min(1 << 20)
 }
 
 /// Bytes that reclaim's reverse index may take of a budget.
@@ -78,6 +86,7 @@ impl State {
             index: self.reclaim.index.bytes(),
             mark: self.reclaim.mark_bytes,
             unwritten: self.log.dirty_bytes,
+            buffers: self.buffers.bytes() as u64,
         }
     }
 

@@ -152,6 +152,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 runtime.parallelism(),
             ),
             counters: Counters::default(),
+            buffers: Buffers::keeping(memory::buffer_bytes(&options)),
             failed: None,
             log_loss: None,
             closing: false,
@@ -162,7 +163,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             info,
         };
         let opened_at = runtime.now();
-        let buffers = Buffers::keeping(memory::buffer_bytes(&options));
         Engine {
             inner: Rc::new(Inner {
                 device,
@@ -174,7 +174,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 checkpoint_wanted: Event::new(),
                 reset_wanted: Event::new(),
                 group_begun: Event::new(),
-                buffers,
                 opened_at,
             }),
         }

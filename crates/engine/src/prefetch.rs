@@ -21,6 +21,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// a hint: what is missing still is found, or found to be damaged, by whoever needs it.
     pub(crate) async fn prefetch(&self, blocks: &[(TreeId, u64)]) {
         for _ in 0..ROUNDS {
+            let usage = self.state().map.usage();
+            if usage.resident == usage.nodes {
+                return;
+            }
             let absent: BTreeSet<NodeId> = {
                 let state = self.state();
                 let mut runs = Vec::new();

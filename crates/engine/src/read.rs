@@ -148,7 +148,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     /// Reads blocks of a pinned segment from the device and verifies each.
     pub(crate) async fn read_pinned(&self, pba: Pba, blocks: u64) -> Result<Bytes, Error> {
-        let buffer = self.inner.buffers.take((blocks * BLOCK_SIZE) as usize);
+        let buffer = self.state().buffers.take((blocks * BLOCK_SIZE) as usize);
         let read = self.device().read(pba, buffer);
         let buffer = read.await.map_err(|error| fault::device(&format!("reading {pba}"), error))?;
         self.state().counters.device_read_blocks += blocks;

@@ -35,6 +35,7 @@ use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::ZoneId;
 
 use crate::engine::{Engine, State};
+use crate::memory::buffer_bytes_at_rest;
 use crate::options::ReclaimOptions;
 use crate::reclaim::index::ReverseIndex;
 use crate::reclaim::live::LiveMap;
@@ -210,7 +211,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 return;
             }
             if !wanted {
-                self.state().reclaim.running = false;
+                {
+                    let mut state = self.state();
+                    state.reclaim.running = false;
+                    state.buffers.shrink_to(buffer_bytes_at_rest(&self.inner.options));
+                }
                 self.notify();
                 listener.await;
                 continue;
@@ -262,6 +267,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 // Scarce, but nothing to win until clients overwrite more: look again now and then.
                 let scanned_ns = self.state().reclaim.counters.scan_cpu_ns - scanned_ns;
                 let rest = REST_CYCLES * Duration::from_nanos(scanned_ns);
+                self.state().buffers.shrink_to(buffer_bytes_at_rest(&self.inner.options));
                 self.rest_unless_asked(rest.max(REST_MIN)).await;
             }
             if !self.state().reclaim.index.is_empty() {

@@ -202,7 +202,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let plan = state.reclaim.read_plan.plan(&view);
         let pin = Pin::new(self, state, zone);
         let read = |span: Span| {
-            let buffer = self.inner.buffers.take((span.blocks * BLOCK_SIZE) as usize);
+            let buffer = state.buffers.take((span.blocks * BLOCK_SIZE) as usize);
             let at = start.plus(span.at);
             (at, self.device().read(at, buffer).boxed_local())
         };
