@@ -131,9 +131,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         // Addresses that this checkpoint supersedes; their bytes are live until it is durable.
         let mut superseded: Vec<u64> = frozen.released.iter().map(|address| address.0).collect();
-        for nodes in frozen.nodes.chunks(NODES_A_STEP) {
+        let mut left = frozen.nodes.into_iter();
+        while left.len() > 0 {
+            let nodes: Vec<_> = left.by_ref().take(NODES_A_STEP).collect();
             let mut images = Images::default();
-            for (id, node) in nodes {
+            for (id, node) in &nodes {
                 images.add(*id, |out| node.encode(*id, out));
             }
             self.let_clients_in().await?;
@@ -146,8 +148,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 state.space.add_map_bytes(place, 1);
                 superseded.extend(state.map.placed(id, NodeAddress(place.pack())).map(|a| a.0));
             }
+            // What was written may leave memory, and what of it was replaced meanwhile does.
+            drop(nodes);
+            state.keep_within(self.inner.options.memory_bytes);
         }
-        drop(frozen.nodes);
         let pages: Vec<_> = {
             let mut state = self.state();
             let dirty = state.map.dirty_pages();
@@ -444,11 +448,13 @@ impl State {
         let retiring = self.space.count(SegmentState::Retiring);
         let few = self.space.free_count() < 2 * self.space.reserve() + retiring;
         // Reserving more than an eighth of the store for a checkpoint is a sign to take one.
-        // Nor can dirty nodes leave memory before they are written.
-        let dirty = self.space.checkpoint_reserve() > 2 + self.space.segments.len() / 8
-            || self.map.dirty_bytes() as u64 > dirty_nodes_max(options);
+        let dirty = self.space.checkpoint_reserve() > 2 + self.space.segments.len() / 8;
+        // Dirty nodes cannot leave memory before they are written, whoever made them so: reclaim
+        // logs nothing that would count.
+        let heavy = self.map.dirty_bytes() as u64 > dirty_nodes_max(options);
         let idle = self.log.sequence == self.log.durable && self.log.since_checkpoint == 0;
         self.checkpoint.wanted
+            || heavy
             || self.log.since_checkpoint >= options.checkpoint_bytes
             || (dirty && !idle)
             || (few && retiring > 0)
@@ -480,7 +486,7 @@ impl State {
     }
 
     /// Bytes of nodes that a checkpoint, running or next, has to write.
-    fn undurable_map_bytes(&self) -> u64 {
+    pub fn undurable_map_bytes(&self) -> u64 {
         self.map.dirty_bytes() as u64 + self.checkpoint.pending_bytes
     }
 

@@ -17,7 +17,7 @@ use crate::format::manifest::TreeKind;
 use crate::format::record::Remap;
 use crate::log::{Log, Submission};
 use crate::loss::LogLoss;
-use crate::memory::{dirty_bytes_max, dirty_nodes_max};
+use crate::memory::{dirty_bytes_max, dirty_nodes_max, undurable_nodes_max};
 use crate::node_io::NodeTableMedia;
 use crate::options::OpenOptions;
 use crate::reclaim::ReclaimState;
@@ -393,9 +393,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// pacing allows.
     pub(crate) async fn admit(&self, blocks: u64) -> Result<(), Error> {
         let most = dirty_bytes_max(&self.inner.options);
+        let most_nodes = undurable_nodes_max(&self.inner.options);
         let busy = |state: &mut State| {
             state.check_health().is_ok()
-                && (state.log.dirty_bytes > most || !state.reclaim.client_may_write())
+                && (state.log.dirty_bytes > most
+                    || state.undurable_map_bytes() > most_nodes
+                    || !state.reclaim.client_may_write())
         };
         if busy(&mut self.state()) {
             let _waiting = Waiting::new(self);
@@ -408,6 +411,17 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         state.check_health()?;
         state.reclaim.client_wrote(blocks);
         Ok(())
+    }
+
+    /// Waits while checkpoints have more of the map to write than memory has room for. More than
+    /// one is due for is never left by the last one, so this ends.
+    pub(crate) async fn admit_nodes(&self) {
+        let most = undurable_nodes_max(&self.inner.options);
+        let busy =
+            |state: &mut State| state.check_health().is_ok() && state.undurable_map_bytes() > most;
+        if busy(&mut self.state()) {
+            self.wait_while(busy).await;
+        }
     }
 
     /// Makes every record up to `sequence` durable.

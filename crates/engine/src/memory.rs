@@ -14,6 +14,9 @@ use crate::options::OpenOptions;
 const CLEAN_BYTES_MIN: u64 = 128 << 10;
 /// Unwritten data that is always allowed: a few groups.
 const DIRTY_BYTES_MIN: u64 = 2 << 20;
+/// Dirty map nodes that are always allowed: more than an operation makes, or each would have a
+/// checkpoint of its own.
+const DIRTY_NODES_MIN: u64 = 128 << 10;
 /// The part of the budget that droppable things keep, whatever the others take: one in so many.
 const DROPPABLE_SHARE: u64 = 8;
 /// The part of what is droppable that checksums may hold on to: one in so many. A mapped block
@@ -69,9 +72,16 @@ pub(crate) fn dirty_bytes_max(options: &OpenOptions) -> u64 {
     options.dirty_bytes_max.min((options.memory_bytes / 4).max(DIRTY_BYTES_MIN))
 }
 
-/// Bytes of map nodes that may wait for a checkpoint: they cannot leave memory before.
+/// Bytes of map nodes that may wait for a checkpoint: they cannot leave memory before, so with more
+/// of them one is due.
 pub(crate) fn dirty_nodes_max(options: &OpenOptions) -> u64 {
-    options.memory_bytes / 4
+    (options.memory_bytes / 4).max(DIRTY_NODES_MIN)
+}
+
+/// Bytes of map nodes that may wait for a checkpoint or for one that runs to write them: whoever
+/// would make more of them dirty waits, since a checkpoint may be slower than they are.
+pub(crate) fn undurable_nodes_max(options: &OpenOptions) -> u64 {
+    2 * dirty_nodes_max(options)
 }
 
 impl State {

@@ -25,6 +25,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     ) -> Result<u64, Error> {
         let bytes = record.encoded_bytes();
         let relief = record.frees_space();
+        self.admit_nodes().await;
         self.step(|state| {
             state.check_health()?;
             check(state)?;

@@ -31,6 +31,7 @@ use futures_util::future::{Either, select};
 use mjolnir_device::{Device, Runtime};
 use mjolnir_policy::pacing::{FreeSpace, Gate, Pacing, PacingPolicy, PacingView, ScanBudget};
 use mjolnir_policy::read_plan::{self, ReadPlanPolicy};
+use mjolnir_policy::victim::{self, VictimPolicy};
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::ZoneId;
 
@@ -78,6 +79,8 @@ pub(crate) struct ReclaimState {
     pub mark_bytes: u64,
     pub pacing: Box<dyn PacingPolicy>,
     pub read_plan: Box<dyn ReadPlanPolicy>,
+    /// The same one for all choices: it may remember, and draws go on where they were.
+    pub victim: Box<dyn VictimPolicy>,
     pub gate: Gate,
     pub budget: ScanBudget,
     pub last_pacing: Pacing,
@@ -119,6 +122,8 @@ impl ReclaimState {
             mark_bytes: 0,
             pacing: Box::new(FreeSpace::default()),
             read_plan: read_plan::by_name(&options.read_plan)
+                .expect("the policy's name was checked when the store was opened"),
+            victim: victim::by_name(&options.policy)
                 .expect("the policy's name was checked when the store was opened"),
             gate: Gate::new(BURST_BLOCKS),
             budget: ScanBudget::new(options.scan_cpu_max, processors as f64),

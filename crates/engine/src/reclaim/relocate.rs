@@ -316,6 +316,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Takes a checkpoint if more dirty leaves might leave no room for one: blocks that many
     /// diverged snapshots share are named by as many leaves. What is repointed so far may stay so.
     async fn make_room_for_leaves(&self) -> Result<(), Error> {
+        self.admit_nodes().await;
         if !self.state().space.is_crowded(Claim::Reclaim) {
             return Ok(());
         }

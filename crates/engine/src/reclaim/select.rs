@@ -1,7 +1,7 @@
 //! Select: ask the victim policy, within the memory and space there is.
 
 use mjolnir_device::{Device, Runtime};
-use mjolnir_policy::victim::{self, SegmentView, VictimView};
+use mjolnir_policy::victim::{SegmentView, VictimView};
 
 use crate::engine::Engine;
 use crate::format::segment::Footer;
@@ -59,9 +59,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             segments_max: state.reclaim.options.candidates_max,
             live_blocks_max: (room as u64 * capacity).max(capacity),
         };
-        let mut policy = victim::by_name(&state.reclaim.options.policy)
-            .expect("the policy's name was checked when the store was opened");
-        let chosen = policy.choose(&view);
+        let chosen = state.reclaim.victim.choose(&view);
         state.reclaim.index.choose(chosen);
         state.reclaim.index.len()
     }
