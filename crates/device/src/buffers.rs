@@ -32,7 +32,6 @@ struct Kept {
     /// Free buffers by their size.
     by_size: BTreeMap<usize, Vec<Vec<Block>>>,
     bytes: usize,
-    lent_bytes: usize,
 }
 
 impl Buffers {
@@ -44,12 +43,6 @@ impl Buffers {
     /// Bytes that are kept and not in use.
     pub fn kept_bytes(&self) -> usize {
         self.shared.kept().bytes
-    }
-
-    /// Bytes of both: kept, and in buffers that somebody uses.
-    pub fn bytes(&self) -> usize {
-        let kept = self.shared.kept();
-        kept.bytes + kept.lent_bytes
     }
 
     /// Lets go of kept buffers, the longest first, until at most `bytes` are left.
@@ -75,7 +68,6 @@ impl Buffers {
         if free.is_some() {
             kept.bytes -= size;
         }
-        kept.lent_bytes += size;
         drop(kept);
         let blocks = free.unwrap_or_else(|| Block::zeroed(size));
         AlignedBuf::lent(blocks, length, self.shared.clone())
@@ -104,7 +96,6 @@ impl Shared {
     pub(crate) fn put(&self, blocks: Vec<Block>) {
         let size = blocks.len() * BLOCK_BYTES;
         let mut kept = self.kept();
-        kept.lent_bytes -= size;
         if kept.bytes + size <= self.kept_bytes_max {
             kept.bytes += size;
             kept.by_size.entry(size).or_default().push(blocks);
@@ -157,16 +148,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_shrinks_from_the_longest_and_what_is_lent_counts() {
+    fn what_is_kept_shrinks_from_the_longest() {
         let buffers = Buffers::default();
         let taken = [buffers.take(4096), buffers.take(4096), buffers.take(1 << 20)];
-        assert_eq!((buffers.kept_bytes(), buffers.bytes()), (0, 8192 + (1 << 20)));
         drop(taken);
-        assert_eq!((buffers.kept_bytes(), buffers.bytes()), (8192 + (1 << 20), 8192 + (1 << 20)));
+        assert_eq!(buffers.kept_bytes(), 8192 + (1 << 20));
         buffers.shrink_to(10_000);
-        assert_eq!(buffers.bytes(), 8192);
+        assert_eq!(buffers.kept_bytes(), 8192);
         buffers.shrink_to(0);
-        assert_eq!(buffers.bytes(), 0);
+        assert_eq!(buffers.kept_bytes(), 0);
     }
 
     #[test]

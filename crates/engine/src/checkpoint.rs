@@ -15,8 +15,9 @@ use crate::engine::{Engine, Hurdle, State};
 use crate::fault;
 use crate::format::manifest::{Manifest, SegmentEntry, TreeEntry};
 use crate::format::root::{MANIFEST_CHUNKS_MAX, Root};
+use crate::images::Images;
 use crate::memory::{dirty_bytes_max, dirty_nodes_max};
-use crate::node_io::{GRAIN, LOST, Place};
+use crate::node_io::{LOST, Place};
 use crate::options::OpenOptions;
 use crate::reclaim::yield_now;
 use crate::space::{Claim, MAP_STREAM, SegmentState};
@@ -134,9 +135,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut left = frozen.nodes.into_iter();
         while left.len() > 0 {
             let nodes: Vec<_> = left.by_ref().take(NODES_A_STEP).collect();
-            let mut images = Images::default();
+            let sizes = nodes.iter().map(|(_, node)| node.image_bytes());
+            let mut images = Images::of(&self.state().buffers, sizes);
             for (id, node) in &nodes {
-                images.add(*id, |out| node.encode(*id, out));
+                images.add(*id, node.image_bytes(), |out| node.encode(*id, out));
             }
             self.let_clients_in().await?;
             let placed = self.write_images(images).await?;
@@ -161,9 +163,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if index % NODES_A_STEP == 0 {
                 self.let_clients_in().await?;
             }
-            let mut images = Images::default();
-            images.add(NodeId(page), |out| {
-                words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+            let bytes = size_of_val(&words);
+            let mut images = Images::of(&self.state().buffers, [bytes].into_iter());
+            images.add(NodeId(page), bytes, |out| {
+                for (out, word) in out.chunks_exact_mut(8).zip(words) {
+                    out.copy_from_slice(&word.to_le_bytes());
+                }
             });
             let placed = self.write_images(images).await?;
             let mut state = self.state();
@@ -292,63 +297,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(())
     }
 
-    /// Writes images to the map's stream; returns where each went. They can be read at once, and
-    /// are durable with the next flush.
-    async fn write_images(&self, images: Images) -> Result<Vec<(NodeId, Place)>, Error> {
-        let mut bytes = images.bytes;
-        bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);
-        let whole = AlignedBuf::copy_of(&bytes).freeze();
-        let mut placed = Vec::with_capacity(images.spans.len());
-        // An image never straddles two appends: each append takes as many whole images as fit.
-        let mut rest = images.spans.as_slice();
-        let mut failures = 0;
-        while let Some(&(_, begin, _)) = rest.first() {
-            let first_block = begin / BLOCK_SIZE;
-            let last = rest.last().expect("not empty");
-            let wanted = (last.1 + last.2).div_ceil(BLOCK_SIZE) - first_block;
-            let (at, taken) = self
-                .step(|state| {
-                    let (at, fit) = state
-                        .log
-                        .prepare(&mut state.space, MAP_STREAM, 0, wanted as u32)
-                        .map_err(|_| Hurdle::NoRoom(Claim::Map))?;
-                    let end = (first_block + u64::from(fit)) * BLOCK_SIZE;
-                    let taken = rest.iter().take_while(|(_, from, len)| from + len <= end).count();
-                    if taken == 0 {
-                        // The first image is longer than what is left of the group, or of the
-                        // segment.
-                        match failures {
-                            0 => state.log.close_group(&mut state.space, MAP_STREAM),
-                            1 => state.log.seal_segment(&mut state.space, MAP_STREAM),
-                            _ => {
-                                return Err(Hurdle::Failed(Error::new(
-                                    ErrorKind::Unsupported,
-                                    "a node of the map does not fit a segment; the store needs \
-                                     larger segments",
-                                )));
-                            }
-                        }
-                        return Ok((at, 0));
-                    }
-                    let (_, from, len) = rest[taken - 1];
-                    let blocks = (from + len).div_ceil(BLOCK_SIZE) - first_block;
-                    let from = (first_block * BLOCK_SIZE) as usize;
-                    let to = from + (blocks * BLOCK_SIZE) as usize;
-                    state.log.push_bare(MAP_STREAM, whole.slice(from..to));
-                    Ok((at, taken))
-                })
-                .await?;
-            failures = if taken == 0 { failures + 1 } else { 0 };
-            for &(id, from, bytes) in &rest[..taken] {
-                let within = from - first_block * BLOCK_SIZE;
-                let pba = at.plus(within / BLOCK_SIZE);
-                placed.push((id, Place { pba, offset: within % BLOCK_SIZE, bytes }));
-            }
-            rest = &rest[taken..];
-        }
-        Ok(placed)
-    }
-
     /// Writes the manifest, and a copy where the root has room to name it: nothing else is as
     /// precious. Returns the chunks of the one and then of the other.
     async fn write_manifests(&self, bytes: &[u8]) -> Result<Vec<(Pba, u32)>, Error> {
@@ -420,23 +368,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         state.counters.device_flushes += 1;
         state.log.durable = state.log.durable.max(sequence);
         Ok(())
-    }
-}
-
-/// Node images packed one after another.
-#[derive(Default)]
-struct Images {
-    bytes: Vec<u8>,
-    /// Id, first byte, bytes.
-    spans: Vec<(NodeId, u64, u64)>,
-}
-
-impl Images {
-    fn add(&mut self, id: NodeId, encode: impl FnOnce(&mut Vec<u8>)) {
-        let from = self.bytes.len() as u64;
-        encode(&mut self.bytes);
-        self.bytes.resize(self.bytes.len().next_multiple_of(GRAIN as usize), 0);
-        self.spans.push((id, from, self.bytes.len() as u64 - from));
     }
 }
 

@@ -34,6 +34,7 @@ mod format;
 #[doc(hidden)]
 pub mod fuzz;
 mod groups;
+mod images;
 mod log;
 mod loss;
 mod memory;

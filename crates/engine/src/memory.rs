@@ -29,14 +29,13 @@ const INDEX_SHARE: u64 = 32;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MemoryUse {
     pub nodes: u64,
-    pub dirty_nodes: u64,
     pub table: u64,
     pub frozen: u64,
     pub checksums: u64,
     pub index: u64,
     pub mark: u64,
     pub unwritten: u64,
-    /// Buffers for reads, in use and kept for reuse.
+    /// Buffers kept for reuse. Those in use hold unwritten data, or are gone in a moment.
     pub buffers: u64,
 }
 
@@ -89,14 +88,13 @@ impl State {
         let usage = self.map.usage();
         MemoryUse {
             nodes: usage.resident_bytes as u64,
-            dirty_nodes: usage.dirty_bytes as u64,
             table: usage.table_bytes as u64,
             frozen: usage.frozen_bytes as u64,
             checksums: self.checksums.bytes(),
             index: self.reclaim.index.bytes(),
             mark: self.reclaim.mark_bytes,
             unwritten: self.log.dirty_bytes,
-            buffers: self.buffers.bytes() as u64,
+            buffers: self.buffers.kept_bytes() as u64,
         }
     }
 
@@ -107,11 +105,14 @@ impl State {
         let nodes_most = droppable - memory.checksums.min(droppable / CHECKSUM_SHARE);
         let mut nodes = memory.nodes;
         if nodes > nodes_most {
-            let clean = nodes.saturating_sub(memory.dirty_nodes);
-            // A little more than needed, so that this does not run for every node.
+            let clean = nodes.saturating_sub(self.undurable_map_bytes());
+            // A little more than needed, and not for the sake of a few, so that the search does not
+            // run for every node.
             let wanted = nodes - nodes_most + budget / 32;
-            nodes -=
-                self.map.evict(wanted.min(clean.saturating_sub(CLEAN_BYTES_MIN)) as usize) as u64;
+            let spare = wanted.min(clean.saturating_sub(CLEAN_BYTES_MIN));
+            if spare >= budget / 64 {
+                nodes -= self.map.evict(spare as usize) as u64;
+            }
         }
         let checksums_least = droppable / CHECKSUM_SHARE;
         self.checksums.shrink_to(droppable.saturating_sub(nodes).max(checksums_least));

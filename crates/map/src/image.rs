@@ -96,18 +96,27 @@ pub(crate) fn check_root(root: &Root) -> Result<(), DecodeError> {
 }
 
 impl Node {
-    /// Appends the image of this version, stored under `id`, to `out`.
-    pub fn encode(&self, id: NodeId, out: &mut Vec<u8>) {
-        out.reserve(self.image_bytes());
-        out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&[VERSION, self.level(), 0, 0]);
-        out.extend_from_slice(&id.0.to_le_bytes());
-        out.extend_from_slice(&(self.size() as u32).to_le_bytes());
-        out.extend_from_slice(&self.blocks.to_le_bytes());
+    /// Writes the image of this version, stored under `id`, to `out`, which has
+    /// [`image_bytes`](Node::image_bytes).
+    pub fn encode(&self, id: NodeId, out: &mut [u8]) {
+        let (head, body) = out.split_at_mut(HEADER);
+        head[..4].copy_from_slice(&MAGIC);
+        head[4..8].copy_from_slice(&[VERSION, self.level(), 0, 0]);
+        head[8..12].copy_from_slice(&id.0.to_le_bytes());
+        head[12..16].copy_from_slice(&(self.size() as u32).to_le_bytes());
+        head[16..].copy_from_slice(&self.blocks.to_le_bytes());
         match &self.body {
-            Body::Leaf(words) => words.iter().for_each(|w| out.extend_from_slice(&w.to_le_bytes())),
+            Body::Leaf(words) => {
+                assert_eq!(body.len(), words.len() * WORD, "the image has the node's size");
+                for (out, word) in body.chunks_exact_mut(WORD).zip(words) {
+                    out.copy_from_slice(&word.to_le_bytes());
+                }
+            }
             Body::Inner(_, edges) => {
-                edges.iter().for_each(|e| out.extend_from_slice(&edge_bytes(e)))
+                assert_eq!(body.len(), edges.len() * EDGE, "the image has the node's size");
+                for (out, edge) in body.chunks_exact_mut(EDGE).zip(edges) {
+                    out.copy_from_slice(&edge_bytes(edge));
+                }
             }
         }
     }

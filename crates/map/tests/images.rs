@@ -54,10 +54,10 @@ fn an_image_under_another_id_or_level_is_refused() {
     // The parent's word on the level counts.
     map.install(root.edge.child, &image).unwrap();
     let child = map.node(root.edge.child).unwrap().edges()[0].child;
-    let mut leaf = Vec::new();
     let mut lone = Map::new();
     lone.create(TreeId(1), 5);
     let node = lone.node(lone.tree_root(TreeId(1)).unwrap().edge.child).unwrap();
+    let mut leaf = vec![0; node.image_bytes()];
     node.encode(child, &mut leaf);
     let error = map.install(child, &leaf).unwrap_err().to_string();
     assert!(error.contains("its parent says"), "{error}");
@@ -145,7 +145,7 @@ proptest! {
         if map.install(id, &image).is_ok() {
             // What was taken in is a node by all that can be known of it.
             let node = map.node(id).unwrap();
-            let mut again = Vec::new();
+            let mut again = vec![0; node.image_bytes()];
             node.encode(id, &mut again);
             prop_assert_eq!(again, image);
         }

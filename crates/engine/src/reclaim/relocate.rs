@@ -141,7 +141,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                         let Some(from) = offset_within(*entry, start, zone_blocks) else {
                             continue;
                         };
-                        live[from as usize..][..word::blocks(*entry) as usize].fill(true);
+                        match word::blocks(*entry) as usize {
+                            1 => live[from as usize] = true,
+                            blocks => live[from as usize..][..blocks].fill(true),
+                        }
                     }
                     Ok(())
                 })

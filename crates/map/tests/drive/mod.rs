@@ -50,7 +50,7 @@ pub fn drive(bytes: &[u8]) -> bool {
             continue;
         }
         if let Ok(node) = map.node(id) {
-            let mut again = Vec::new();
+            let mut again = vec![0; node.image_bytes()];
             node.encode(id, &mut again);
             // The first image of an id counts.
             whole &= image.starts_with(&again);
