@@ -1,7 +1,7 @@
 #!/bin/bash
-# Six fio jobs at once for 40 seconds, each at a fixed rate, on files of their own, past the page
-# cache: an appended log, random overwrites with and without a hot part, rewriting in large requests,
-# reads, and files that are made and deleted.
+# Five fio jobs at once for 40 seconds, each at a fixed rate, on files of their own, past the page
+# cache: an appended log, random overwrites with and without a hot part, rewriting in large pieces,
+# reads among writes; and beside them files that are made and deleted.
 source "$(dirname "$0")/stage.sh"
 need fio=fio
 stage fio-rates 1G
