@@ -1,6 +1,9 @@
 //! Requests that end in any order are recorded in the order in which they were made, with the
 //! latency of those that ended well, however many are in flight.
 
+#[path = "../../../fuzz/held.rs"]
+mod held;
+
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::future::poll_fn;
@@ -19,15 +22,19 @@ use tempfile::TempDir;
 
 const SEED: u64 = 7;
 
-/// A store that keeps everyone waiting until told how each request ends.
+/// A store that keeps everyone waiting until told how each request ends, or nobody.
 #[derive(Clone, Default)]
 struct Slow {
+    prompt: bool,
     asked: Rc<Cell<usize>>,
     ends: Rc<RefCell<Vec<Option<bool>>>>,
 }
 
 impl Slow {
     async fn wait(&self) -> Result<(), Error> {
+        if self.prompt {
+            return Ok(());
+        }
         let number = self.asked.replace(self.asked.get() + 1);
         self.ends.borrow_mut().resize(number + 1, None);
         let well = poll_fn(|cx| match self.ends.borrow()[number] {
@@ -228,4 +235,35 @@ fn a_request_that_is_given_up_is_recorded_without_latency() {
     let told: Vec<_> =
         requests.iter().map(|request| (request.op.name(), request.latency)).collect();
     assert_eq!(told, [("write", None), ("flush", None)]);
+}
+
+#[test]
+fn memory_is_bounded_however_many_requests_there_are() {
+    let folder = TempDir::new().unwrap();
+    let mut requests = 0;
+    let held = held::peak(|| {
+        run(async |runtime: HostRuntime| {
+            let recorder = Recorder::new(runtime.clone());
+            let store = Recorded::new(
+                Slow { prompt: true, ..Slow::default() },
+                recorder.clone(),
+                TreeId(1),
+            );
+            recorder.start(&folder.path().join("r"), false).unwrap();
+            for number in 0..300_000 {
+                let data = Bytes::from_static(&[1; 512]);
+                let offset = number * 7919 % 100_000 * 512;
+                store.write(TreeId(1), offset, data, Durability::Buffered).await.unwrap();
+                // The thread that writes gets its turn, as it does between clients.
+                if number % 10_000 == 0 {
+                    runtime.sleep(std::time::Duration::from_millis(20)).await;
+                }
+            }
+            requests = recorder.stop().await.unwrap().requests;
+        });
+    });
+    assert_eq!(requests, 300_000);
+    assert!(held < 1 << 20, "{held} bytes were held at once");
+    let bytes = folder.path().join("r").metadata().unwrap().len();
+    assert!(bytes > 2 << 20, "the recording is longer than that: {bytes}");
 }
