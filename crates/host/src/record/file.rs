@@ -218,3 +218,30 @@ fn write_all(mut file: File, queue: Receiver<Batch>, back: SyncSender<Vec<u8>>, 
         let _ = outcome.failed.set(error.to_string());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_the_disk_is_too_slow_nothing_more_is_taken_and_all_before_is_written() {
+        let (queue, waiting) = sync_channel(2);
+        let (back, spent) = sync_channel(2);
+        let (outcome, thread) = (Arc::new(Outcome::default()), std::thread::spawn(|| ()));
+        let mut frames = Frames { queue, spent, thread, outcome: outcome.clone() };
+        let batch = |requests: u64| Batch { frames: vec![requests as u8; 10], requests };
+        frames.send(batch(1)).unwrap();
+        frames.send(batch(2)).unwrap();
+        let why = frames.send(batch(3)).unwrap_err();
+        assert!(why.contains("too slow"), "{why}");
+        assert_eq!(frames.failed(), Some(why.clone()));
+        // Now there is room again; but a frame after the one that is lost would leave a hole.
+        assert_eq!(waiting.recv().unwrap().requests, 1);
+        assert_eq!(frames.send(batch(4)), Err(why));
+        drop(frames);
+        let path = tempfile::NamedTempFile::new().unwrap();
+        write_all(path.reopen().unwrap(), waiting, back, &outcome);
+        assert_eq!(std::fs::read(path.path()).unwrap(), [2; 10]);
+        assert_eq!(outcome.written(), (10, 2));
+    }
+}
