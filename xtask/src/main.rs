@@ -10,6 +10,7 @@ mod cargo;
 mod house;
 mod licences;
 mod metadata;
+mod record;
 mod rooms;
 mod steps;
 mod test;
@@ -47,6 +48,15 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Makes recordings of real programs anew, those that `recordings/` has; needs root. Without a
+    /// name, lists them.
+    Record {
+        /// Which.
+        names: Vec<String>,
+        /// All of them.
+        #[arg(long, conflicts_with = "names")]
+        all: bool,
+    },
     /// Checks that crates import only what ARCHITECTURE.md lists.
     Rooms,
     /// Checks the licences of everything that is built, and that no banned crate is.
@@ -60,6 +70,7 @@ fn main() -> ExitCode {
         Command::Test(options) => test::run(&options),
         Command::Sim { arguments } => test::simulate(&arguments),
         Command::Bench { arguments } => bench::run(&arguments),
+        Command::Record { names, all } => record::run(&names, all),
         Command::Rooms => rooms::check(&root()).map(|outcome| outcome.print().passed()),
         Command::Licences => licences::check(&root()).map(|outcome| outcome.print().passed()),
         Command::House => house::check(&root()).map(|outcome| outcome.print().passed()),

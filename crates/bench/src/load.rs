@@ -223,19 +223,14 @@ async fn yield_now() {
 
 /// As [`run_with`] with one request at a time, and without a clock: for measuring what requests
 /// cost the processor.
-pub async fn plain<D: Device, R: Runtime>(
-    engine: &Engine<D, R>,
-    volume: TreeId,
-    load: Load,
-    payload: Bytes,
-) -> Result<()> {
+pub async fn plain<S: Store>(store: &S, volume: TreeId, load: Load, payload: Bytes) -> Result<()> {
     let mut chance = Chance::new(load.seed);
     for _ in 0..load.count {
         let offset = chance.below(load.span / load.bytes) * load.bytes;
         if load.write {
-            engine.write(volume, offset, payload.clone(), Durability::Buffered).await?;
+            store.write(volume, offset, payload.clone(), Durability::Buffered).await?;
         } else {
-            std::hint::black_box(engine.read(volume, offset, load.bytes).await?);
+            std::hint::black_box(store.read(volume, offset, load.bytes).await?);
         }
     }
     Ok(())

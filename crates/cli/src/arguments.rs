@@ -22,6 +22,7 @@ Examples:
   mjolnir clone s.mj v@monday w                   make a writable copy of it
   mjolnir range clone s.mj v:0+1M w:4M            share a range between volumes
   mjolnir stats s.mj                              space, write amplification, latencies
+  mjolnir record start s.mj a.mjtrace             record what clients ask for
   mjolnir check s.mj                              check the structure of the store
   mjolnir salvage s.mj                            accept what damage took, and go on
 
@@ -125,6 +126,9 @@ pub enum StoreCommand {
     /// Clone, move, trim and write ranges, one or many at once.
     #[command(subcommand)]
     Range(RangeCommand),
+    /// Record what clients of a server ask for.
+    #[command(subcommand)]
+    Record(RecordCommand),
     /// Run reclaim, or tell what it does.
     #[command(subcommand)]
     Gc(GcCommand),
@@ -328,6 +332,29 @@ pub enum RangeCommand {
         /// {"write": {"from": "data.bin", "to": "v:2M"}}].
         #[arg(long, value_name = "FILE", conflicts_with = "ops")]
         file: Option<PathBuf>,
+    },
+}
+
+/// What can be asked of the recorder of a store that is being served.
+#[derive(Debug, Subcommand)]
+pub enum RecordCommand {
+    /// Begin to record what NBD clients ask for, and when, as `serve --record` does.
+    ///
+    /// Reads, writes, trims, zeroing and flushes are recorded, but no data; `mjolnir trace info`
+    /// reads the file. The server writes it, and ends it when it is told to or ends itself.
+    Start {
+        /// The store.
+        store: PathBuf,
+        /// The file.
+        file: PathBuf,
+        /// Replace an older recording.
+        #[arg(long)]
+        force: bool,
+    },
+    /// End the recording.
+    Stop {
+        /// The store.
+        store: PathBuf,
     },
 }
 

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use mjolnir_host::{HostRuntime, run as run_host};
 
-use crate::arguments::{GcCommand, RangeCommand, SnapshotCommand, StoreCommand, VolumeCommand};
+use crate::arguments::{
+    GcCommand, RangeCommand, RecordCommand, SnapshotCommand, StoreCommand, VolumeCommand,
+};
 use crate::door::Door;
 use crate::failure::Failure;
 use crate::meter::Meter;
@@ -81,6 +83,9 @@ fn advice(request: &Request) -> Option<(&'static str, &'static str)> {
         Request::DeleteVolume { snapshots: false, .. } => {
             Some(("busy", "`mjolnir volume delete --snapshots` does both"))
         }
+        Request::StartRecording { force: false, .. } => {
+            Some(("exists", "--force replaces an older recording"))
+        }
         _ => None,
     }
 }
@@ -152,6 +157,16 @@ fn plan(command: StoreCommand) -> Result<(PathBuf, Request, View), Failure> {
                 RangeCommand::Atomic { store, file: Some(file), .. } => (store, read_ops(&file)?),
             };
             plain(store, Request::Ranges { ops })
+        }
+        StoreCommand::Record(RecordCommand::Start { store, file, force }) => {
+            // The server has a working directory of its own.
+            let file = std::path::absolute(&file).map_err(|error| {
+                Failure::new(format!("recording to {}: {error}", file.display()))
+            })?;
+            plain(store, Request::StartRecording { file, force })
+        }
+        StoreCommand::Record(RecordCommand::Stop { store }) => {
+            plain(store, Request::StopRecording {})
         }
         StoreCommand::Gc(GcCommand::Run { store }) => plain(store, Request::Collect {}),
         StoreCommand::Gc(GcCommand::Status { store }) => {

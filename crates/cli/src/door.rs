@@ -141,7 +141,7 @@ impl Door {
                     for warning in &opened.warnings {
                         output::complain(&format!("warning: {warning}"));
                     }
-                    let circumstances = Circumstances { served: false, warnings: opened.warnings };
+                    let circumstances = Circumstances { served: None, warnings: opened.warnings };
                     return Ok(Door::Local(opened.engine, circumstances));
                 }
                 // A server that is starting or ending, or another command.

@@ -1,7 +1,10 @@
 //! Requests, carried out. The only way to a store's commands, at rest or served.
 
+use std::rc::Rc;
+
 use mjolnir_device::{Device, Runtime};
 use mjolnir_engine::Engine;
+use mjolnir_host::{HostError, HostErrorKind, Recorder};
 use mjolnir_store::{Durability, Error, ErrorKind, Op, Store, TargetInfo, VolumeRange};
 
 use crate::arguments::Place;
@@ -14,8 +17,8 @@ const DIFF_EXTENTS: usize = 4096;
 /// How the store was opened.
 #[derive(Clone, Debug, Default)]
 pub struct Circumstances {
-    /// It is being served.
-    pub served: bool,
+    /// It is being served, to clients whom this can record.
+    pub served: Option<Rc<Recorder>>,
     /// What was odd about its container.
     pub warnings: Vec<String>,
 }
@@ -77,14 +80,42 @@ pub async fn handle<D: Device, R: Runtime>(
             Ok(Response::Collected { segments, bytes, free_bytes })
         }
         Request::Stats {} => {
-            let stats = StatsOf { served: circumstances.served, stats: engine.stats() };
-            Ok(Response::Stats(Box::new(stats)))
+            let served = circumstances.served.is_some();
+            let recording = circumstances.served.as_ref().and_then(|recorder| recorder.recording());
+            Ok(Response::Stats(Box::new(StatsOf { served, recording, stats: engine.stats() })))
         }
         Request::Scrub {} => engine.scrub(progress).await.map(Response::Scrub),
         Request::Check {} => check(engine, circumstances, progress).await,
         Request::Grow { bytes } => engine.grow(bytes).await.map(|bytes| Response::Grown { bytes }),
         Request::Checkpoint {} => engine.checkpoint().await.map(done),
+        Request::StartRecording { file, force } => {
+            let recorder = recorder(circumstances)?;
+            recorder.start(&file, force).map_err(of_host)?;
+            Ok(Response::Recording(recorder.recording().unwrap_or_default()))
+        }
+        Request::StopRecording {} => {
+            recorder(circumstances)?.stop().await.map(Response::Recording).map_err(of_host)
+        }
     }
+}
+
+fn recorder(circumstances: &Circumstances) -> Result<&Recorder, Error> {
+    circumstances.served.as_deref().ok_or_else(|| {
+        Error::new(
+            ErrorKind::Unsupported,
+            "the store is not being served, so there are no clients to record",
+        )
+    })
+}
+
+fn of_host(error: HostError) -> Error {
+    let kind = match error.kind {
+        HostErrorKind::Invalid => ErrorKind::Invalid,
+        HostErrorKind::Busy => ErrorKind::Busy,
+        HostErrorKind::Exists => ErrorKind::Exists,
+        HostErrorKind::Io => ErrorKind::Io,
+    };
+    Error::new(kind, error.context)
 }
 
 async fn list<D: Device, R: Runtime>(
@@ -116,13 +147,14 @@ async fn check<D: Device, R: Runtime>(
     let mut report = engine.check_telling(progress).await?;
     report.problems.splice(0..0, circumstances.warnings.iter().cloned());
     let mut left_out = vec!["the data itself (`mjolnir scrub` reads it)".to_owned()];
-    if circumstances.served {
+    let online = circumstances.served.is_some();
+    if online {
         left_out.push(
             "opening the store as after a restart (run `mjolnir check` once it is not served)"
                 .to_owned(),
         );
     }
-    Ok(Response::Check(CheckOf { online: circumstances.served, left_out, report }))
+    Ok(Response::Check(CheckOf { online, left_out, report }))
 }
 
 /// A target by a name that must be given.

@@ -1,9 +1,11 @@
 //! What can be asked of a store, and what it answers: one line of JSON each on the control socket.
 
 use std::fmt::Display;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use mjolnir_engine::{CheckReport, DiffPage, ScrubReport, Stats};
+use mjolnir_host::Recording;
 use mjolnir_store::{Error, VolumeRange};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -50,6 +52,10 @@ pub enum Request {
     Grow { bytes: u64 },
     /// Write a checkpoint.
     Checkpoint {},
+    /// Record what clients of the server do; in place of an older recording if `force`.
+    StartRecording { file: PathBuf, force: bool },
+    /// End the recording.
+    StopRecording {},
 }
 
 impl Request {
@@ -64,6 +70,8 @@ impl Request {
                 | Stats {}
                 | Scrub {}
                 | Check {}
+                | StartRecording { .. }
+                | StopRecording {}
         )
     }
 }
@@ -154,6 +162,8 @@ pub enum Response {
     Scrub(ScrubReport),
     /// What a check found.
     Check(CheckOf),
+    /// What a recording has come to.
+    Recording(Recording),
     /// The store has grown.
     Grown {
         /// Its bytes now, without the frame of the container.
@@ -166,6 +176,9 @@ pub enum Response {
 pub struct StatsOf {
     /// Whether a server answered; else counts are of one command alone.
     pub served: bool,
+    /// The recording of the server's clients that is being made, or else the last one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub recording: Option<Recording>,
     /// All there is to tell.
     #[serde(flatten)]
     pub stats: Stats,
@@ -272,7 +285,7 @@ mod tests {
             assert!(!line.contains('\n'));
             assert_eq!(serde_json::from_str::<Request>(&line).unwrap(), request);
         }
-        let stats = StatsOf { served: true, stats: Stats::default() };
+        let stats = StatsOf { served: true, recording: None, stats: Stats::default() };
         let message = Message::Answer(Response::Stats(Box::new(stats)));
         let line = serde_json::to_string(&message).unwrap();
         assert_eq!(serde_json::from_str::<Message>(&line).unwrap(), message);

@@ -11,9 +11,9 @@ use futures_lite::future::or;
 use mjolnir_device::Runtime;
 use mjolnir_engine::{OpenOptions, ReclaimOptions};
 use mjolnir_host::{
-    DeviceOptions, Direct, HostEngine, HostRuntime, IoChoice, Listener, Readiness,
-    SOCKET_PATH_BYTES_MAX, Shutdown, TLS_BUILT_IN, Tls, TlsKeys, inherited_listeners, is_loopback,
-    run as run_host, tell_service_manager,
+    DeviceOptions, Direct, HostEngine, HostError, HostErrorKind, HostRuntime, IoChoice, Listener,
+    Readiness, Recorder, SOCKET_PATH_BYTES_MAX, Shutdown, TLS_BUILT_IN, Tls, TlsKeys,
+    inherited_listeners, is_loopback, may_record, run as run_host, tell_service_manager,
 };
 
 use crate::arguments::{NbdAddress, ServeOptions};
@@ -37,6 +37,10 @@ pub fn run(options: ServeOptions, json: bool) -> Result<(), Failure> {
     let tls_keys = options.tls_keys();
     let tls = tls_keys.as_ref().map(Tls::load).transpose()?;
     let addresses = addresses(&options, &inherited, tls_keys.as_ref())?;
+    if let Some(file) = &options.record {
+        // Before the store is opened, which may take its time.
+        may_record(file, options.record_force).map_err(unrecorded)?;
+    }
     run_host(async move |runtime: HostRuntime| {
         let shutdown = Shutdown::new()?;
         let opening = async {
@@ -54,11 +58,15 @@ pub fn run(options: ServeOptions, json: bool) -> Result<(), Failure> {
             output::complain(&format!("warning: {warning}"));
         }
         let engine = opened.engine;
-        let circumstances = Circumstances { served: true, warnings: opened.warnings };
-        let doors = listen(&options, addresses, inherited);
+        let recorder = Recorder::new(runtime.clone());
+        let circumstances =
+            Circumstances { served: Some(recorder.clone()), warnings: opened.warnings };
+        let doors = listen(&options, addresses, inherited)
+            .and_then(|doors| record(&options, &recorder).map(|()| doors));
         match doors {
             Ok((control, doors)) => {
-                let clients = Clients::new(engine.clone(), runtime.clone(), &options, tls);
+                let (of_clients, world) = (recorder.clone(), runtime.clone());
+                let clients = Clients::new(engine.clone(), of_clients, world, &options, tls);
                 let clients = Rc::new(clients);
                 let control = control::answer_all(
                     control,
@@ -67,7 +75,8 @@ pub fn run(options: ServeOptions, json: bool) -> Result<(), Failure> {
                     runtime.clone(),
                     Duration::from_secs(options.control_time.into()),
                 );
-                let work = attend(&options, &engine, &runtime, &clients, doors, &shutdown, json);
+                let served = Served { engine, recorder, runtime, clients };
+                let work = attend(&options, &served, doors, &shutdown, json);
                 // The control socket answers until the store is closed.
                 or(work, async {
                     control.await;
@@ -76,7 +85,7 @@ pub fn run(options: ServeOptions, json: bool) -> Result<(), Failure> {
                 .await
             }
             Err(failure) => {
-                // What could not be listened on is the failure to tell.
+                // What could not be listened on, or recorded to, is the failure to tell.
                 let _ = engine.close().await;
                 Err(failure)
             }
@@ -84,28 +93,56 @@ pub fn run(options: ServeOptions, json: bool) -> Result<(), Failure> {
     })
 }
 
+/// What is served, and by what.
+struct Served {
+    engine: HostEngine,
+    recorder: Rc<Recorder>,
+    runtime: HostRuntime,
+    clients: Rc<Clients>,
+}
+
+/// Begins to record, if that is wanted.
+fn record(options: &ServeOptions, recorder: &Recorder) -> Result<(), Failure> {
+    let Some(file) = &options.record else { return Ok(()) };
+    let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+    recorder.start(&file, options.record_force).map_err(unrecorded)
+}
+
+fn unrecorded(error: HostError) -> Failure {
+    match error.kind {
+        HostErrorKind::Exists => {
+            Failure::new(format!("{error} (--record-force replaces an older recording)"))
+        }
+        _ => Failure::from(error),
+    }
+}
+
 /// From readiness to the closed store.
 async fn attend(
     options: &ServeOptions,
-    engine: &HostEngine,
-    runtime: &HostRuntime,
-    clients: &Rc<Clients>,
+    served: &Served,
     doors: Vec<Listener>,
     shutdown: &Shutdown,
     json: bool,
 ) -> Result<(), Failure> {
+    let Served { engine, recorder, runtime, clients } = served;
     announce::ready(options, engine, &doors, json)?;
     for door in doors {
         runtime.spawn(clients.clone().accept_all(door));
     }
     let (read_only, stop) = (options.read_only, clients.stopping());
-    runtime.spawn(watch::watch(engine.clone(), read_only, runtime.clone(), stop));
+    let (watched, recorded, world) = (engine.clone(), recorder.clone(), runtime.clone());
+    runtime.spawn(watch::watch(watched, recorded, read_only, world, stop));
     tell(Readiness::Ready);
     shutdown.requested().await;
     tell(Readiness::Stopping);
     clients.stop();
     let ending = async {
         or(clients.all_gone(), runtime.sleep(DRAIN_TIME)).await;
+        let recording = recorder.recording().is_some_and(|recording| recording.active);
+        if recording && let Err(error) = recorder.stop().await {
+            output::complain(&format!("warning: {error}"));
+        }
         engine.close().await.map_err(Failure::from)
     };
     let impatient = async {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use mjolnir_engine::{DiffPage, LatencySummary, LogLoss, Loss, Stats};
+use mjolnir_host::Recording;
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -77,8 +78,23 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
             text
         }
         Response::Check(check) => check_text(store, check),
+        Response::Recording(recording) => recording_text(recording),
         Response::Grown { bytes: now } => format!("{}: {}\n", store.display(), bytes(*now)),
     }
+}
+
+fn recording_text(recording: &Recording) -> String {
+    let mut text = format!(
+        "{}: {}, {}{}\n",
+        recording.file.display(),
+        count(recording.requests, "request"),
+        bytes(recording.bytes),
+        if recording.active { " so far" } else { "" },
+    );
+    if let Some(why) = &recording.failed {
+        text += &format!("ENDED: {why}\n");
+    }
+    text
 }
 
 fn check_text(store: &Path, check: &CheckOf) -> String {
@@ -201,6 +217,9 @@ fn stats(store: &Path, of: &StatsOf) -> String {
     );
     if let Some(failed) = &stats.failed.as_ref().filter(|_| of.served) {
         text += &format!("FAILED: {failed}\n");
+    }
+    if let Some(recording) = &of.recording {
+        text += &format!("recorded in {}", recording_text(recording));
     }
     text += "\nspace\n";
     text += &space(stats);

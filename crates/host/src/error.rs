@@ -15,10 +15,12 @@ pub struct HostError {
 /// The sorts of host error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostErrorKind {
-    /// An address that cannot be used as asked.
+    /// What cannot be used, or done, as asked.
     Invalid,
     /// Another program has it.
     Busy,
+    /// Something is there already, and is not to be lost.
+    Exists,
     /// The system refused.
     Io,
 }

@@ -1,7 +1,8 @@
-//! The real world: an executor on one thread, the clock, sockets, signals.
+//! The real world: an executor on one thread, the clock, sockets, signals, recordings of clients.
 //!
-//! **Imports** `units`, `device`, `backends`, `engine`, `store`. **Leaves out** what is said on the
-//! sockets (`nbd`) and what is asked on the command line (`cli`).
+//! **Imports** `units`, `device`, `backends`, `engine`, `store`, and of `workload` the format of
+//! recordings. **Leaves out** what is said on the sockets (`nbd`) and what is asked on the command
+//! line (`cli`).
 //!
 //! TLS for clients is the feature `tls`; without it its types are there and cannot be made.
 //!
@@ -14,6 +15,7 @@ mod activation;
 mod error;
 mod listener;
 mod readiness;
+mod record;
 mod runtime;
 mod shutdown;
 mod store;
@@ -27,6 +29,7 @@ pub use listener::{Listener, is_loopback};
 /// How a file or device is opened: what [`open_store`] takes besides the engine's options.
 pub use mjolnir_backends::{Direct, IoChoice, OpenOptions as DeviceOptions};
 pub use readiness::{Readiness, tell_service_manager};
+pub use record::{Recorded, Recorder, Recording, may_record};
 pub use runtime::{HostRuntime, run};
 pub use shutdown::Shutdown;
 pub use store::{

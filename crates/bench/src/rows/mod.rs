@@ -6,6 +6,7 @@ mod map_mark;
 mod map_memory;
 mod map_trees;
 mod nbd;
+mod recording;
 pub mod recovery;
 mod scan;
 mod snapshots;
@@ -24,6 +25,7 @@ pub fn all() -> impl Iterator<Item = &'static Row> {
         scan::ROWS,
         map_memory::ROWS,
         store_cost::ROWS,
+        recording::ROWS,
         nbd::ROWS,
         disk::ROWS,
         steady::ROWS,

@@ -47,6 +47,26 @@ pub const ROWS: &[Row] = &[
         run: random_write,
     },
     Row {
+        name: "nbd-record",
+        needs: &["fio"],
+        lines: &[
+            Line {
+                name: "nbd-cpu-record",
+                what: "processor time of the server for 4 KiB random writes through NBD, queue depth \
+                       32, while it records them (`serve --record`): against the same without",
+                unit: "x",
+                target: Target::None,
+            },
+            Line {
+                name: "nbd-record-bytes",
+                what: "bytes of the recording for each request",
+                unit: "B",
+                target: Target::None,
+            },
+        ],
+        run: recorded,
+    },
+    Row {
         name: "nbd-snapshot",
         needs: &["fio", "qemu-nbd", "qemu-img"],
         lines: &[
@@ -320,6 +340,35 @@ fn random_write(bench: &Bench, report: &mut Report) -> Result<()> {
         report.line(name, &tally.ratio, &tally.note(4 * KIB));
     }
     report.line("nbd-cpu-write", &tallies[0].processor(), "without any flush");
+    Ok(())
+}
+
+fn recorded(bench: &Bench, report: &mut Report) -> Result<()> {
+    let size = Size::of(bench, (512 * MIB, GIB));
+    let (program, folder) = (program(bench)?, bench.place.path());
+    let store = our_store(&program, folder, size, 2 * size.rounds as u64)?;
+    let recording = folder.join("r.mjtrace");
+    let name = recording.to_str().context("the folder's name is not text; say --dir")?;
+    let (mut ratio, mut bytes, mut note) = (Samples::new(), Samples::new(), String::new());
+    for round in 0..size.rounds {
+        let mut processor_us = [0.0; 2];
+        for turn in 0..2 {
+            let which = (round + turn) % 2;
+            direct::forget(&store)?;
+            let options: &[&str] = if which == 1 { &["--record", name] } else { &[] };
+            let server = Server::ours(&program, folder, &store, options)?;
+            processor_us[which] = peer::fio(&server, job("randwrite", size, round))?.processor_us;
+            server.stop()?;
+        }
+        let count = size.total as f64 / (4 * KIB) as f64;
+        bytes.push(recording.metadata().context("the recording")?.len() as f64 / count);
+        std::fs::remove_file(&recording).context("removing the recording")?;
+        let [without, with] = processor_us;
+        ratio.push(with / without);
+        note = format!("{with:.2} µs against {without:.2} µs (last round)");
+    }
+    report.line("nbd-cpu-record", &ratio, &note);
+    report.line("nbd-record-bytes", &bytes, "");
     Ok(())
 }
 

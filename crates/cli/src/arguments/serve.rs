@@ -81,6 +81,14 @@ pub struct ServeOptions {
     #[arg(long, value_name = "COUNT", default_value = "1",
         value_parser = clap::value_parser!(u8).range(1..=8))]
     pub streams: u8,
+    /// Record what NBD clients ask for, and when, in this file: reads, writes, trims, zeroing and
+    /// flushes, but no data. `mjolnir trace info` reads it. If it can no longer be written, because
+    /// its disk is full, it ends, and serving goes on.
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Replace an older recording.
+    #[arg(long, requires = "record")]
+    pub record_force: bool,
     /// How to reach the device: by io_uring, by a pool of threads, or by what works.
     #[arg(long, value_name = "WAY", default_value = "auto")]
     pub io: Io,

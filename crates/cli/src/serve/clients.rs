@@ -10,7 +10,7 @@ use event_listener::Event;
 use futures_lite::future::or;
 use futures_lite::{AsyncRead, AsyncWrite};
 use mjolnir_device::Runtime;
-use mjolnir_host::{HostEngine, HostRuntime, Listener, Stream, Tls, TlsStream};
+use mjolnir_host::{HostEngine, HostRuntime, Listener, Recorded, Recorder, Stream, Tls, TlsStream};
 use mjolnir_nbd::{
     self as nbd, Disconnect, DisconnectKind, Handshake, Negotiated, Options, Session, negotiate,
     negotiate_secured, transmit,
@@ -51,6 +51,7 @@ impl Stop {
 /// All clients of a server.
 pub struct Clients {
     engine: HostEngine,
+    recorder: Rc<Recorder>,
     runtime: HostRuntime,
     options: Options,
     tls: Option<Tls>,
@@ -66,6 +67,7 @@ impl Clients {
     /// Nobody yet. With `tls`, clients talk by it or about nothing.
     pub fn new(
         engine: HostEngine,
+        recorder: Rc<Recorder>,
         runtime: HostRuntime,
         options: &ServeOptions,
         tls: Option<Tls>,
@@ -81,6 +83,7 @@ impl Clients {
         let (count, left) = (Cell::new(0), Event::new());
         Clients {
             engine,
+            recorder,
             runtime,
             options,
             tls,
@@ -197,7 +200,9 @@ impl Clients {
     where
         T: AsyncRead + AsyncWrite + Unpin,
     {
-        transmit(&self.engine, session, self.stop.requested()).await.map(|_| ())
+        let (engine, recorder) = (self.engine.clone(), self.recorder.clone());
+        let store = Recorded::new(engine, recorder, session.export().target.id);
+        transmit(&store, session, self.stop.requested()).await.map(|_| ())
     }
 }
 

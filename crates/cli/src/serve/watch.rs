@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_lite::future::or;
 use mjolnir_device::Runtime;
-use mjolnir_host::{HostEngine, HostRuntime};
+use mjolnir_host::{HostEngine, HostRuntime, Recorder};
 
 use super::clients::Stop;
 use crate::output;
@@ -16,9 +16,15 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Periods between two words about damage, of which there may be much.
 const DAMAGE_PERIODS: u32 = 10;
 
-/// Warns on standard error when space gets low and when the store fails, once each time, and now
+/// Sends what is recorded on its way, and warns on standard error when that fails, when space gets low and when the store fails, once each time, and now
 /// and then while damaged blocks are being read.
-pub async fn watch(engine: HostEngine, read_only: bool, runtime: HostRuntime, stop: Rc<Stop>) {
+pub async fn watch(
+    engine: HostEngine,
+    recorder: Rc<Recorder>,
+    read_only: bool,
+    runtime: HostRuntime,
+    stop: Rc<Stop>,
+) {
     let (mut was_low, mut was_failed) = (false, false);
     let (mut damaged, mut quiet) = (0, 0);
     while !stop.is_requested() {
@@ -50,6 +56,9 @@ pub async fn watch(engine: HostEngine, read_only: bool, runtime: HostRuntime, st
                 "error: {why} (reads go on; once that is mended, start this server anew)"
             ));
             was_failed = true;
+        }
+        if let Some(why) = recorder.tend() {
+            output::complain(&format!("warning: {why}; serving goes on"));
         }
         or(runtime.sleep(PERIOD), stop.requested()).await;
     }

@@ -142,7 +142,7 @@ pub(super) fn oddities(report: &ReadReport) -> Vec<String> {
     }
     if report.times_raised > 0 {
         lines.push(format!(
-            "{} went back, by up to {}, and were raised to the time before",
+            "{} went back, by up to {}: raised to the time before",
             output::count(report.times_raised, "time"),
             output::time(report.raised_ns_max)
         ));

@@ -144,6 +144,8 @@ pub enum TraceErrorKind {
     Empty,
     /// No format fits; the text says what it looks like.
     Unrecognised(String),
+    /// It is packed in a way that is not read; the text says how, and what unpacks it.
+    Packed(&'static str),
     /// It was to be read as this format, and is not; the text says why.
     NotThe(Format, String),
     /// Reading or unpacking it failed.
@@ -166,6 +168,7 @@ impl fmt::Display for TraceError {
                 "the format is not recognised: {looks}; name the format if you know it ({})",
                 Format::ALL.map(Format::name).join(", ")
             ),
+            TraceErrorKind::Packed(how) => write!(f, "the trace is {how}"),
             TraceErrorKind::NotThe(format, why) => {
                 write!(f, "not a trace of format {format}: {why}")
             }

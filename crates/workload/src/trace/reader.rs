@@ -62,7 +62,7 @@ impl<R: Read> TraceReader<R> {
         let fail = |kind| TraceError { trace: name.to_owned(), place: Place::Whole, kind };
         let input = Input::open(input)
             .map_err(|error| fail(TraceErrorKind::Io(error)))?
-            .map_err(|packed| fail(TraceErrorKind::Unrecognised(packed.to_owned())))?;
+            .map_err(|packed| fail(TraceErrorKind::Packed(packed)))?;
         let compression = input.compression();
         let mut window = Window::new(input);
         let head = window.peek(PROBE);

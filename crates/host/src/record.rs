@@ -1,0 +1,324 @@
+//! Recording what clients ask of a store, in the format of `docs/reference/trace-format.md`.
+//!
+//! [`Recorded`] is the store with a [`Recorder`] listening: it notes each request as it is made and
+//! as it ends. Requests are recorded in the order in which they were made, each with the time that
+//! it took, so the recorder keeps those in flight in a ring, and encodes them as the oldest ends.
+//! Full frames go to a thread that does nothing but write ([`file`]).
+//!
+//! Invariants:
+//! * Memory is bounded, and nothing is allocated for a request: the ring has a fixed length, and so
+//!   has the queue of frames, whose buffers come back.
+//! * Serving never waits for a recording. One that cannot be written ends, and the file has all
+//!   that was recorded before, up to its last whole frame: never a recording with a hole in it.
+
+mod file;
+mod store;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use mjolnir_device::Runtime;
+use mjolnir_store::Store;
+use mjolnir_units::{Instant, TreeId};
+use mjolnir_workload::trace::{FrameEncoder, Volumes};
+use mjolnir_workload::{MAX_ADDRESS, Op, Request, VolumeId};
+use serde::{Deserialize, Serialize};
+
+use crate::{HostError, HostErrorKind, HostRuntime};
+use file::{Batch, Frames};
+
+pub use file::may_record;
+pub use store::Recorded;
+
+/// Requests that are kept until the oldest of them ends. With more in flight, the oldest is
+/// recorded without its latency.
+const IN_FLIGHT_MAX: usize = 4096;
+
+/// What a recording came to, or has come to so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recording {
+    /// Where it is.
+    pub file: PathBuf,
+    /// Requests in it; while it grows, those in flight do not count yet, and those that are about
+    /// to be written do.
+    pub requests: u64,
+    /// Bytes in the file.
+    pub bytes: u64,
+    /// Whether it is still growing.
+    pub active: bool,
+    /// Why it ended before it was told to.
+    pub failed: Option<String>,
+}
+
+/// Records requests to stores, or does not, as it is told.
+pub struct Recorder {
+    runtime: HostRuntime,
+    /// Number of the next request that is noted; goes on from one recording to the next, so that a
+    /// late end of a request is never taken for another's.
+    next: Cell<u64>,
+    active: RefCell<Option<Active>>,
+    ended: RefCell<Option<Recording>>,
+}
+
+/// A recording that grows.
+struct Active {
+    path: PathBuf,
+    began: Instant,
+    encoder: FrameEncoder,
+    volumes: BTreeMap<TreeId, VolumeId>,
+    /// Requests from number `first` on, in the order in which they were made.
+    in_flight: VecDeque<Noted>,
+    first: u64,
+    requests: u64,
+    frames: Frames,
+}
+
+/// A request that is kept until it and all before it have ended.
+struct Noted {
+    request: Request,
+    ended: bool,
+}
+
+/// A request that was noted and has not ended; if it is dropped, it ended without success.
+struct Asked<'a> {
+    recorder: &'a Recorder,
+    /// Its numbers, from the first to before the last.
+    numbers: std::ops::Range<u64>,
+}
+
+impl Recorder {
+    /// One that does not record yet.
+    pub fn new(runtime: HostRuntime) -> Rc<Self> {
+        let (next, active, ended) = (Cell::new(0), RefCell::default(), RefCell::default());
+        Rc::new(Recorder { runtime, next, active, ended })
+    }
+
+    /// Begins a recording in a new file; with `replace`, in place of a recording that is there.
+    /// Call [`tend`](Self::tend) every second from then on.
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`](HostErrorKind::Busy) if one is being made here or to that file; those of
+    /// [`may_record`]; what the system says.
+    pub fn start(&self, path: &Path, replace: bool) -> Result<(), HostError> {
+        if let Some(active) = &*self.active.borrow() {
+            return Err(HostError::new(
+                HostErrorKind::Busy,
+                format!("a recording to {} is being made; stop it first", active.path.display()),
+            ));
+        }
+        let frames = Frames::create(path, replace)?;
+        *self.active.borrow_mut() = Some(Active {
+            path: path.to_owned(),
+            began: self.runtime.now(),
+            encoder: FrameEncoder::new(),
+            volumes: BTreeMap::new(),
+            in_flight: VecDeque::with_capacity(IN_FLIGHT_MAX),
+            first: self.next.get(),
+            requests: 0,
+            frames,
+        });
+        Ok(())
+    }
+
+    /// Sends what has been recorded to the file. Returns, once, why the recording ended if it had
+    /// to.
+    pub fn tend(&self) -> Option<String> {
+        let mut slot = self.active.borrow_mut();
+        let active = slot.as_mut()?;
+        let sent = if active.encoder.waiting() > 0 { active.send() } else { Ok(()) };
+        let failed = sent.err().or_else(|| active.frames.failed())?;
+        let why = format!(
+            "the recording to {} ended, and what was recorded before is in it: {failed}",
+            active.path.display()
+        );
+        let (bytes, requests) = active.frames.written();
+        let recording = Recording { requests, bytes, active: false, ..active.recording() };
+        *self.ended.borrow_mut() = Some(Recording { failed: Some(failed), ..recording });
+        *slot = None;
+        Some(why)
+    }
+
+    /// Ends the recording with what is in flight, and waits until all of it is in the file.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](HostErrorKind::Invalid) if nothing is being recorded, [`Io`](HostErrorKind::Io)
+    /// if the rest could not be written; the file is then readable up to its last whole frame.
+    pub async fn stop(&self) -> Result<Recording, HostError> {
+        let Some(mut active) = self.active.take() else {
+            return Err(HostError::new(HostErrorKind::Invalid, "nothing is being recorded"));
+        };
+        let rest = active.encode_all();
+        let ((bytes, requests), failed) = active.frames.finish(rest).await;
+        let recording =
+            Recording { file: active.path.clone(), requests, bytes, active: false, failed };
+        *self.ended.borrow_mut() = Some(recording.clone());
+        match &recording.failed {
+            None => Ok(recording),
+            Some(why) => Err(HostError::new(
+                HostErrorKind::Io,
+                format!("the end of the recording to {} is lost: {why}", active.path.display()),
+            )),
+        }
+    }
+
+    /// The recording that is being made, or else the last one, if there was any.
+    pub fn recording(&self) -> Option<Recording> {
+        match &*self.active.borrow() {
+            Some(active) => Some(active.recording()),
+            None => self.ended.borrow().clone(),
+        }
+    }
+
+    /// Notes a request, and a flush right behind it if it is to be `durable`: what that means, in
+    /// a format that knows no other way to say so.
+    fn note<S: Store>(
+        &self,
+        store: &S,
+        target: TreeId,
+        op: Op,
+        (offset, length): (u64, u64),
+        durable: bool,
+    ) -> Option<Asked<'_>> {
+        let mut slot = self.active.borrow_mut();
+        let active = slot.as_mut()?;
+        // What no volume reaches the store refuses; it is nothing that a client could want again.
+        if length > MAX_ADDRESS || offset > MAX_ADDRESS - length {
+            return None;
+        }
+        let volume = active.volume(store, target)?;
+        let time = Instant(self.runtime.now().0 - active.began.0);
+        let request = Request { time, volume, op, offset, length, stream: None, latency: None };
+        active.note(request);
+        if durable {
+            active.note(Request { op: Op::Flush, offset: 0, length: 0, ..request });
+        }
+        let first = self.next.get();
+        self.next.set(first + 1 + u64::from(durable));
+        Some(Asked { recorder: self, numbers: first..self.next.get() })
+    }
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder").field("recording", &self.recording()).finish_non_exhaustive()
+    }
+}
+
+impl Active {
+    fn recording(&self) -> Recording {
+        Recording {
+            file: self.path.clone(),
+            requests: self.requests,
+            bytes: self.frames.written().0,
+            active: true,
+            failed: None,
+        }
+    }
+
+    /// The recording's number for a volume or snapshot. `None` if it has no name, being deleted,
+    /// or if there are more than a recording may have: those are left out.
+    fn volume<S: Store>(&mut self, store: &S, target: TreeId) -> Option<VolumeId> {
+        if let Some(volume) = self.volumes.get(&target) {
+            return Some(*volume);
+        }
+        let volume = VolumeId(u32::try_from(self.volumes.len()).expect("bounded"));
+        if self.volumes.len() == Volumes::MAX {
+            return None;
+        }
+        self.encoder.name(volume, &store.info(target).ok()?.name);
+        self.volumes.insert(target, volume);
+        Some(volume)
+    }
+
+    fn note(&mut self, request: Request) {
+        if self.in_flight.len() == IN_FLIGHT_MAX {
+            self.encode_first();
+        }
+        self.in_flight.push_back(Noted { request, ended: false });
+    }
+
+    /// Puts the oldest request into the frame that is being made.
+    fn encode_first(&mut self) {
+        let noted = self.in_flight.pop_front().expect("asked for with one there");
+        self.first += 1;
+        self.requests += 1;
+        if self.encoder.push(&noted.request) {
+            // Failing, it is told when it is tended next, and nothing more comes of it.
+            let _ = self.send();
+        }
+    }
+
+    /// Puts all requests into frames, those in flight without latency, and the end behind them.
+    fn encode_all(&mut self) -> Vec<Batch> {
+        let mut rest = Vec::new();
+        while let Some(noted) = self.in_flight.pop_front() {
+            self.requests += 1;
+            if self.encoder.push(&noted.request) {
+                rest.push(self.take());
+            }
+        }
+        let mut frames = self.frames.buffer();
+        self.encoder.end(&mut frames);
+        rest.push(Batch { frames, requests: self.requests });
+        rest
+    }
+
+    /// The frame that is being made.
+    fn take(&mut self) -> Batch {
+        let mut frames = self.frames.buffer();
+        self.encoder.take(&mut frames);
+        Batch { frames, requests: self.requests }
+    }
+
+    /// Sends the frame that is being made on its way to the file.
+    fn send(&mut self) -> Result<(), String> {
+        let batch = self.take();
+        self.frames.send(batch)
+    }
+}
+
+impl Asked<'_> {
+    /// It ended well.
+    fn ended(mut self) {
+        self.end(true);
+    }
+
+    fn end(&mut self, well: bool) {
+        let mut slot = self.recorder.active.borrow_mut();
+        let Some(active) = &mut *slot else { return };
+        let now = self.recorder.runtime.now();
+        for number in std::mem::take(&mut self.numbers) {
+            let Some(index) = number.checked_sub(active.first) else { continue };
+            let Some(noted) = active.in_flight.get_mut(index as usize) else { continue };
+            noted.ended = true;
+            if well {
+                let took = now.0 - active.began.0 - noted.request.time.0;
+                noted.request.latency = Some(Duration::from_nanos(took));
+            }
+        }
+        while active.in_flight.front().is_some_and(|noted| noted.ended) {
+            active.encode_first();
+        }
+    }
+}
+
+/// A request, if it was noted, ended well.
+fn end(asked: Option<Asked<'_>>) {
+    if let Some(asked) = asked {
+        asked.ended();
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if !self.numbers.is_empty() {
+            self.end(false);
+        }
+    }
+}

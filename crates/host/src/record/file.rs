@@ -1,0 +1,247 @@
+//! The file of a recording, and the thread that writes it.
+
+use std::fs::{File, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use mjolnir_workload::trace::{FrameEncoder, TraceHeader};
+
+use crate::{HostError, HostErrorKind};
+
+/// Frames that may wait for the disk: about 8 MiB, some two million requests.
+const QUEUE_FRAMES: usize = 128;
+
+/// The way of frames to the file.
+pub(super) struct Frames {
+    queue: SyncSender<Batch>,
+    /// Buffers that were written, to be filled again.
+    spent: Receiver<Vec<u8>>,
+    thread: JoinHandle<()>,
+    outcome: Arc<Outcome>,
+}
+
+/// Whole frames.
+pub(super) struct Batch {
+    pub(super) frames: Vec<u8>,
+    /// Requests in the recording up to their end.
+    pub(super) requests: u64,
+}
+
+/// What the thread has done.
+#[derive(Default)]
+struct Outcome {
+    /// Requests in the file.
+    requests: AtomicU64,
+    /// Bytes of the file, all of them whole frames.
+    bytes: AtomicU64,
+    failed: OnceLock<String>,
+}
+
+/// Refuses a path to record to that is taken.
+///
+/// # Errors
+///
+/// [`Exists`](HostErrorKind::Exists) if something is there, unless it is a recording and
+/// `replace`; [`Io`](HostErrorKind::Io) if it cannot be looked at.
+pub fn may_record(path: &Path, replace: bool) -> Result<(), HostError> {
+    let what = || format!("recording to {}", path.display());
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let found = folder.map_or(Ok(()), |folder| folder.metadata().map(drop));
+            found.map_err(HostError::of(what()))
+        }
+        Err(error) => Err(HostError::of(what())(error)),
+        Ok(_) if !replace => Err(taken(path)),
+        Ok(_) => open_recording(path).map(drop),
+    }
+}
+
+fn taken(path: &Path) -> HostError {
+    HostError::new(
+        HostErrorKind::Exists,
+        format!("{} exists already: name another file to record to", path.display()),
+    )
+}
+
+/// Opens a file that is to be replaced, if it holds a recording or nothing.
+fn open_recording(path: &Path) -> Result<File, HostError> {
+    let name = path.display();
+    let refuse = |why: &str| {
+        let message = format!("{name} {why}, and only an older recording is replaced");
+        Err(HostError::new(HostErrorKind::Invalid, message))
+    };
+    let failed = || HostError::of(format!("replacing the recording {name}"));
+    // Opening others, a pipe or a device, may have effects.
+    if !path.metadata().map_err(failed())?.is_file() {
+        return refuse("is no plain file");
+    }
+    let mut file = File::options().read(true).write(true).open(path).map_err(failed())?;
+    let mut head = Vec::new();
+    (&mut file).take(8).read_to_end(&mut head).map_err(failed())?;
+    if !head.is_empty() && head != TraceHeader::default().to_bytes()[..8] {
+        return refuse("holds something else");
+    }
+    Ok(file)
+}
+
+impl Frames {
+    /// Makes the file, with its header, and starts the thread.
+    pub(super) fn create(path: &Path, replace: bool) -> Result<Self, HostError> {
+        let what = || format!("recording to {}", path.display());
+        let made = File::options().write(true).create_new(true).open(path);
+        let is_new = made.is_ok();
+        let mut file = match made {
+            Ok(file) => file,
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(HostError::of(what())(error));
+            }
+            Err(_) if replace => open_recording(path)?,
+            Err(_) => return Err(taken(path)),
+        };
+        match file.try_lock() {
+            // Where files cannot be locked there is no telling.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+            Err(TryLockError::WouldBlock) => {
+                let message = format!("another server is recording to {}", path.display());
+                return Err(HostError::new(HostErrorKind::Busy, message));
+            }
+        }
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).ok();
+        let start_unix_ns = since_1970.and_then(|time| u64::try_from(time.as_nanos()).ok());
+        let header = TraceHeader { start_unix_ns }.to_bytes();
+        let begun = begin(&mut file, &header);
+        if let Err(error) = begun {
+            if is_new {
+                let _ = std::fs::remove_file(path);
+            }
+            return Err(HostError::of(what())(error));
+        }
+        let (queue, frames) = sync_channel::<Batch>(QUEUE_FRAMES);
+        let (back, spent) = sync_channel(QUEUE_FRAMES);
+        let outcome = Arc::new(Outcome::default());
+        outcome.bytes.store(header.len() as u64, Ordering::Relaxed);
+        let told = outcome.clone();
+        let thread = std::thread::Builder::new()
+            .name("recording".to_owned())
+            .spawn(move || write_all(file, frames, back, &told))
+            .map_err(HostError::of(what()))?;
+        Ok(Frames { queue, spent, thread, outcome })
+    }
+
+    /// An empty buffer for frames.
+    pub(super) fn buffer(&self) -> Vec<u8> {
+        let room = FrameEncoder::TARGET_BYTES + 1024;
+        self.spent.try_recv().unwrap_or_else(|_| Vec::with_capacity(room))
+    }
+
+    /// Puts frames into the queue; why not, if that cannot be. Then none is taken after it, so that
+    /// none is missing between those that are.
+    pub(super) fn send(&mut self, batch: Batch) -> Result<(), String> {
+        if let Some(why) = self.failed() {
+            return Err(why);
+        }
+        self.queue.try_send(batch).map_err(|error| match error {
+            TrySendError::Full(_) => {
+                let why = "the disk is too slow for it".to_owned();
+                // The thread may have failed meanwhile; then that is the reason.
+                self.outcome.failed.get_or_init(|| why).clone()
+            }
+            TrySendError::Disconnected(_) => self.failed().unwrap_or_default(),
+        })
+    }
+
+    /// Why no more is written, if so.
+    pub(super) fn failed(&self) -> Option<String> {
+        self.outcome.failed.get().cloned()
+    }
+
+    /// Bytes that are in the file, and the requests in them.
+    pub(super) fn written(&self) -> (u64, u64) {
+        self.outcome.written()
+    }
+
+    /// Writes `rest` after all that was sent, and waits for it. Returns what is in the file, as
+    /// [`written`](Self::written) does, and what went wrong.
+    pub(super) async fn finish(self, rest: Vec<Batch>) -> ((u64, u64), Option<String>) {
+        let Frames { queue, spent, thread, outcome } = self;
+        blocking::unblock(move || {
+            for batch in rest {
+                // Refused only if the thread has failed, and has said so.
+                if queue.send(batch).is_err() {
+                    break;
+                }
+            }
+            drop((queue, spent));
+            if thread.join().is_err() {
+                let _ = outcome.failed.set("its thread was lost".to_owned());
+            }
+            (outcome.written(), outcome.failed.get().cloned())
+        })
+        .await
+    }
+}
+
+impl Outcome {
+    fn written(&self) -> (u64, u64) {
+        (self.bytes.load(Ordering::Relaxed), self.requests.load(Ordering::Relaxed))
+    }
+}
+
+fn begin(file: &mut File, header: &[u8]) -> io::Result<()> {
+    file.set_len(0)?;
+    io::Seek::rewind(file)?;
+    file.write_all(header)
+}
+
+/// The thread: writes frames until no more come, or one fails.
+fn write_all(mut file: File, queue: Receiver<Batch>, back: SyncSender<Vec<u8>>, outcome: &Outcome) {
+    while let Ok(Batch { mut frames, requests }) = queue.recv() {
+        let (whole, _) = outcome.written();
+        if let Err(error) = file.write_all(&frames) {
+            let _ = outcome.failed.set(error.to_string());
+            // Half a frame would only be passed over by readers.
+            let _ = file.set_len(whole);
+            return;
+        }
+        outcome.bytes.store(whole + frames.len() as u64, Ordering::Relaxed);
+        outcome.requests.store(requests, Ordering::Relaxed);
+        frames.clear();
+        let _ = back.try_send(frames);
+    }
+    if let Err(error) = file.sync_data() {
+        let _ = outcome.failed.set(error.to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_the_disk_is_too_slow_nothing_more_is_taken_and_all_before_is_written() {
+        let (queue, waiting) = sync_channel(2);
+        let (back, spent) = sync_channel(2);
+        let (outcome, thread) = (Arc::new(Outcome::default()), std::thread::spawn(|| ()));
+        let mut frames = Frames { queue, spent, thread, outcome: outcome.clone() };
+        let batch = |requests: u64| Batch { frames: vec![requests as u8; 10], requests };
+        frames.send(batch(1)).unwrap();
+        frames.send(batch(2)).unwrap();
+        let why = frames.send(batch(3)).unwrap_err();
+        assert!(why.contains("too slow"), "{why}");
+        assert_eq!(frames.failed(), Some(why.clone()));
+        // Now there is room again; but a frame after the one that is lost would leave a hole.
+        assert_eq!(waiting.recv().unwrap().requests, 1);
+        assert_eq!(frames.send(batch(4)), Err(why));
+        drop(frames);
+        let path = tempfile::NamedTempFile::new().unwrap();
+        write_all(path.reopen().unwrap(), waiting, back, &outcome);
+        assert_eq!(std::fs::read(path.path()).unwrap(), [2; 10]);
+        assert_eq!(outcome.written(), (10, 2));
+    }
+}
