@@ -27,3 +27,8 @@ pub mod replay;
 pub mod victim;
 
 pub use registry::UnknownPolicy;
+
+/// The guide's programs compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/write-your-own-policy.md")]
+mod guide {}
