@@ -181,6 +181,7 @@ fn engine_options(options: &ServeOptions) -> OpenOptions {
     OpenOptions {
         read_only: options.read_only,
         client_streams: options.streams,
+        placement: options.placement.clone(),
         memory_bytes: options.memory,
         reclaim: ReclaimOptions {
             start_utilization: options.reclaim_start,

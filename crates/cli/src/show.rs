@@ -235,6 +235,19 @@ fn stats(store: &Path, of: &StatsOf) -> String {
         bytes(stats.reclaim_write_bytes),
         bytes(stats.map_write_bytes),
     );
+    let streams = match stats.placement_streams < stats.placement_streams_wanted {
+        false => count(stats.placement_streams, "stream"),
+        true => format!(
+            "{} of {}, as few zones can be open or the store has few segments",
+            count(stats.placement_streams, "stream"),
+            stats.placement_streams_wanted,
+        ),
+    };
+    text += &format!(
+        "  placement: {}, {streams}; {} went elsewhere for want of space\n",
+        stats.placement,
+        bytes(stats.displaced_bytes),
+    );
     text += &format!(
         "  clients: {} written, {} read; device: {} read, {} flushes\n",
         bytes(stats.client_write_bytes),
@@ -244,7 +257,7 @@ fn stats(store: &Path, of: &StatsOf) -> String {
     );
     text += &format!(
         "\nmemory: {} of {}: map {} ({} nodes), node table {}, held versions {}, checksums {}, \
-         reclaim {}, unwritten data {}\n",
+         reclaim {}, placement {}, unwritten data {}\n",
         bytes(stats.memory_bytes),
         bytes(stats.memory_budget_bytes),
         bytes(stats.map_bytes),
@@ -253,6 +266,7 @@ fn stats(store: &Path, of: &StatsOf) -> String {
         bytes(stats.frozen_bytes),
         bytes(stats.checksum_bytes),
         bytes(stats.index_bytes + stats.mark_bytes),
+        bytes(stats.placement_bytes),
         bytes(stats.dirty_bytes),
     );
     text += &format!(

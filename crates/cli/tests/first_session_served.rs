@@ -82,6 +82,7 @@ fn reclaim_settings_are_taken() {
     }
     server.stop();
     folder.misused("serve s.mj --policy gredy", &["greedy", "cost-benefit"]);
+    folder.misused("serve s.mj --placement sepbits", &["sepbit", "apart"]);
     folder.misused("serve s.mj --reclaim-start 150%", &["150%", "0% to 100%"]);
     folder.misused("serve s.mj --streams 9", &["9"]);
 }

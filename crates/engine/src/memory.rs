@@ -37,6 +37,8 @@ pub(crate) struct MemoryUse {
     pub unwritten: u64,
     /// Buffers kept for reuse. Those in use hold unwritten data, or are gone in a moment.
     pub buffers: u64,
+    /// What the placement policy remembers.
+    pub placement: u64,
 }
 
 impl MemoryUse {
@@ -46,7 +48,13 @@ impl MemoryUse {
 
     /// What cannot be dropped at will.
     fn fixed(&self) -> u64 {
-        self.table + self.frozen + self.index + self.mark + self.unwritten + self.buffers
+        self.table
+            + self.frozen
+            + self.index
+            + self.mark
+            + self.unwritten
+            + self.buffers
+            + self.placement
     }
 }
 
@@ -95,6 +103,7 @@ impl State {
             mark: self.reclaim.mark_bytes,
             unwritten: self.log.dirty_bytes,
             buffers: self.buffers.kept_bytes() as u64,
+            placement: self.placement.bytes(),
         }
     }
 

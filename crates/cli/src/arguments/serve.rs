@@ -77,7 +77,17 @@ pub struct ServeOptions {
     /// The part of one core that scanning for live blocks may take while space is plentiful.
     #[arg(long, value_name = "PART", default_value = "30%", value_parser = part)]
     pub scan_cpu: f64,
-    /// Append points to spread clients' writes over, 1 to 8.
+    /// Which blocks are put together, so that they die together: clients' and relocated ones
+    /// apart, or by what is known of each block's past.
+    #[arg(
+        long,
+        value_name = "POLICY",
+        default_value = "apart",
+        value_parser = PossibleValuesParser::new(mjolnir_policy::placement::names())
+    )]
+    pub placement: String,
+    /// Append points to spread clients' writes over, 1 to 8; for the placements `apart` and
+    /// `together`, since others have as many as they need.
     #[arg(long, value_name = "COUNT", default_value = "1",
         value_parser = clap::value_parser!(u8).range(1..=8))]
     pub streams: u8,
