@@ -82,7 +82,7 @@ fn drive(name: &str, shape: &Shape, steps: u32, seed: u64) {
 #[test]
 fn every_policy_keeps_the_contract() {
     for name in placement::names() {
-        for seed in 0..24 {
+        for seed in 0..24u64 {
             let segments = [1, 20, 100_000][seed as usize % 3];
             let streams_max = 1 + seed as u8 % 8;
             let memory_bytes_max = if seed.is_multiple_of(2) { 2_000 } else { MEMORY_MAX as u64 };
