@@ -142,7 +142,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             catalog: Catalog::default(),
             prepared: Vec::new(),
             space: Space::new(info.zones, info.zone_blocks),
-            log: Log::new(&info, epoch, streams, sequence),
+            log: Log::new(&info, device.block_checksum(), epoch, streams, sequence),
             checksums: Checksums::default(),
             table: NodeTableMedia::default(),
             checkpoint: CheckpointState::default(),
