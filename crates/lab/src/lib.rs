@@ -29,6 +29,7 @@ pub mod experiment;
 mod model;
 mod run;
 pub mod stage;
+pub mod study;
 pub mod subject;
 mod trace;
 mod workload;
