@@ -142,13 +142,14 @@ impl Device {
     }
 
     /// A device from what a device file holds, changed or not; `source_name` is what errors call it.
+    /// Its values are not checked: call [`check`](Device::check), or
+    /// [`check_hardware`](Device::check_hardware) where other firmware runs on it.
     pub fn from_table(source_name: &str, table: toml::Table) -> Result<Device, DeviceError> {
         check::fields(source_name, &table)?;
         let device: Device = table.try_into().map_err(|why: toml::de::Error| {
             let why = why.to_string().trim_end().to_owned();
             DeviceError::Malformed { source_name: source_name.to_owned(), why }
         })?;
-        device.check(source_name)?;
         Ok(device)
     }
 

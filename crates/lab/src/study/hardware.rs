@@ -6,8 +6,8 @@ use mjolnir_flash::Device;
 
 use super::spec::DeviceSpec;
 
-/// The device that a study names, checked.
-pub(super) fn device(spec: &DeviceSpec) -> Result<Device, String> {
+/// The device that a study names, checked: with its own firmware, or without.
+pub(super) fn device(spec: &DeviceSpec, own_firmware: bool) -> Result<Device, String> {
     let text = match Device::shipped_text(&spec.file) {
         Some(text) => text.to_owned(),
         None => match fs::read_to_string(&spec.file) {
@@ -46,5 +46,12 @@ pub(super) fn device(spec: &DeviceSpec) -> Result<Device, String> {
             part.insert(key.clone(), value);
         }
     }
-    Device::from_table(&spec.file, table).map_err(|error| format!("device: {error}"))
+    let device = Device::from_table(&spec.file, table).and_then(|device| {
+        match own_firmware {
+            true => device.check(&spec.file)?,
+            false => device.check_hardware(&spec.file)?,
+        }
+        Ok(device)
+    });
+    device.map_err(|error| format!("device: {error}"))
 }

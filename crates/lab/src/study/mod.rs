@@ -47,7 +47,8 @@ pub type Progress<'a> = &'a mut dyn FnMut(f64) -> bool;
 ///
 /// In a sentence that names the key, where the study makes no sense; else what went wrong.
 pub fn run(study: &Study, seed: u64, progress: Progress<'_>) -> Result<Measured, String> {
-    let hardware = hardware::device(&study.device)?;
+    let own_firmware = study.drive.kind == DriveKind::PageMapped;
+    let hardware = hardware::device(&study.device, own_firmware)?;
     match study.drive.kind {
         DriveKind::Engine => {
             let plan = on_engine::Plan::new(study, hardware)?;
@@ -63,7 +64,8 @@ pub fn run(study: &Study, seed: u64, progress: Progress<'_>) -> Result<Measured,
 ///
 /// As [`run`].
 pub fn check(study: &Study) -> Result<(), String> {
-    let hardware = hardware::device(&study.device)?;
+    let own_firmware = study.drive.kind == DriveKind::PageMapped;
+    let hardware = hardware::device(&study.device, own_firmware)?;
     let bytes = match study.drive.kind {
         DriveKind::Engine => on_engine::Plan::new(study, hardware)?.bytes,
         DriveKind::PageMapped => on_page_mapped::check(study, &hardware)?,
