@@ -78,9 +78,9 @@ pub(crate) struct ReclaimState {
     /// Memory that the mark's live bits may take, while one runs.
     pub mark_bytes: u64,
     pub pacing: Box<dyn PacingPolicy>,
-    pub read_plan: Box<dyn ReadPlanPolicy>,
-    /// The same one for all choices: it may remember, and draws go on where they were.
+    /// One for the life of the store: some draw lots.
     pub victim: Box<dyn VictimPolicy>,
+    pub read_plan: Box<dyn ReadPlanPolicy>,
     pub gate: Gate,
     pub budget: ScanBudget,
     pub last_pacing: Pacing,

@@ -1,10 +1,6 @@
 //! The engine on simulated NAND, untimed and timed.
 
-use crate::{SMALL, run};
-
-fn number(measured: &mjolnir_lab::study::Measured, name: &str) -> f64 {
-    measured.outcome.numbers.get(name).copied().unwrap_or_else(|| panic!("there is no {name}"))
-}
+use crate::{SMALL, number, run};
 
 #[test]
 fn random_overwrites_make_reclaim_run_and_every_block_is_accounted_for() {

@@ -1,5 +1,6 @@
 //! Studies: the shipping engine, and a plain FTL, on simulated flash.
 
+mod closed_forms;
 mod engine;
 
 use mjolnir_lab::study::{self, Measured, Study};
@@ -29,3 +30,8 @@ nand = { channels = 4, planes_per_die = 1, blocks_per_plane = 64, pages_per_bloc
 bytes = "48M"
 zone_planes = 2
 "#;
+
+/// A figure of a study.
+pub fn number(measured: &Measured, name: &str) -> f64 {
+    measured.outcome.numbers.get(name).copied().unwrap_or_else(|| panic!("there is no {name}"))
+}
