@@ -764,3 +764,71 @@ fn conclude(
     let requests = meter.requests;
     Measured { written, requests, reclaim_ran: ran, outcome: figures.into_outcome() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TINY: &str = r#"
+        device = { file = "disksim-ssd", nand = { channels = 2, planes_per_die = 1, blocks_per_plane = 64 } }
+        drive = { bytes = "8M", zone_planes = 2 }
+        workload = {}
+        measure = { oracle = true }"#;
+
+    /// A drive of ten written blocks.
+    async fn written(plan: &Plan, runtime: &WorldRuntime) -> (SimDrive, Host) {
+        let drive = plan.drive(runtime, true);
+        Engine::format(drive.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
+        let (engine, volume) = open(plan, &drive, runtime).await.unwrap();
+        let host = Host {
+            runtime: runtime.clone(),
+            engine,
+            volume,
+            front: Front::new(runtime.clone(), &plan.hardware.controller, 0.0),
+            buffered: true,
+            oracle: Some(RefCell::new(Oracle::new(plan.bytes / BLOCK_SIZE))),
+            tagged: Tagged::new(),
+            meter: RefCell::default(),
+            limits: Limits::default(),
+            failed: RefCell::default(),
+        };
+        host.write(0, 10).await.unwrap();
+        host.engine.flush().await.unwrap();
+        (drive, host)
+    }
+
+    fn play_on_tiny<F: Future<Output = ()>>(scene: impl FnOnce(Plan, WorldRuntime) -> F) {
+        let study: Study = toml::from_str(TINY).unwrap();
+        let hardware = super::super::hardware::device(&study.device, false).unwrap();
+        let plan = Plan::new(&study, hardware).unwrap();
+        let world = World::new(1, plan.prices);
+        let runtime = world.runtime();
+        world.run(scene(plan, runtime), &mut || true).unwrap();
+    }
+
+    #[test]
+    fn a_block_that_the_drive_mixes_up_fails_its_checksum() {
+        play_on_tiny(|plan, runtime| async move {
+            let (drive, host) = written(&plan, &runtime).await;
+            host.read(3, 4).await.expect("as it was written");
+            drive.plant_wrong_tag();
+            let error = host.read(3, 1).await.unwrap_err();
+            assert!(error.contains("does not match its checksum"), "{error}");
+        });
+    }
+
+    #[test]
+    fn a_write_that_was_lost_is_caught_by_the_oracle() {
+        play_on_tiny(|plan, runtime| async move {
+            let (_drive, host) = written(&plan, &runtime).await;
+            if let Some(oracle) = &host.oracle {
+                let tag = oracle.borrow_mut().draw(1);
+                oracle.borrow_mut().begin_write(5, 1, Some(tag));
+                oracle.borrow_mut().end_write(5, 1, Some(tag));
+            }
+            host.read(0, 5).await.expect("the others are as they were written");
+            let error = host.read(0, 10).await.unwrap_err();
+            assert!(error.contains("block 5 of the drive was read back wrong"), "{error}");
+        });
+    }
+}
