@@ -246,8 +246,8 @@ impl Core {
 pub(super) struct Sleep {
     core: Rc<Core>,
     until: u64,
-    /// Who was told to be woken then.
-    set_for: Option<Waker>,
+    /// Who was told to be woken then: what tells its waker from others.
+    set_for: Option<*const ()>,
 }
 
 impl Future for Sleep {
@@ -258,12 +258,12 @@ impl Future for Sleep {
             return Poll::Ready(());
         }
         let waker = context.waker();
-        if self.set_for.as_ref().is_none_or(|set_for| !set_for.will_wake(waker)) {
+        if self.set_for != Some(waker.data()) {
             let number = self.core.timers_begun.get();
             self.core.timers_begun.set(number + 1);
             let timer = Timer { at: self.until, number, waker: waker.clone() };
             self.core.timers.borrow_mut().push(Reverse(timer));
-            self.set_for = Some(waker.clone());
+            self.set_for = Some(waker.data());
         }
         Poll::Pending
     }
