@@ -159,10 +159,11 @@ impl State {
     fn append(&mut self, at: Pba, data: &[Bytes], now: Option<u64>) -> Result<u64, DeviceError> {
         let blocks = self.table.claim(at, data)?;
         let zone = at.zone(self.layout.zone_blocks).0;
-        let mut offset = at.offset(self.layout.zone_blocks) as u32;
+        let first = at.offset(self.layout.zone_blocks) as u32;
         let tags_from = u64::from(zone) * self.layout.zone_blocks;
         let state = &mut self.zones[zone as usize];
-        for block in data.iter().flat_map(|piece| piece.chunks_exact(BLOCK_BYTES)) {
+        let appended = data.iter().flat_map(|piece| piece.chunks_exact(BLOCK_BYTES));
+        for (offset, block) in (first..).zip(appended) {
             let tag = payload::tag_of(block);
             if tag.is_none() {
                 let used = block.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
@@ -172,7 +173,6 @@ impl State {
             if let Some(tags) = &mut self.tags {
                 tags[(tags_from + u64::from(offset)) as usize] = tag.unwrap_or(0);
             }
-            offset += 1;
         }
         state.blocks += blocks as u32;
         let filled = u64::from(state.blocks) * BLOCK_SIZE;
