@@ -20,8 +20,9 @@ use crate::loss::LogLoss;
 use crate::memory::{dirty_bytes_max, dirty_nodes_max, undurable_nodes_max};
 use crate::node_io::NodeTableMedia;
 use crate::options::OpenOptions;
+use crate::placement::Placement;
 use crate::reclaim::ReclaimState;
-use crate::space::{CLIENT_STREAM, Claim, SegmentState, Space};
+use crate::space::{Claim, SegmentState, Space};
 use crate::stats::Counters;
 
 /// An open store. Cloning it gives another handle to the same store.
@@ -60,6 +61,7 @@ pub(crate) struct State {
     pub prepared: Vec<(TreeId, Vec<Remap>)>,
     pub space: Space,
     pub log: Log,
+    pub placement: Placement,
     pub checksums: Checksums,
     pub table: NodeTableMedia,
     pub checkpoint: CheckpointState,
@@ -476,13 +478,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
             drop(leader);
         }
-    }
-
-    /// The client stream for a write at `lba`: neighbours share one.
-    pub(crate) fn client_stream(&self, tree: TreeId, lba: u64) -> u8 {
-        let streams = u64::from(self.inner.options.client_streams);
-        let region = (lba >> 10).wrapping_add(u64::from(tree.0) * 7);
-        CLIENT_STREAM + (region % streams) as u8
     }
 }
 

@@ -40,6 +40,7 @@ mod memory;
 mod node_io;
 mod open;
 mod options;
+mod placement;
 mod prefetch;
 mod read;
 mod reclaim;

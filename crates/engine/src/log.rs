@@ -41,6 +41,11 @@ struct Builder {
     checksums: Vec<u32>,
     payload: Vec<Bytes>,
     serial: u64,
+    /// Somebody may wait for it: it holds numbered records, or blocks of the map. Reclaim sends
+    /// what it moved itself, in full: short groups would fill segments with headers.
+    awaited: bool,
+    /// Payload blocks that reclaim moved.
+    moved_blocks: u32,
 }
 
 struct OpenSegment {
@@ -91,6 +96,9 @@ pub(crate) struct Log {
     pub sealed: Vec<(ZoneId, Vec<u32>)>,
     /// Blocks appended, by stream, headers included.
     pub blocks_written: Vec<u64>,
+    /// Of those in clients' streams, blocks that reclaim moved there, and the headers of groups
+    /// that hold nothing else.
+    pub moved_beside_clients: u64,
     /// Bytes of client log since the last checkpoint was frozen.
     pub since_checkpoint: u64,
     /// The same since the last flush of the device began.
@@ -127,6 +135,7 @@ impl Log {
             sealing: BTreeSet::new(),
             sealed: Vec::new(),
             blocks_written: vec![0; streams],
+            moved_beside_clients: 0,
             since_checkpoint: 0,
             since_flush: 0,
             groups_total: 0,
@@ -185,6 +194,8 @@ impl Log {
                 checksums: Vec::new(),
                 payload: Vec::new(),
                 serial: self.next_group,
+                awaited: false,
+                moved_blocks: 0,
             });
             self.next_group += 1;
         }
@@ -242,6 +253,10 @@ impl Log {
             0
         };
         builder.record_bytes += record_bytes;
+        builder.awaited |= sequenced;
+        if let Record::Moved { blocks, .. } = record {
+            builder.moved_blocks += blocks;
+        }
         builder.records.push((sequence, record));
         builder.serial
     }
@@ -261,22 +276,15 @@ impl Log {
             at = at.plus(1);
         }
         self.dirty_bytes += payload.len() as u64;
+        builder.awaited = true;
         builder.payload.push(payload);
         builder.serial
     }
 
-    /// Which group was begun first of those being built that somebody may wait for. Reclaim sends
-    /// its own, in full: nothing waits for them, and short ones would fill segments with headers.
+    /// Which group was begun first of those being built that somebody may wait for.
     pub fn oldest_open_group(&self) -> Option<u64> {
-        self.streams
-            .iter()
-            .enumerate()
-            .filter(|(stream, _)| *stream != usize::from(RECLAIM_STREAM))
-            .flat_map(|(_, open)| open)
-            .filter_map(|open| open.builder.as_ref())
-            .filter(|builder| !builder.records.is_empty() || !builder.payload.is_empty())
-            .map(|builder| builder.serial)
-            .min()
+        let builders = self.streams.iter().flatten().filter_map(|open| open.builder.as_ref());
+        builders.filter(|builder| builder.awaited).map(|builder| builder.serial).min()
     }
 
     /// Sends the group that is being built, if it holds anything.
@@ -315,15 +323,29 @@ impl Log {
             InFlight { zone: open.zone, first_sequence, from: at.plus(1), blocks },
         );
         self.blocks_written[usize::from(stream)] += 1 + u64::from(blocks);
+        if stream != RECLAIM_STREAM {
+            self.moved_beside_clients +=
+                u64::from(builder.moved_blocks) + u64::from(!builder.awaited);
+        }
         self.groups_total += 1;
         self.outbox.push(Submission::Append { id: builder.serial, at, data });
     }
 
     /// Sends every group that is being built and holds sequenced records, or what a checkpoint
-    /// needs: all but reclaim's.
+    /// needs.
     pub fn close_logged_groups(&mut self, space: &mut Space) {
+        self.close_groups_where(space, |builder| builder.awaited);
+    }
+
+    /// Sends every group that is being built and holds what reclaim moved.
+    pub fn close_moved_groups(&mut self, space: &mut Space) {
+        self.close_groups_where(space, |builder| builder.moved_blocks > 0);
+    }
+
+    fn close_groups_where(&mut self, space: &mut Space, due: impl Fn(&Builder) -> bool) {
         for stream in 0..self.streams.len() as u8 {
-            if stream != RECLAIM_STREAM {
+            let open = self.streams[usize::from(stream)].as_ref();
+            if open.and_then(|open| open.builder.as_ref()).is_some_and(&due) {
                 self.close_group(space, stream);
             }
         }
@@ -383,6 +405,7 @@ impl Log {
             return Err(NoRoom);
         }
         let (zone, incarnation) = space.open(Claim::of_stream(stream), stream).ok_or(NoRoom)?;
+        space.get_mut(zone).opened = Some(self.sequence);
         let header =
             SegmentHeader { uuid: self.uuid, zone, incarnation, epoch: self.epoch, stream };
         let at = zone.start(self.zone_blocks);

@@ -38,6 +38,8 @@ pub(crate) struct MemoryUse {
     pub unwritten: u64,
     /// Buffers for reads, in use and kept for reuse.
     pub buffers: u64,
+    /// What the placement policy remembers.
+    pub placement: u64,
 }
 
 impl MemoryUse {
@@ -47,7 +49,13 @@ impl MemoryUse {
 
     /// What cannot be dropped at will.
     fn fixed(&self) -> u64 {
-        self.table + self.frozen + self.index + self.mark + self.unwritten + self.buffers
+        self.table
+            + self.frozen
+            + self.index
+            + self.mark
+            + self.unwritten
+            + self.buffers
+            + self.placement
     }
 }
 
@@ -97,6 +105,7 @@ impl State {
             mark: self.reclaim.mark_bytes,
             unwritten: self.log.dirty_bytes,
             buffers: self.buffers.bytes() as u64,
+            placement: self.placement.bytes(),
         }
     }
 

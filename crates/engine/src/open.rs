@@ -6,7 +6,7 @@ use std::rc::Rc;
 use event_listener::Event;
 use mjolnir_device::{Buffers, Device, DeviceInfo, Runtime, Sealing};
 use mjolnir_map::Map;
-use mjolnir_policy::{UnknownPolicy, pacing, read_plan, victim};
+use mjolnir_policy::{UnknownPolicy, pacing, placement, read_plan, victim};
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::ByteSize;
 
@@ -19,6 +19,7 @@ use crate::log::Log;
 use crate::memory;
 use crate::node_io::NodeTableMedia;
 use crate::options::{FormatOptions, OpenOptions};
+use crate::placement::Placement;
 use crate::reclaim::ReclaimState;
 use crate::space::{CLIENT_STREAM, Space};
 use crate::stats::Counters;
@@ -67,6 +68,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         victim::by_name(&options.reclaim.policy).map_err(unknown)?;
         pacing::by_name(&options.reclaim.pacing).map_err(unknown)?;
         read_plan::by_name(&options.reclaim.read_plan).map_err(unknown)?;
+        placement::by_name(&options.placement).map_err(unknown)?;
         check_abilities(&device.info())?;
         let engine = Engine::recover(device, runtime, options).await?;
         if engine.inner.options.read_only {
@@ -131,19 +133,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         sequence: u64,
     ) -> Self {
         let info = device.info();
-        let mut options = options;
-        // One zone open for each stream at most, or they would wait for each other.
-        let others = u32::from(CLIENT_STREAM);
-        let most = info.open_zones_max.map_or(u32::MAX, |max| max.saturating_sub(others));
-        let clients = u32::from(options.client_streams).clamp(1, 8).min(most);
-        options.client_streams = clients as u8;
-        let streams = (others + clients) as usize;
+        let placement = Placement::new(&options, &info)
+            .expect("the policy's name was checked when the store was opened");
+        let streams = usize::from(CLIENT_STREAM + placement.streams());
         let state = State {
             map,
             catalog: Catalog::default(),
             prepared: Vec::new(),
             space: Space::new(info.zones, info.zone_blocks),
             log: Log::new(&info, device.block_checksum(), epoch, streams, sequence),
+            placement,
             checksums: Checksums::default(),
             table: NodeTableMedia::default(),
             checkpoint: CheckpointState::default(),

@@ -20,8 +20,12 @@ pub struct OpenOptions {
     pub dirty_bytes_max: u64,
     /// How long a partly filled group waits for company when no flush asks for it.
     pub linger: Duration,
-    /// Client streams: append points that writes are spread over (1 to 8).
+    /// Client streams: append points that writes are spread over (1 to 8). Counts for placement
+    /// policies that do not look at clients' blocks themselves; others have one for each class.
     pub client_streams: u8,
+    /// The placement policy's name. Where few zones can be open, or there are few segments, its
+    /// last classes share a stream; the statistics say so.
+    pub placement: String,
     /// Bytes for all that grows with the store or the load: the map and its table, checksums,
     /// unwritten data, reclaim's bits and index. Clean map nodes and checksums are dropped where
     /// it would be exceeded.
@@ -79,6 +83,7 @@ impl Default for OpenOptions {
             dirty_bytes_max: 64 << 20,
             linger: Duration::from_millis(1),
             client_streams: 1,
+            placement: "apart".into(),
             memory_bytes: 1 << 30,
             checkpoint_bytes: 1 << 30,
             reclaim: ReclaimOptions::default(),

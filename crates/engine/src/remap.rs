@@ -33,11 +33,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if state.space.is_crowded(claim) {
                 return Err(Hurdle::Crowded(claim));
             }
-            let mut room = |stream| state.log.prepare(&mut state.space, stream, bytes, 0);
-            let stream = match room(CLIENT_STREAM) {
-                Ok(_) => CLIENT_STREAM,
+            let stream = match state.room_for_client(CLIENT_STREAM, bytes, 0) {
+                Ok(room) => room.stream,
                 Err(_) if relief => {
-                    room(RELIEF_STREAM).map_err(|_| Hurdle::NoRoom(Claim::Relief))?;
+                    let State { log, space, .. } = state;
+                    log.prepare(space, RELIEF_STREAM, bytes, 0)
+                        .map_err(|_| Hurdle::NoRoom(Claim::Relief))?;
                     RELIEF_STREAM
                 }
                 Err(_) => return Err(Hurdle::NoRoom(Claim::Client)),

@@ -4,13 +4,15 @@ use std::collections::VecDeque;
 
 use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
 
+use crate::placement::Births;
+
 /// The stream of the map's own blocks.
 pub(crate) const MAP_STREAM: u8 = 0;
 /// The stream of relocated blocks.
 pub(crate) const RECLAIM_STREAM: u8 = 1;
 /// The stream of clients' records that free space, when the store is too full for others.
 pub(crate) const RELIEF_STREAM: u8 = 2;
-/// The first stream of client writes.
+/// The first stream of client writes, and of what a placement policy puts beside them.
 pub(crate) const CLIENT_STREAM: u8 = 3;
 
 /// Where a segment is in its life: free → open → sealed → retiring → free.
@@ -38,8 +40,12 @@ pub(crate) struct Segment {
     pub payload: u32,
     /// Offset of the footer; 0 for none.
     pub footer: u32,
+    /// Log sequence number at its opening, if it was opened since the store was.
+    pub opened: Option<u64>,
     /// Log sequence number at its sealing.
     pub sealed: u64,
+    /// How old its blocks are, where a placement policy asks.
+    pub births: Births,
     /// Live blocks as the last mark counted them; `None` if it was not sealed when that began.
     pub live: Option<u32>,
     /// What `live` was when the segment could not be relocated, for damage: not tried again
@@ -60,7 +66,9 @@ impl Segment {
             used: 0,
             payload: 0,
             footer: 0,
+            opened: None,
             sealed: 0,
+            births: Births::default(),
             live: None,
             stuck: None,
             map_bytes: 0,

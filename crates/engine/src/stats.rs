@@ -233,6 +233,17 @@ pub struct Stats {
     pub candidates_dropped: u64,
     /// Acknowledged data that is not written yet.
     pub dirty_bytes: u64,
+    /// The placement policy in force. Another one than was asked for where the device can have too
+    /// few zones open for it, or the store has too few segments.
+    pub placement: String,
+    /// Streams that its classes have.
+    pub placement_streams: u64,
+    /// Streams that they would have if more zones could be open, or there were more segments.
+    pub placement_streams_wanted: u64,
+    /// Memory that it holds.
+    pub placement_bytes: u64,
+    /// Bytes that went to another stream than it said, because space was short.
+    pub displaced_bytes: u64,
     /// Map nodes read back from media.
     pub nodes_loaded: u64,
     /// Reads.
@@ -259,6 +270,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let (usage, memory) = (state.map.usage(), state.memory());
         let written: u64 = state.log.blocks_written.iter().sum();
         let by_stream = |stream: u8| state.log.blocks_written[usize::from(stream)] * BLOCK_SIZE;
+        let moved_bytes = state.log.moved_beside_clients * BLOCK_SIZE;
         let log_blocks: u64 = state.log.blocks_written[usize::from(RELIEF_STREAM)..].iter().sum();
         let (volumes, snapshots) = state.catalog.counts();
         Stats {
@@ -270,8 +282,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             device_read_bytes: counters.device_read_blocks * BLOCK_SIZE,
             device_write_bytes: counters.device_write_blocks * BLOCK_SIZE,
             accepted_write_bytes: counters.client_write_blocks * BLOCK_SIZE,
-            log_write_bytes: log_blocks * BLOCK_SIZE,
-            reclaim_write_bytes: by_stream(RECLAIM_STREAM),
+            log_write_bytes: log_blocks * BLOCK_SIZE - moved_bytes,
+            reclaim_write_bytes: by_stream(RECLAIM_STREAM) + moved_bytes,
             map_write_bytes: by_stream(MAP_STREAM),
             write_amplification: if counters.client_write_blocks == 0 {
                 0.0
@@ -310,6 +322,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             mark_bytes: memory.mark,
             candidates_dropped: state.reclaim.index.dropped,
             dirty_bytes: memory.unwritten,
+            placement: state.placement.name().into(),
+            placement_streams: state.placement.classes().into(),
+            placement_streams_wanted: state.placement.wanted.into(),
+            placement_bytes: memory.placement,
+            displaced_bytes: state.placement.displaced_blocks * BLOCK_SIZE,
             nodes_loaded: counters.nodes_loaded,
             read_latency: counters.read_latency.summary(),
             write_latency: counters.write_latency.summary(),

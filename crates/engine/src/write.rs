@@ -54,7 +54,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut rest = data;
         while !rest.is_empty() {
             self.admit((rest.len() as u64 / BLOCK_SIZE).min(128)).await?;
-            let stream = self.client_stream(tree, lba + done);
             let (blocks, at) = self
                 .step(|state| {
                     state.writable(tree)?;
@@ -62,7 +61,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     if lba + done + rest.len() as u64 / BLOCK_SIZE > size {
                         return Err(shrunk().into());
                     }
-                    state.write_step(tree, lba + done, &rest, stream)
+                    state.write_step(tree, lba + done, &rest)
                 })
                 .await?;
             sequence = at;
@@ -91,14 +90,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
             block.as_mut()[within..within + part.len()].copy_from_slice(part);
             let block = block.freeze();
-            let stream = self.client_stream(tree, lba);
             let written = self
                 .step(|state| {
                     state.writable(tree)?;
                     if state.mapping_of(tree, lba)? != before {
                         return Ok(None);
                     }
-                    state.write_step(tree, lba, &block, stream).map(|(_, sequence)| Some(sequence))
+                    state.write_step(tree, lba, &block).map(|(_, sequence)| Some(sequence))
                 })
                 .await?;
             if let Some(sequence) = written {
@@ -126,31 +124,32 @@ impl State {
         Ok(runs.first().and_then(|run| run.pba))
     }
 
-    /// Accepts as many blocks of `data` as fit the current group: record, payload, map, in one
-    /// step. Returns how many, and the record's sequence number.
+    /// Accepts as many blocks of `data` as belong together and fit the current group: record,
+    /// payload, map, in one step. Returns how many, and the record's sequence number.
     pub fn write_step(
         &mut self,
         tree: TreeId,
         lba: u64,
         data: &Bytes,
-        stream: u8,
     ) -> Result<(u64, u64), Hurdle> {
         let blocks = (data.len() / BLOCK_BYTES) as u32;
         if self.space.is_crowded(Claim::Client) {
             return Err(Hurdle::Crowded(Claim::Client));
         }
-        let (at, fit) = self
-            .log
-            .prepare(&mut self.space, stream, WRITE_RECORD_BYTES, blocks)
+        let (stream, alike) = self.place_client(tree, lba, blocks)?;
+        let room = self
+            .room_for_client(stream, WRITE_RECORD_BYTES, alike)
             .map_err(|_| Hurdle::NoRoom(Claim::Client))?;
-        self.map.write(tree, Lba(lba), at, u64::from(fit))?;
+        let fit = room.blocks;
+        self.map.write(tree, Lba(lba), room.at, u64::from(fit))?;
         self.log.push(
-            stream,
+            room.stream,
             Record::Write { tree, lba, blocks: fit },
             &[data.slice(..fit as usize * BLOCK_BYTES)],
             WRITE_RECORD_BYTES,
             true,
         );
+        self.placed(stream, &room);
         self.counters.client_write_blocks += u64::from(fit);
         Ok((u64::from(fit), self.log.sequence))
     }

@@ -53,6 +53,7 @@ impl Setting {
             },
             options: SubjectOptions {
                 paranoid: true,
+                placement: None,
                 streams: 1,
                 checkpoint_bytes: 1 << 30,
                 memory_bytes: 64 << 20,

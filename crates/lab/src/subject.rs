@@ -12,6 +12,8 @@ pub struct SubjectOptions {
     pub paranoid: bool,
     /// Streams that client writes are spread over; several segments are open at once.
     pub streams: u8,
+    /// The placement policy's name; `None` for the default.
+    pub placement: Option<&'static str>,
     /// Log bytes after which a checkpoint is due.
     pub checkpoint_bytes: u64,
     /// Bytes of map nodes and the like that may be kept in memory.
@@ -77,6 +79,7 @@ impl Subject for Engine<SimDisk, SimRuntime> {
         let options = OpenOptions {
             paranoid: options.paranoid,
             client_streams: options.streams,
+            placement: options.placement.unwrap_or("apart").into(),
             checkpoint_bytes: options.checkpoint_bytes,
             memory_bytes: options.memory_bytes,
             dirty_bytes_max: options.dirty_bytes,

@@ -12,6 +12,9 @@
 //! * [`pacing`]: how device bandwidth is divided between clients and reclaim, when clients must
 //!   wait, and how much of a processor scanning may take.
 //!
+//! [`replay`] measures placement and victim policies together: nothing but a log of segments, and a
+//! load.
+//!
 //! **Imports** `units`. **Leaves out** all I/O, locks, clocks and randomness: ages are counted in
 //! log sequence numbers, and durations are handed in. A policy may keep state between decisions
 //! (hysteresis, say), but only what its views told it; those that draw lots carry a seeded source.
@@ -20,6 +23,12 @@ pub mod pacing;
 pub mod placement;
 pub mod read_plan;
 mod registry;
+pub mod replay;
 pub mod victim;
 
 pub use registry::UnknownPolicy;
+
+/// The guide's programs compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/write-your-own-policy.md")]
+mod guide {}

@@ -17,14 +17,14 @@ pub struct UnknownPolicy {
 /// A line of a registry: a policy's name and how to make one.
 pub(crate) type Entry<P> = (&'static str, fn() -> Box<P>);
 
-/// Makes the policy called `name`.
-pub(crate) fn find<P: ?Sized>(
+/// How to make the policy called `name`.
+pub(crate) fn find<Make: Copy>(
     kind: &'static str,
-    entries: &[Entry<P>],
+    entries: &[(&'static str, Make)],
     name: &str,
-) -> Result<Box<P>, UnknownPolicy> {
+) -> Result<Make, UnknownPolicy> {
     if let Some((_, make)) = entries.iter().find(|(known, _)| *known == name) {
-        return Ok(make());
+        return Ok(*make);
     }
     let names: Vec<_> = entries.iter().map(|(known, _)| *known).collect();
     let nearest = names

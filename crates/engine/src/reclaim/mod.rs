@@ -40,7 +40,7 @@ use crate::memory::buffer_bytes_at_rest;
 use crate::options::ReclaimOptions;
 use crate::reclaim::index::ReverseIndex;
 use crate::reclaim::live::LiveMap;
-use crate::space::{CLIENT_STREAM, MAP_STREAM, SegmentState};
+use crate::space::{MAP_STREAM, SegmentState};
 
 /// Map nodes that may be garbage before a mark runs for their sake: some 100 MiB at most.
 const GARBAGE_NODES_MIN: usize = 32_768;
@@ -367,6 +367,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             segment.live = Some(count);
             if count == 0 {
                 segment.state = SegmentState::Retiring;
+                let State { placement, space, log, .. } = &mut *state;
+                placement.reclaimed(space.get(zone), 0, None, log.sequence);
                 state.reclaim.index.remove(zone);
                 state.reclaim.counters.segments_retired += 1;
                 retired.push(zone);
@@ -391,7 +393,7 @@ impl State {
         }
         let view = PacingView {
             free_segments: self.space.free_count() as u32,
-            open_room_blocks: self.log.room_blocks(CLIENT_STREAM).min(zone_blocks),
+            open_room_blocks: self.client_room_blocks().min(zone_blocks),
             reserve_segments: self.space.reserve() as u32,
             total_segments: self.space.segments.len() as u32,
             segment_blocks: zone_blocks,

@@ -15,6 +15,7 @@ use crate::engine::{Engine, Hurdle, State};
 use crate::fault;
 use crate::format::record::Record;
 use crate::memory::dirty_bytes_max;
+use crate::placement::Moved;
 use crate::read::Pin;
 use crate::space::{Claim, RECLAIM_STREAM, SegmentState};
 
@@ -67,9 +68,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Empties one candidate. Returns whether it was given up. If the copy fails, the old data
     /// stays in force and nothing is lost but the effort.
     pub(super) async fn relocate(&self, zone: ZoneId) -> Result<bool, Error> {
-        let runs = self.live_runs(zone).await?;
+        let (runs, opened) = self.live_runs(zone).await?;
+        {
+            let mut guard = self.state();
+            let state = &mut *guard;
+            let live = runs.iter().map(|run| run.blocks).sum();
+            let now = state.log.sequence;
+            state.placement.reclaimed(state.space.get(zone), live, opened, now);
+        }
         let mut moves = Relocations::builder();
-        let mut groups = Vec::new();
+        let mut groups = BTreeSet::new();
         // The next slice is on its way while this one is copied.
         let mut rest = slices(&runs).map(|slice| (slice, self.start_reads(zone, slice)));
         let mut next = rest.next();
@@ -83,7 +91,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let copied = async {
                 for run in slice {
                     let (bytes, content) = self.verified(&read, run).await?;
-                    self.copy_forward(run, bytes, &content, &mut moves, &mut groups).await?;
+                    self.copy_forward(zone, run, bytes, &content, &mut moves, &mut groups).await?;
                 }
                 Ok(())
             };
@@ -97,7 +105,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if let Some(last) = groups.last().copied() {
             self.wait_while(|state| {
                 state.failed.is_none()
-                    && (state.log.is_in_flight(last) || state.log.waits_for_group(last))
+                    && (groups.iter().any(|group| state.log.is_in_flight(*group))
+                        || state.log.waits_for_group(last))
             })
             .await;
         }
@@ -120,8 +129,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(true)
     }
 
-    /// The candidate's live blocks as its referrers name them now, in order, each counted once.
-    async fn live_runs(&self, zone: ZoneId) -> Result<Vec<LiveRun>, Error> {
+    /// The candidate's live blocks as its referrers name them now, in order, each counted once; and
+    /// about which sequence number the segment was opened at.
+    async fn live_runs(&self, zone: ZoneId) -> Result<(Vec<LiveRun>, Option<u64>), Error> {
         let (segment, zone_blocks) = {
             let state = self.state();
             (state.space.get(zone).clone(), state.space.zone_blocks)
@@ -151,6 +161,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         let end = if segment.footer > 0 { segment.footer } else { segment.used };
         let groups = self.walk_groups(zone, segment.incarnation, u64::from(end)).await?;
+        let opened = groups.first().map(|group| group.durable);
         let start = zone.start(zone_blocks);
         let mut runs: Vec<LiveRun> = Vec::new();
         for group in groups {
@@ -188,7 +199,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                  the segment is left as it is; run `check`"
             )));
         }
-        Ok(runs)
+        Ok((runs, opened))
     }
 
     /// Begins to read the live runs of a slice, as the read plan says.
@@ -229,14 +240,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok((self.read_verified(run.at, run.blocks).await?, Vec::new()))
     }
 
-    /// Appends a run to reclaim's stream and notes where each part went.
+    /// Appends a run to the stream that placement names and notes where each part went.
     async fn copy_forward(
         &self,
+        zone: ZoneId,
         run: &LiveRun,
         bytes: Bytes,
         content: &[u32],
         moves: &mut RelocationsBuilder,
-        groups: &mut Vec<u64>,
+        groups: &mut BTreeSet<u64>,
     ) -> Result<(), Error> {
         let mut done = 0;
         while done < run.blocks {
@@ -250,14 +262,21 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let record_bytes = record(1).encoded_bytes();
             let (at, fit, group) = self
                 .step(|state| {
-                    let wanted = (run.blocks - done) as u32;
-                    let (at, fit) = state
-                        .log
-                        .prepare(&mut state.space, RECLAIM_STREAM, record_bytes, wanted)
-                        .map_err(|_| Hurdle::NoRoom(Claim::Reclaim))?;
+                    let block = Moved {
+                        tree: run.owner.tree,
+                        lba: run.owner.lba + done,
+                        from: state.space.get(zone).stream,
+                        birth: run.owner.birth,
+                    };
+                    let now = state.log.sequence;
+                    let wanted = state.placement.of_moved(&block, now);
+                    let (stream, at, fit) =
+                        state.room_for_moved(wanted, record_bytes, (run.blocks - done) as u32)?;
+                    state.placement.moved(&block, fit, wanted, stream, now);
+                    state.note_births(at, fit, block.birth, true);
                     let payload = rest.slice(..(u64::from(fit) * BLOCK_SIZE) as usize);
                     let group = state.log.push_known(
-                        RECLAIM_STREAM,
+                        stream,
                         record(fit),
                         &[payload],
                         content.get(done as usize..).unwrap_or(&[]),
@@ -270,9 +289,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 })
                 .await?;
             moves.add(run.at.plus(done), u64::from(fit), at);
-            if groups.last() != Some(&group) {
-                groups.push(group);
-            }
+            groups.insert(group);
             done += u64::from(fit);
         }
         self.notify();
@@ -349,12 +366,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         std::iter::from_fn(|| pending.pop_first()).take(LEAVES_A_STEP).collect()
     }
 
-    /// Sends the group that reclaim is building.
+    /// Sends the groups that hold what reclaim moved.
     fn send_relocated(&self) {
         {
             let mut guard = self.state();
             let state = &mut *guard;
-            state.log.close_group(&mut state.space, RECLAIM_STREAM);
+            state.log.close_moved_groups(&mut state.space);
         }
         self.submit();
     }
@@ -451,6 +468,25 @@ fn slices(runs: &[LiveRun]) -> impl Iterator<Item = &[LiveRun]> {
 }
 
 impl State {
+    /// Room for relocated blocks: in `wanted`, as long as clients might open a segment for it, or
+    /// one is open; else in reclaim's own stream, which has a reserve.
+    fn room_for_moved(
+        &mut self,
+        wanted: u8,
+        record_bytes: usize,
+        blocks: u32,
+    ) -> Result<(u8, Pba, u32), Hurdle> {
+        for stream in [wanted, RECLAIM_STREAM] {
+            if let Ok((at, fit)) = self.log.prepare(&mut self.space, stream, record_bytes, blocks) {
+                return Ok((stream, at, fit));
+            }
+            if self.space.allows(Claim::Client) {
+                break; // A segment is being reset or sealed: that is worth waiting for.
+            }
+        }
+        Err(Hurdle::NoRoom(Claim::Reclaim))
+    }
+
     /// Checks leaves that were created or gained references since last asked; those that refer to
     /// a candidate join its index. Returns them all.
     fn index_touched(&mut self) -> Vec<NodeId> {

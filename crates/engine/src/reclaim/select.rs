@@ -50,7 +50,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let room = state.space.free_count().saturating_sub(state.space.checkpoint_reserve() + 1);
         let mut threshold = state.reclaim.options.candidate_threshold;
         if threshold < 1.0 {
-            threshold = threshold.min(relocated_density(capacity, state.log.group_blocks_max()));
+            let most = state.log.group_blocks_max();
+            // A victim's blocks are divided over streams.
+            let group = (most / u32::from(state.placement.reclaim_streams())).max(most.min(8));
+            threshold = threshold.min(relocated_density(capacity, group));
         }
         let view = VictimView {
             segments: &segments,

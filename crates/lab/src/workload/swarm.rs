@@ -64,6 +64,18 @@ pub enum Trouble {
     FailedWrites,
 }
 
+/// Placement policies to draw from; the default, three times in eight.
+const PLACEMENTS: [Option<&str>; 8] = [
+    None,
+    None,
+    None,
+    Some("together"),
+    Some("dac"),
+    Some("sepbit"),
+    Some("autostream"),
+    Some("interval"),
+];
+
 /// A seed's run.
 #[derive(Clone, Debug)]
 pub struct Swarm {
@@ -173,6 +185,7 @@ impl Swarm {
                 checkpoint_bytes: *chance.pick(&[1 << 18, 1 << 20, 4 << 20, 64 << 20]),
                 memory_bytes: *chance.pick(&[1 << 18, 1 << 20, 64 << 20]),
                 dirty_bytes: *chance.pick(&[256 << 10, 4 << 20, 64 << 20]),
+                placement: *chance.pick(&PLACEMENTS),
             },
         }
     }

@@ -46,7 +46,7 @@ const ENTRIES: &[Entry<dyn PacingPolicy>] = &[
 
 /// The pacing policy called `name`.
 pub fn by_name(name: &str) -> Result<Box<dyn PacingPolicy>, UnknownPolicy> {
-    registry::find("pacing", ENTRIES, name)
+    registry::find("pacing", ENTRIES, name).map(|make| make())
 }
 
 /// Names of all pacing policies, the default first.

@@ -1,54 +1,53 @@
 //! Which stream a block is appended to.
 //!
 //! A stream is an append point: blocks of one stream land in the same segments, so they should be
-//! blocks that die together.
+//! blocks that die together. Then a segment dies nearly whole, and reclaim finds little to move.
+//!
+//! | name | streams | remembers |
+//! |---|---|---|
+//! | `together` | 1 | nothing |
+//! | `apart` | clients, reclaim | nothing |
+//! | `dac` | 6 temperatures | nothing: a block's temperature is the stream it lies in |
+//! | `sepbit` | 2 for clients, 4 for reclaim | one mean |
+//! | `autostream` | 5 temperatures of chunks, 1 for reclaim | a table of chunks |
+//! | `interval` | 8 overwrite intervals | a table of blocks |
+//! | [`FutureKnowledge`] | any number of remaining lifetimes | the whole future; offline only |
 
 mod apart;
+mod autostream;
+mod dac;
+mod future;
+mod interval;
+mod sepbit;
+mod table;
 mod together;
+mod view;
 
 pub use apart::HostReclaimApart;
+pub use autostream::AutoStream;
+pub use dac::Dac;
+pub use future::{Bins, Future, FutureKnowledge, OfflinePlacement};
+pub use interval::Interval;
+pub use sepbit::SepBit;
 pub use together::Together;
+pub use view::{BlockView, Previous, ReclaimedSegment, Shape, Source, Stream};
 
 use crate::UnknownPolicy;
-use crate::registry::{self, Entry};
-
-/// Number of a stream; streams of a policy are numbered from 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Stream(pub u8);
-
-/// Who writes a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Source {
-    /// A client's write.
-    Client,
-    /// Relocation of a live block. Moved map nodes come from [`Source::Map`], not from here.
-    Reclaim,
-    /// The map itself: nodes and checkpoints, written first or moved.
-    Map,
-}
-
-impl Source {
-    /// All of them.
-    pub const ALL: [Source; 3] = [Source::Client, Source::Reclaim, Source::Map];
-}
-
-/// A block about to be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockView {
-    /// Who writes it.
-    pub source: Source,
-    /// Log sequence number at which a client wrote these bytes first; for a client's write, now.
-    pub birth_sequence: u64,
-    /// The log's present sequence number.
-    pub now_sequence: u64,
-}
+use crate::registry;
 
 /// Chooses streams.
 ///
 /// # Contract
 ///
-/// * A stream's number is below [`streams`](PlacementPolicy::streams), which never changes.
-/// * Equal views (and equal histories of views) give equal answers.
+/// * A stream's number is below [`streams`](PlacementPolicy::streams), which never changes and is
+///   at least 1 and at most the shape's `streams_max`.
+/// * [`place`](PlacementPolicy::place) decides and remembers nothing: asked twice it answers the
+///   same, because a write that cannot be taken at once is tried again. What a policy remembers, it
+///   learns from [`wrote`](PlacementPolicy::wrote) and [`reclaimed`](PlacementPolicy::reclaimed).
+/// * Equal histories of views give equal answers. Nothing depends on what is unknown: a policy that
+///   was just made, as after a restart, answers too.
+/// * Memory is bounded, whatever is written, and [`memory_bytes`](PlacementPolicy::memory_bytes)
+///   tells it.
 pub trait PlacementPolicy: Send {
     /// What the policy is called in settings and results.
     fn name(&self) -> &'static str;
@@ -57,15 +56,46 @@ pub trait PlacementPolicy: Send {
     fn streams(&self) -> u8;
 
     /// Where to append the block.
-    fn place(&mut self, block: &BlockView) -> Stream;
+    fn place(&self, block: &BlockView) -> Stream;
+
+    /// The stream of all blocks of that source, if it depends on nothing else. An engine then need
+    /// not look up what a write replaces, nor ask for each block.
+    fn fixed(&self, _source: Source) -> Option<Stream> {
+        None
+    }
+
+    /// The block was appended to `stream`: where [`place`](Self::place) said, or elsewhere where
+    /// space was too short for a choice.
+    fn wrote(&mut self, _block: &BlockView, _stream: Stream) {}
+
+    /// A segment is about to be reclaimed: its blocks are placed next.
+    fn reclaimed(&mut self, _segment: &ReclaimedSegment) {}
+
+    /// Memory that it holds now, in bytes, beside itself.
+    fn memory_bytes(&self) -> usize {
+        0
+    }
 }
 
-const ENTRIES: &[Entry<dyn PlacementPolicy>] =
-    &[("apart", || Box::new(HostReclaimApart)), ("together", || Box::new(Together))];
+type Make = fn(&Shape) -> Box<dyn PlacementPolicy>;
 
-/// The placement policy called `name`.
+const ENTRIES: &[(&str, Make)] = &[
+    ("apart", |shape| Box::new(HostReclaimApart::new(shape))),
+    ("together", |_| Box::new(Together)),
+    ("dac", |shape| Box::new(Dac::new(shape))),
+    ("sepbit", |shape| Box::new(SepBit::new(shape))),
+    ("autostream", |shape| Box::new(AutoStream::new(shape))),
+    ("interval", |shape| Box::new(Interval::new(shape))),
+];
+
+/// The placement policy called `name`, for a store of the given shape.
+pub fn by_name_for(name: &str, shape: &Shape) -> Result<Box<dyn PlacementPolicy>, UnknownPolicy> {
+    registry::find("placement", ENTRIES, name).map(|make| make(shape))
+}
+
+/// The placement policy called `name`, for a store of the [default shape](Shape::default).
 pub fn by_name(name: &str) -> Result<Box<dyn PlacementPolicy>, UnknownPolicy> {
-    registry::find("placement", ENTRIES, name)
+    by_name_for(name, &Shape::default())
 }
 
 /// Names of all placement policies, the default first.

@@ -1,6 +1,6 @@
 //! Everything in one stream.
 
-use crate::placement::{BlockView, PlacementPolicy, Stream};
+use crate::placement::{BlockView, PlacementPolicy, Source, Stream};
 
 /// One stream for everything: the plain log, and the yardstick for every other placement. It is
 /// what the closed forms of write amplification assume.
@@ -16,7 +16,11 @@ impl PlacementPolicy for Together {
         1
     }
 
-    fn place(&mut self, _block: &BlockView) -> Stream {
+    fn place(&self, _block: &BlockView) -> Stream {
         Stream(0)
+    }
+
+    fn fixed(&self, _source: Source) -> Option<Stream> {
+        Some(Stream(0))
     }
 }

@@ -58,7 +58,7 @@ const ENTRIES: &[Entry<dyn ReadPlanPolicy>] =
 
 /// The read-plan policy called `name`.
 pub fn by_name(name: &str) -> Result<Box<dyn ReadPlanPolicy>, UnknownPolicy> {
-    registry::find("read plan", ENTRIES, name)
+    registry::find("read plan", ENTRIES, name).map(|make| make())
 }
 
 /// Names of all read-plan policies, the default first.

@@ -8,6 +8,7 @@
 
 mod age_threshold;
 mod cost_benefit;
+mod cost_benefit_sqrt;
 mod d_choices;
 mod draw;
 mod fifo;
@@ -19,6 +20,7 @@ mod windowed_greedy;
 
 pub use age_threshold::AgeThreshold;
 pub use cost_benefit::CostBenefit;
+pub use cost_benefit_sqrt::CostBenefitSqrt;
 pub use d_choices::DChoices;
 pub use fifo::Fifo;
 pub use greedy::Greedy;
@@ -51,6 +53,7 @@ pub trait VictimPolicy: Send {
 const ENTRIES: &[Entry<dyn VictimPolicy>] = &[
     ("greedy", || Box::new(Greedy)),
     ("cost-benefit", || Box::new(CostBenefit)),
+    ("cost-benefit-sqrt", || Box::new(CostBenefitSqrt)),
     ("fifo", || Box::new(Fifo)),
     ("random", || Box::new(Random::default())),
     ("d-choices", || Box::new(DChoices::default())),
@@ -60,7 +63,7 @@ const ENTRIES: &[Entry<dyn VictimPolicy>] = &[
 
 /// The victim policy called `name`.
 pub fn by_name(name: &str) -> Result<Box<dyn VictimPolicy>, UnknownPolicy> {
-    registry::find("victim", ENTRIES, name)
+    registry::find("victim", ENTRIES, name).map(|make| make())
 }
 
 /// Names of all victim policies, the default first.

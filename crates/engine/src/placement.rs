@@ -1,0 +1,361 @@
+//! Which stream clients' blocks and relocated ones go to: the placement policy's choice, fitted to
+//! the streams that there are.
+//!
+//! The map, relief and a last resort of reclaim have streams of their own, which no policy decides.
+//! Where a policy sends all of clients' blocks to one stream and all of reclaim's to another, as
+//! `apart` does, the latter is that resort, and nothing is looked up for a write. Any other policy
+//! gets a stream for each of its classes, is asked for each block, and is told which stream and
+//! about how old the version is that a write replaces.
+//!
+//! Where space is short, keeping classes apart would cost what is left. Clients then fill what any
+//! class has open, and reclaim goes to its resort: so a policy opens segments only as clients may,
+//! and the reserves stay what they are.
+
+use mjolnir_device::DeviceInfo;
+use mjolnir_map::Run;
+use mjolnir_policy::UnknownPolicy;
+use mjolnir_policy::placement::{
+    self, BlockView, HostReclaimApart, PlacementPolicy, Previous, ReclaimedSegment, Shape, Source,
+    Stream,
+};
+use mjolnir_units::{Lba, Pba, TreeId};
+
+use crate::engine::{Hurdle, State};
+use crate::log::{GROUP_BLOCKS_MAX, NoRoom};
+use crate::options::OpenOptions;
+use crate::space::{CLIENT_STREAM, Claim, RECLAIM_STREAM, Segment, SegmentState};
+
+/// The most streams that a policy gets.
+const STREAMS_MAX: u32 = 8;
+/// A store has so many segments for each stream, or classes share one: what is open cannot be
+/// reclaimed.
+const SEGMENTS_A_STREAM: u32 = 8;
+/// The part of the memory budget that a policy may take: one in so many.
+const MEMORY_SHARE: u64 = 64;
+
+/// The policy, and how its classes become streams.
+pub(crate) struct Placement {
+    policy: Box<dyn PlacementPolicy>,
+    /// Whether clients' blocks all go to one class and reclaim's to another.
+    apart: bool,
+    /// Whether the policy looks at clients' blocks.
+    client_by_block: bool,
+    /// Streams for clients and the policy, from `CLIENT_STREAM` on.
+    streams: u8,
+    /// Streams that the policy would use if it could.
+    pub wanted: u8,
+    /// Blocks that went elsewhere than the policy said, for want of space.
+    pub displaced_blocks: u64,
+    /// The blocks of the write under way, and what they replace.
+    views: Vec<BlockView>,
+    runs: Vec<Run>,
+}
+
+/// Where a group has room for a client's blocks.
+pub(crate) struct Room {
+    pub stream: u8,
+    pub at: Pba,
+    pub blocks: u32,
+}
+
+impl Placement {
+    /// The policy that the options name, for that device.
+    pub fn new(options: &OpenOptions, info: &DeviceInfo) -> Result<Self, UnknownPolicy> {
+        // One zone open for each stream at most, or they would wait for each other.
+        let others = u32::from(CLIENT_STREAM);
+        let zones = info.open_zones_max.map_or(u32::MAX, |max| max.saturating_sub(others)).max(1);
+        let shape = |most: u32| Shape {
+            streams_max: most.min(STREAMS_MAX) as u8,
+            segment_blocks: info.zone_blocks,
+            segments: info.zones.into(),
+            memory_bytes_max: options.memory_bytes / MEMORY_SHARE,
+        };
+        let wanted = placement::by_name_for(&options.placement, &shape(STREAMS_MAX))?;
+        let fixed = Source::ALL.map(|source| wanted.fixed(source));
+        let (wanted, one) = (wanted.streams(), matches!(fixed, [Some(a), Some(b)] if a == b));
+        let most = zones.min((info.zones / SEGMENTS_A_STREAM).max(1));
+        let mut policy = placement::by_name_for(&options.placement, &shape(most.max(2)))?;
+        let mut apart = matches!(fixed, [Some(a), Some(b)] if a != b);
+        if most < 2 && !one && !apart {
+            // One stream, and reclaim's own: that is `apart`.
+            policy = Box::new(HostReclaimApart::default());
+            apart = true;
+        }
+        let client_by_block = policy.fixed(Source::Client).is_none();
+        let spread = u32::from(options.client_streams).clamp(1, STREAMS_MAX).min(zones) as u8;
+        let streams = if client_by_block { policy.streams() } else { spread };
+        let views = Vec::with_capacity(if client_by_block { GROUP_BLOCKS_MAX as usize } else { 0 });
+        Ok(Placement {
+            policy,
+            apart,
+            client_by_block,
+            streams,
+            wanted,
+            displaced_blocks: 0,
+            views,
+            runs: Vec::new(),
+        })
+    }
+
+    /// Streams for clients and the policy, from `CLIENT_STREAM` on.
+    pub fn streams(&self) -> u8 {
+        self.streams
+    }
+
+    /// Streams that the policy's classes have.
+    pub fn classes(&self) -> u8 {
+        self.policy.streams()
+    }
+
+    /// The name of the policy in force.
+    pub fn name(&self) -> &'static str {
+        self.policy.name()
+    }
+
+    /// Memory that it holds.
+    pub fn bytes(&self) -> u64 {
+        let scratch = self.views.capacity() * size_of::<BlockView>();
+        (self.policy.memory_bytes() + scratch) as u64
+    }
+
+    /// Streams that one victim's blocks may go to.
+    pub fn reclaim_streams(&self) -> u8 {
+        if self.policy.fixed(Source::Reclaim).is_some() { 1 } else { self.policy.streams() }
+    }
+
+    /// The stream of a class. Where clients' blocks are all of one, neighbours share a stream.
+    fn stream_of(&self, class: Stream, source: Source, tree: TreeId, lba: u64) -> u8 {
+        if self.apart && source == Source::Reclaim {
+            return RECLAIM_STREAM;
+        }
+        if self.client_by_block {
+            return CLIENT_STREAM + class.0;
+        }
+        let region = (lba >> 10).wrapping_add(u64::from(tree.0) * 7);
+        CLIENT_STREAM + (region % u64::from(self.streams)) as u8
+    }
+
+    /// The class of a segment; `None` where a policy did not choose it, or another one did.
+    fn class_of(&self, stream: u8) -> Option<Stream> {
+        if self.apart && stream == RECLAIM_STREAM {
+            return Some(Stream(1));
+        }
+        let class = stream.checked_sub(CLIENT_STREAM)?;
+        if !self.client_by_block {
+            return Some(Stream(0));
+        }
+        (class < self.policy.streams()).then_some(Stream(class))
+    }
+
+    /// Tells the policy of a segment that is given up, or is about to be. `opened` is used where
+    /// the segment itself does not know: it was opened before the store was.
+    pub fn reclaimed(&mut self, segment: &Segment, live: u64, opened: Option<u64>, now: u64) {
+        let Some(stream) = self.class_of(segment.stream) else { return };
+        let Some(opened_sequence) = segment.opened.or(opened) else { return };
+        self.policy.reclaimed(&ReclaimedSegment {
+            stream,
+            opened_sequence,
+            sealed_sequence: segment.sealed,
+            now_sequence: now,
+            used_blocks: segment.payload.into(),
+            live_blocks: live,
+        });
+    }
+
+    /// Where a run of relocated blocks should go, of which the first is `lba`. They were written
+    /// together, so they stay together.
+    pub fn of_moved(&self, block: &Moved, now: u64) -> u8 {
+        let class = match self.policy.fixed(Source::Reclaim) {
+            Some(class) => class,
+            None => self.policy.place(&self.moved_view(block, now)),
+        };
+        self.stream_of(class, Source::Reclaim, block.tree, block.lba)
+    }
+
+    /// Relocated blocks were appended to `stream`, where `wanted` was asked for.
+    pub fn moved(&mut self, block: &Moved, blocks: u32, wanted: u8, stream: u8, now: u64) {
+        if stream != wanted {
+            self.displaced_blocks += u64::from(blocks);
+        }
+        if !self.client_by_block {
+            return;
+        }
+        let Some(class) = self.class_of(stream) else { return };
+        for index in 0..u64::from(blocks) {
+            let view = self.moved_view(&Moved { lba: block.lba + index, ..*block }, now);
+            self.policy.wrote(&view, class);
+        }
+    }
+
+    fn moved_view(&self, block: &Moved, now: u64) -> BlockView {
+        let from = self.class_of(block.from);
+        BlockView {
+            source: Source::Reclaim,
+            volume: block.tree,
+            lba: Lba(block.lba),
+            now_sequence: now,
+            previous: from.map(|stream| Previous { stream, birth_sequence: block.birth }),
+        }
+    }
+}
+
+/// A relocated block, as a policy may see it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moved {
+    pub tree: TreeId,
+    pub lba: u64,
+    /// The stream of the segment that it lies in.
+    pub from: u8,
+    pub birth: u64,
+}
+
+/// When the blocks of a segment were written by clients, as far as that is known of all of them
+/// together. What a segment's summary says of each is on the medium alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Births {
+    sum: u64,
+    blocks: u64,
+    /// Some were relocated here.
+    moved: bool,
+}
+
+impl Births {
+    pub fn add(&mut self, blocks: u32, birth: u64, moved: bool) {
+        self.sum = self.sum.saturating_add(birth.saturating_mul(blocks.into()));
+        self.blocks += u64::from(blocks);
+        self.moved |= moved;
+    }
+}
+
+impl Segment {
+    /// About when a client wrote the block at `offset`: between the segment's opening and its seal
+    /// in proportion, if clients alone filled it; else the mean of all its blocks. Of a segment
+    /// that was opened before the store was, its seal is all that is known.
+    fn birth_near(&self, offset: u64, now: u64) -> u64 {
+        let open = self.state == SegmentState::Open;
+        let end = if open { now } else { self.sealed };
+        if self.births.moved {
+            return self.births.sum / self.births.blocks;
+        }
+        let Some(opened) = self.opened else { return end };
+        let share = offset as f64 / f64::from(self.used.max(1));
+        opened + (end.saturating_sub(opened) as f64 * share.min(1.0)) as u64
+    }
+}
+
+impl State {
+    /// The stream for the first blocks of a client's write, and for how many: as far as the policy
+    /// has one answer for them.
+    pub fn place_client(
+        &mut self,
+        tree: TreeId,
+        lba: u64,
+        blocks: u32,
+    ) -> Result<(u8, u32), Hurdle> {
+        if !self.placement.client_by_block {
+            return Ok((self.placement.stream_of(Stream(0), Source::Client, tree, lba), blocks));
+        }
+        let blocks = blocks.min(self.log.group_blocks_max());
+        let Placement { views, runs, .. } = &mut self.placement;
+        views.clear();
+        runs.clear();
+        self.map.lookup(tree, Lba(lba), blocks.into(), runs)?;
+        let runs = std::mem::take(runs);
+        let mut view = BlockView {
+            source: Source::Client,
+            volume: tree,
+            lba: Lba(lba),
+            // What the record of this write will have.
+            now_sequence: self.log.sequence + 1,
+            previous: None,
+        };
+        let mut class = None;
+        'blocks: for run in &runs {
+            for index in 0..run.blocks {
+                view.previous = run.pba.and_then(|first| self.previous_of(first.plus(index)));
+                let this = self.placement.policy.place(&view);
+                if *class.get_or_insert(this) != this {
+                    break 'blocks;
+                }
+                self.placement.views.push(view);
+                view.lba = view.lba.plus(1);
+            }
+        }
+        self.placement.runs = runs;
+        let count = self.placement.views.len() as u32;
+        let class = class.expect("a write has a block");
+        Ok((CLIENT_STREAM + class.0, count))
+    }
+
+    /// What is left in the segments that clients append to, on average over them: pacing's
+    /// measure glides with it.
+    pub fn client_room_blocks(&self) -> u64 {
+        if !self.placement.client_by_block {
+            return self.log.room_blocks(CLIENT_STREAM);
+        }
+        let streams = CLIENT_STREAM..CLIENT_STREAM + self.placement.streams;
+        let rooms = streams.map(|stream| self.log.room_blocks(stream)).sum::<u64>();
+        rooms / u64::from(self.placement.streams)
+    }
+
+    fn previous_of(&self, at: Pba) -> Option<Previous> {
+        let segment = self.space.get(self.space.zone_of(at));
+        let stream = self.placement.class_of(segment.stream)?;
+        let offset = at.offset(self.space.zone_blocks);
+        let birth_sequence = segment.birth_near(offset, self.log.sequence);
+        Some(Previous { stream, birth_sequence })
+    }
+
+    /// Room for a client's blocks: in `stream`, or where no more segments may be opened, wherever
+    /// one is open.
+    pub fn room_for_client(
+        &mut self,
+        stream: u8,
+        record_bytes: usize,
+        blocks: u32,
+    ) -> Result<Room, NoRoom> {
+        let State { log, space, placement, .. } = self;
+        let mut room = |stream| {
+            let (at, blocks) = log.prepare(space, stream, record_bytes, blocks)?;
+            Ok(Room { stream, at, blocks })
+        };
+        let none = match room(stream) {
+            Ok(room) => return Ok(room),
+            Err(none) => none,
+        };
+        let others = CLIENT_STREAM..CLIENT_STREAM + placement.streams;
+        if self.space.allows(Claim::Client) {
+            return Err(none);
+        }
+        for other in others.filter(|other| *other != stream) {
+            if let Ok((at, blocks)) = self.log.prepare(&mut self.space, other, record_bytes, blocks)
+            {
+                return Ok(Room { stream: other, at, blocks });
+            }
+        }
+        Err(none)
+    }
+
+    /// Blocks that [`place_client`](Self::place_client) was asked about were appended.
+    pub fn placed(&mut self, wanted: u8, room: &Room) {
+        let (stream, blocks) = (room.stream, room.blocks);
+        if stream != wanted {
+            self.placement.displaced_blocks += u64::from(blocks);
+        }
+        if !self.placement.client_by_block {
+            return;
+        }
+        self.note_births(room.at, blocks, self.log.sequence, false);
+        let class = Stream(stream - CLIENT_STREAM);
+        let Placement { policy, views, .. } = &mut self.placement;
+        views[..blocks as usize].iter().for_each(|view| policy.wrote(view, class));
+    }
+
+    /// Notes how old the blocks are that were appended at `at`.
+    pub fn note_births(&mut self, at: Pba, blocks: u32, birth: u64, moved: bool) {
+        if self.placement.client_by_block {
+            let zone = self.space.zone_of(at);
+            self.space.get_mut(zone).births.add(blocks, birth, moved);
+        }
+    }
+}
