@@ -25,6 +25,7 @@
 mod chance;
 mod disk;
 mod executor;
+pub mod experiment;
 mod model;
 mod run;
 pub mod stage;
