@@ -49,8 +49,8 @@ impl Axis {
             .map(|part| part * power)
             .find(|step| *step >= rough)
             .unwrap_or(10.0 * power);
-        let first = (low / step - 1e-9).floor() as i64;
-        let last = (high / step + 1e-9).ceil() as i64;
+        let first = (low / step + 1e-9).floor() as i64;
+        let last = (high / step - 1e-9).ceil() as i64;
         let ticks: Vec<f64> = (first..=last).map(|number| number as f64 * step).collect();
         Axis { low: first as f64 * step, high: last as f64 * step, log: false, ticks }
     }
@@ -119,6 +119,12 @@ mod tests {
         assert_eq!(axis.ticks, [0.0, 2.5, 5.0, 7.5, 10.0, 12.5, 15.0]);
         let axis = Axis::new([0.5, 2e6].into_iter(), true, false);
         assert_eq!(axis.ticks, [1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6]);
+    }
+
+    #[test]
+    fn an_axis_begins_at_zero_and_not_below() {
+        assert_eq!(Axis::new([0.0, 0.33].into_iter(), false, true).ticks[0], 0.0);
+        assert_eq!(Axis::new([0.07, 0.28].into_iter(), false, false).ticks[0], 0.0);
     }
 
     #[test]

@@ -29,7 +29,8 @@ pub struct Chart {
 #[derive(Clone, Debug)]
 pub struct Line {
     pub name: String,
-    /// Series of the same colour belong together.
+    /// What the key calls it; series of the same group have the same colour.
+    pub group: String,
     pub colour: usize,
     pub look: Look,
     pub points: Vec<Mark>,
@@ -137,7 +138,7 @@ impl Chart {
             let points = marks.into_iter().map(|(x, y)| Mark { x, y, ci95: None }).collect();
             let colour = self.series.len();
             let name = series_name(point, keys, None);
-            self.series.push(Line { name, colour, look, points });
+            self.series.push(Line { group: name.clone(), name, colour, look, points });
         }
     }
 
@@ -188,7 +189,7 @@ impl Chart {
                 let group = series_name(point, &others, several);
                 let colour =
                     colours.iter().position(|known| *known == group).unwrap_or_else(|| {
-                        colours.push(group);
+                        colours.push(group.clone());
                         colours.len() - 1
                     });
                 let mark = Mark { x, y: estimate.mean, ci95: estimate.ci95 };
@@ -199,7 +200,7 @@ impl Chart {
                     _ if apart => Look::Line,
                     _ => Look::Joined,
                 };
-                push(&mut self.series, &name, colour, look, mark);
+                push(&mut self.series, (&name, &group, colour, look), mark);
                 for value in published_values(results, point, number) {
                     let mark = Mark { x, y: value, ci95: None };
                     let name = if name.is_empty() {
@@ -207,7 +208,7 @@ impl Chart {
                     } else {
                         format!("{name}, published")
                     };
-                    push(&mut published, &name, colour, Look::Published, mark);
+                    push(&mut published, (&name, &group, colour, Look::Published), mark);
                 }
             }
         }
@@ -226,12 +227,17 @@ impl Chart {
     }
 }
 
-fn push(series: &mut Vec<Line>, name: &str, colour: usize, look: Look, mark: Mark) {
+fn push(series: &mut Vec<Line>, of: (&str, &str, usize, Look), mark: Mark) {
+    let (name, group, colour, look) = of;
     match series.iter_mut().find(|line| line.name == name) {
         Some(line) => line.points.push(mark),
-        None => {
-            series.push(Line { name: name.to_owned(), colour, look, points: vec![mark] });
-        }
+        None => series.push(Line {
+            name: name.to_owned(),
+            group: group.to_owned(),
+            colour,
+            look,
+            points: vec![mark],
+        }),
     }
 }
 

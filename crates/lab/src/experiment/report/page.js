@@ -30,11 +30,14 @@ for (const figure of document.querySelectorAll("figure")) {
       show();
     });
   }
-  const toggle = (index) => {
+  const toggle = (indexes) => {
     for (const drawing of drawings) {
-      drawing.querySelector(`[data-series="${index}"]`).classList.toggle("off");
-      const key = drawing.querySelector(`[data-key="${index}"]`);
-      key.setAttribute("aria-pressed", !key.classList.toggle("off"));
+      const key = drawing.querySelector(`[data-key="${indexes}"]`);
+      const off = key.classList.toggle("off");
+      key.setAttribute("aria-pressed", !off);
+      for (const index of indexes.split(" ")) {
+        drawing.querySelector(`[data-series="${index}"]`).classList.toggle("off", off);
+      }
     }
   };
   for (const drawing of drawings) {

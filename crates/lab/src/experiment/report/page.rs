@@ -161,41 +161,46 @@ fn published(html: &mut String, results: &Results) {
         return;
     }
     *html += "<h3>Published numbers beside ours</h3>\n<div class=\"scroll\"><table>\n<thead><tr>\
-              <th>What</th><th>Of</th><th class=\"n\">Published</th><th class=\"n\">Ours</th>\
-              <th class=\"n\">Ratio</th><th>Difference</th></tr></thead>\n<tbody>\n";
+              <th>Of</th><th class=\"n\">Published</th><th class=\"n\">Ours</th>\
+              <th class=\"n\">Ratio</th><th>Difference</th></tr></thead>\n";
     for entry in &results.experiment.paper {
-        let rows = paper::rows(results, entry);
-        for (index, row) in rows.iter().enumerate() {
+        let _ = writeln!(
+            html,
+            "<tbody><tr><th class=\"what\" scope=\"rowgroup\" colspan=\"5\">{}</th></tr>",
+            escape(&entry.what)
+        );
+        for row in paper::rows(results, entry) {
             let class = match row.agrees() {
                 Some(true) => "good",
                 Some(false) => "bad",
                 None => "quiet",
             };
-            let what = if index == 0 { escape(&entry.what) } else { String::new() };
+            let of = match (row.of.parse::<f64>(), &entry.by) {
+                (Ok(_), Some(by)) => format!("{by} = {}", row.of),
+                _ => row.of.clone(),
+            };
             let ours = row.ours.as_ref().map_or("–".to_owned(), estimate);
             let ratio = row.ratio().map_or("–".to_owned(), |ratio| format!("{ratio:.3}"));
             let _ = writeln!(
                 html,
-                "<tr><td>{what}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{ours}</td>\
+                "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{ours}</td>\
                  <td class=\"n\">{ratio}</td><td class=\"{class}\">{}</td></tr>",
-                escape(&row.of),
+                escape(&of),
                 number(row.published),
                 escape(&row.verdict()),
             );
         }
-        let _ = writeln!(
-            html,
-            "<tr><td class=\"why\"></td><td class=\"why\" colspan=\"5\">{}</td></tr>",
-            escape(&entry.why)
-        );
+        let why = escape(&entry.why);
+        let _ = writeln!(html, "<tr><td class=\"why\" colspan=\"5\">{why}</td></tr></tbody>");
     }
-    *html += "</tbody></table></div>\n";
+    *html += "</table></div>\n";
 }
 
 fn table(html: &mut String, results: &Results) {
     let (keys, names) = (results.coordinate_keys(), results.number_names());
     let has_cases = results.points.iter().any(|point| point.case.is_some());
-    *html += "<h3>All numbers</h3>\n<div class=\"scroll\"><table>\n<thead><tr>";
+    *html +=
+        "<h3>All numbers</h3>\n<div class=\"scroll tall\"><table class=\"numbers\">\n<thead><tr>";
     if has_cases {
         *html += "<th>Case</th>";
     }

@@ -229,53 +229,75 @@ impl Frame<'_> {
         *svg += "</g>\n";
     }
 
-    /// The key, from `top` down, and its height.
+    /// The key, from `top` down, and its height: an entry for each group of series, and one for
+    /// published values.
     fn key(&self, top: f64) -> (String, f64) {
-        let named: Vec<(usize, &Line)> = self.chart.series.iter().enumerate().collect();
-        let only = matches!(named[..], [(_, line)] if line.name.is_empty());
-        if only || named.is_empty() {
+        let all = &self.chart.series;
+        let mut entries: Vec<(&Line, Vec<usize>, String)> = Vec::new();
+        for (index, line) in all.iter().enumerate() {
+            match entries.iter_mut().find(|(first, ..)| first.colour == line.colour) {
+                Some((_, indexes, _)) => indexes.push(index),
+                None => {
+                    let name = if line.group.is_empty() { "measured" } else { &line.group };
+                    entries.push((line, vec![index], name.to_owned()));
+                }
+            }
+        }
+        let published = all.iter().find(|line| line.look == Look::Published);
+        if entries.len() == 1 && published.is_none() {
             return (String::new(), 4.0);
         }
         let mut svg = String::new();
         let (mut x, mut y) = (LEFT, top + 6.0);
-        for (index, line) in named {
-            let name = if line.name.is_empty() { "measured" } else { &line.name };
-            let width = 34.0 + name.chars().count() as f64 * LETTER + 12.0;
+        let mut place = |letters: usize| {
+            let width = 34.0 + letters as f64 * LETTER + 14.0;
             if x + width > WIDTH - RIGHT && x > LEFT {
                 (x, y) = (LEFT, y + LINE + 3.0);
             }
+            let found = (x, y);
+            x += width;
+            found
+        };
+        for (line, indexes, name) in &entries {
+            let (x, y) = place(name.chars().count());
             let dashed = if line.colour >= COLOURS { " dashed" } else { "" };
             let colour = line.colour % COLOURS;
             let (middle, centre) = (x + 13.0, y - 4.0);
-            let sign = match line.look {
-                _ if self.is_bar(index) => {
-                    format!(
-                        "<rect class=\"bar\" x=\"{:.1}\" y=\"{:.1}\" width=\"14\" height=\"10\"/>",
-                        middle - 7.0,
-                        centre - 5.0
-                    )
+            let mut sign = String::new();
+            let has =
+                |looks: &[Look]| indexes.iter().any(|&index| looks.contains(&all[index].look));
+            if self.is_bar(indexes[0]) {
+                let (left, top) = (middle - 7.0, centre - 5.0);
+                let place = format!("x=\"{left:.1}\" y=\"{top:.1}\"");
+                let _ = write!(sign, "<rect class=\"bar\" {place} width=\"14\" height=\"10\"/>");
+            } else {
+                if has(&[Look::Joined, Look::Line]) {
+                    let _ = write!(sign, "<path class=\"line\" d=\"M{x:.1} {centre:.1}h26\"/>");
                 }
-                look => {
-                    let mut sign = String::new();
-                    if matches!(look, Look::Joined | Look::Line) {
-                        let _ = write!(sign, "<path class=\"line\" d=\"M{x:.1} {centre:.1}h26\"/>");
-                    }
-                    if look != Look::Line {
-                        let hollow = if look == Look::Published { " hollow" } else { "" };
-                        let shape = shape(line, middle, centre);
-                        let _ = write!(sign, "<path class=\"mark{hollow}\" d=\"{shape}\"/>");
-                    }
-                    sign
+                if has(&[Look::Joined, Look::Marks]) {
+                    let shape = shape(line, middle, centre);
+                    let _ = write!(sign, "<path class=\"mark\" d=\"{shape}\"/>");
                 }
-            };
+            }
+            let keys: Vec<String> = indexes.iter().map(usize::to_string).collect();
             let _ = writeln!(
                 svg,
-                "<g class=\"key c{colour}{dashed}\" data-key=\"{index}\">{sign}<text x=\"{:.1}\" \
+                "<g class=\"key c{colour}{dashed}\" data-key=\"{}\">{sign}<text x=\"{:.1}\" \
                  y=\"{y:.1}\">{}</text></g>",
+                keys.join(" "),
                 x + 33.0,
                 escape(name)
             );
-            x += width;
+        }
+        if let Some(line) = published {
+            let (x, y) = place("published".len());
+            let shape = shape(line, x + 13.0, y - 4.0);
+            let _ = writeln!(
+                svg,
+                "<g class=\"c6\"><path class=\"mark hollow\" d=\"{shape}\"/><text x=\"{:.1}\" \
+                 y=\"{y:.1}\">published</text></g>",
+                x + 33.0
+            );
         }
         (svg, y - top + 12.0)
     }
@@ -320,8 +342,10 @@ mod tests {
 
     fn chart(categories: Option<Vec<String>>) -> Chart {
         let mark = |x, y, ci95| Mark { x, y, ci95 };
-        let line =
-            |name: &str, look, points| Line { name: name.to_owned(), colour: 0, look, points };
+        let line = |name: &str, look, points| {
+            let name = name.to_owned();
+            Line { group: "a".to_owned(), name, colour: 0, look, points }
+        };
         Chart {
             title: "A & B".to_owned(),
             caption: None,
