@@ -137,7 +137,7 @@ fn what_is_wrong_has_file_line_and_the_nearest_word() {
     refused("kind = \"closed-form\"", "", &["kind must be said"]);
     refused("name = \"drive\"", "name = \"formula\"", &["line 18", "another case"]);
     refused("x = \"spare\"", "x = \"\"", &["needs either x and y"]);
-    refused("by = \"spare\"", "by = \"spar\"", &["line 37", "\"spar\" is not swept", "\"spare\""]);
+    refused("by = \"spare\"", "by = \"spar\"", &["line 35", "\"spar\" is not swept", "\"spare\""]);
     refused("values = { \"0.1\" = 4.821 }", "", &["needs either value, or by and values"]);
     refused("spare = [0.1, 0.2]", "spare = 0.1", &["line 10", "list"]);
     refused("spare = [0.1, 0.2]", "spare = [nan]", &["line 10", "no number"]);
@@ -157,8 +157,8 @@ fn what_a_kind_refuses_has_a_line_too() {
     refused("victim = \"greedy\"", "victim = \"greddy\"", &["line 11", "\"greedy\""]);
     refused("pages = 64", "pages = 1", &["line 7", "from 2"]);
     refused("pages = 64", "pages = -1", &["pages"]);
-    refused("erase_blocks = 64", "erase_blocks = 4", &["line 19", "at least 16"]);
-    refused("measured = 1.0", "measured = -1.0", &["line 19", "drive writes"]);
+    refused("erase_blocks = 64", "erase_blocks = 4", &["line 20", "at least 16"]);
+    refused("measured = 1.0", "measured = -1.0", &["line 20", "drive writes"]);
 }
 
 #[test]

@@ -44,11 +44,41 @@ fn figures(results: &Results) -> Vec<Drawn> {
         let chart = chart::Chart::new(results, figure).ok()?;
         let (can_x, can_y) = chart.can_log();
         let svg = svg::draw(&chart, chart.x_log && can_x, chart.y_log && can_y, &figure.name);
-        let style = format!("<style>\n{FIGURE_STYLE}</style>\n");
-        let svg = svg.replacen("<title", &format!("{style}<title"), 1);
+        let svg = alone(&svg);
         Some(Drawn { name: format!("{}-{}.svg", results.experiment.name, figure.name), svg })
     });
     drawn.collect()
+}
+
+/// What stands in a file of its own: the style, and for programs that know no style sheets the same
+/// as attributes, in the colours of a light ground.
+fn alone(svg: &str) -> String {
+    const COLOURS: [&str; 8] =
+        ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#3f9fd8", "#1d1f23", "#8a7f00"];
+    const LOOKS: [(&str, &str); 7] = [
+        ("line", "fill=\"none\" stroke=\"currentColor\" stroke-width=\"2\""),
+        ("mark", "fill=\"currentColor\""),
+        ("mark hollow", "fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.8\""),
+        ("bar", "fill=\"currentColor\""),
+        ("error", "fill=\"none\" stroke=\"currentColor\""),
+        ("grid", "fill=\"none\" stroke=\"#d9dce1\""),
+        ("axis", "fill=\"none\" stroke=\"#5c6370\""),
+    ];
+    let mut svg = svg.to_owned();
+    for (class, attributes) in LOOKS {
+        let class = format!("class=\"{class}\"");
+        svg = svg.replace(&class, &format!("{class} {attributes}"));
+    }
+    for (number, colour) in COLOURS.iter().enumerate() {
+        for class in [format!("class=\"series c{number}"), format!("class=\"key c{number}")] {
+            svg = svg.replace(&class, &format!("color=\"{colour}\" {class}"));
+        }
+    }
+    let font = "font-family=\"sans-serif\" font-size=\"12.5\"";
+    svg = svg.replacen("<svg ", &format!("<svg {font} "), 1);
+    let ground = "<rect class=\"ground\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n";
+    let before = format!("<style>\n{FIGURE_STYLE}</style>\n{ground}<title");
+    svg.replacen("<title", &before, 1)
 }
 
 /// Writes `report.html`, and each figure to `figures/EXPERIMENT-FIGURE.svg`.
