@@ -1,6 +1,7 @@
 //! What a run measured, and the contract between experiments and the sorts of run they ask for.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +36,13 @@ pub trait Kind: Sync {
     /// word).
     fn check(&self, configuration: &toml::Table) -> Result<(), String>;
 
-    /// A pure function of configuration and seed. `progress` is told the share done, 0 to 1, and
+    /// The files that a run reads: their contents are part of what its result is of.
+    fn inputs(&self, configuration: &toml::Table) -> Vec<PathBuf> {
+        let _ = configuration;
+        Vec::new()
+    }
+
+    /// A pure function of configuration, seed and inputs. `progress` is told the share done, 0 to 1, and
     /// answers whether to go on; a run that is told not to answers with an error soon.
     fn run(
         &self,

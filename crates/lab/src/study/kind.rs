@@ -1,17 +1,10 @@
 //! Studies as a sort of run that experiments can ask for.
 
-use crate::experiment::{Kind, Outcome};
+use crate::experiment::{Kind, Outcome, parse_configuration};
 use crate::study::{self, Study};
 
 /// `kind = "simulate"`: a [`Study`].
 pub struct Simulate;
-
-fn parse(configuration: &toml::Table) -> Result<Study, String> {
-    configuration.clone().try_into().map_err(|error: toml::de::Error| {
-        let error = error.to_string();
-        format!("configuration: {}", error.trim_end().replace('\n', " "))
-    })
-}
 
 impl Kind for Simulate {
     fn name(&self) -> &'static str {
@@ -19,7 +12,7 @@ impl Kind for Simulate {
     }
 
     fn check(&self, configuration: &toml::Table) -> Result<(), String> {
-        study::check(&parse(configuration)?)
+        study::check(&parse_configuration(configuration)?)
     }
 
     fn run(
@@ -28,6 +21,7 @@ impl Kind for Simulate {
         seed: u64,
         progress: &mut dyn FnMut(f64) -> bool,
     ) -> Result<Outcome, String> {
-        Ok(study::run(&parse(configuration)?, seed, progress)?.outcome)
+        let study: Study = parse_configuration(configuration)?;
+        Ok(study::run(&study, seed, progress)?.outcome)
     }
 }

@@ -127,6 +127,7 @@ fn options(study: &Study, physical: u64) -> Result<OpenOptions, String> {
         dirty_bytes_max: buffer.unwrap_or(64 << 20),
         linger: Duration::from_nanos((spec.linger_us * 1e3) as u64),
         client_streams: spec.client_streams,
+        placement: spec.placement.clone(),
         // 16 bytes a block hold the map and the checksums, and a quarter of the budget may be
         // dirty.
         memory_bytes: bytes_or("memory_bytes", &spec.memory_bytes, (64 * blocks).max(256 << 20))?,

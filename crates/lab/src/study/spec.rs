@@ -103,6 +103,8 @@ impl Bytes {
 pub struct EngineSpec {
     /// The victim policy.
     pub victim: String,
+    /// The placement policy.
+    pub placement: String,
     /// The pacing policy.
     pub pacing: String,
     /// The read-plan policy.
@@ -140,6 +142,7 @@ impl Default for EngineSpec {
         let engine = mjolnir_engine::ReclaimOptions::default();
         EngineSpec {
             victim: engine.policy,
+            placement: mjolnir_engine::OpenOptions::default().placement,
             pacing: engine.pacing,
             read_plan: engine.read_plan,
             candidates_max: engine.candidates_max,
