@@ -81,11 +81,12 @@ fn fifo_is_lamberts_w() {
     assert!(off.abs() < 0.02, "{off}");
 }
 
-/// The engine never takes a wholly live segment, of which there are some 2 % here: so much less.
+/// Some 1,500 victims drawn by lot leave a standard error of 2 %. And the engine never takes a
+/// wholly live segment, of which there are some 2 % here: so much less.
 #[test]
-fn random_is_one_over_the_spare_factor() {
+fn random_is_nearly_one_over_the_spare_factor() {
     let off = off("random", 80, |spare| 1.0 / spare);
-    assert!((-0.03..0.01).contains(&off), "{off}");
+    assert!((-0.07..0.04).contains(&off), "{off}");
 }
 
 #[test]
