@@ -1,7 +1,7 @@
 //! How fast the engine is simulated, and in how much memory.
 //!
 //! ```text
-//! cargo run --release -p mjolnir-lab --example speed [part of the case's name]
+//! cargo run --release -p mjolnir-lab --example study_speed [part of the case's name]
 //! ```
 //!
 //! Per second of this process's processor time; preconditioning is not counted.
