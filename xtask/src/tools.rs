@@ -35,6 +35,7 @@ const TOOLS: &[Tool] = &[
     tool("mount", "mount"),
     tool("fstrim", "util-linux"),
     tool("cmp", "diffutils"),
+    tool("chromium", "chromium"),
     tool("certtool", "gnutls-bin"),
     tool("psktool", "gnutls-bin"),
     tool(PKG_CONFIG, "pkg-config"),

@@ -25,6 +25,7 @@ Examples:
   mjolnir record start s.mj a.mjtrace             record what clients ask for
   mjolnir check s.mj                              check the structure of the store
   mjolnir salvage s.mj                            accept what damage took, and go on
+  mjolnir lab run all --quick                     run the lab's experiments, and report
 
 Every command works the same on a store at rest and on one being served. `format` and `salvage`
 alone refuse the latter, and `check` says what it left out.
@@ -33,7 +34,7 @@ Sizes take units of 1024: 4096, 64K, 10M, 16G, 1T. Ranges are VOLUME:OFFSET+LENG
 v:1G+64K; a snapshot is VOLUME@NAME.
 
 Exit status: 0 if all went well; 1 if the command was refused or failed, or found damage or
-problems; 2 if the command line is wrong.";
+problems; 2 if the command line is wrong; 130 if experiments were interrupted.";
 
 /// A log-structured block store for flash that collects its own garbage.
 #[derive(Debug, Parser)]
@@ -59,6 +60,9 @@ pub enum Command {
     /// Tell what is in a block trace, or convert one to another format.
     #[command(subcommand)]
     Trace(crate::trace::TraceCommand),
+    /// Run experiments on simulated flash, in virtual time, and report on them.
+    #[command(subcommand)]
+    Lab(crate::lab::LabCommand),
     /// Print completions for a shell.
     ///
     /// For bash: `mjolnir completions bash > /etc/bash_completion.d/mjolnir`.

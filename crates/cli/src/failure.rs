@@ -5,19 +5,29 @@ use std::fmt;
 use mjolnir_host::HostError;
 use mjolnir_store::Error;
 
-/// A failure: one sentence, or nothing where the output said it all.
+/// A failure: one sentence, or nothing where the output said it all; and the exit status.
 #[derive(Debug)]
-pub struct Failure(Option<String>);
+pub struct Failure(Option<String>, u8);
 
 impl Failure {
     /// A failure with its sentence.
     pub fn new(message: impl Into<String>) -> Self {
-        Failure(Some(message.into()))
+        Failure(Some(message.into()), 1)
     }
 
     /// What was found is bad, and was printed already.
     pub fn told() -> Self {
-        Failure(None)
+        Failure(None, 1)
+    }
+
+    /// With another exit status than 1.
+    pub fn with_status(self, status: u8) -> Self {
+        Failure(self.0, status)
+    }
+
+    /// The exit status.
+    pub fn status(&self) -> u8 {
+        self.1
     }
 
     /// Prints it to standard error.

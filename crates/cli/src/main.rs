@@ -7,7 +7,8 @@
 //! Invariants:
 //! * Every command does the same to a store at rest and to one being served, since both go through
 //!   `handle`.
-//! * Exit status: 0 done, 1 refused, failed, or damage found, 2 the command line is wrong.
+//! * Exit status: 0 done, 1 refused, failed, or damage found, 2 the command line is wrong, 130
+//!   interrupted.
 
 mod arguments;
 mod commands;
@@ -18,6 +19,7 @@ mod failure;
 mod format;
 mod generate;
 mod handle;
+mod lab;
 mod meter;
 mod output;
 mod payload;
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { out } => generate::man(out.as_deref()),
         Command::Trace(command) => trace::run(&command, json),
+        Command::Lab(command) => lab::run(&command, json),
         Command::Demo(options) => demo::run(options, json).map_err(Failure::from),
         Command::Store(command) => commands::run(command, json),
     })
@@ -57,7 +60,7 @@ fn finish(outcome: Result<(), Failure>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.tell();
-            ExitCode::FAILURE
+            ExitCode::from(failure.status())
         }
     }
 }

@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use support::Folder;
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "format",
     "serve",
     "volume",
@@ -21,6 +21,7 @@ const COMMANDS: [&str; 13] = [
     "grow",
     "completions",
     "demo",
+    "lab",
 ];
 
 #[test]
@@ -38,7 +39,7 @@ fn every_command_is_in_help_completions_and_manual() {
         }
     }
     folder.ok("man --out pages");
-    for page in ["mjolnir.1", "mjolnir-serve.1", "mjolnir-volume-create.1"] {
+    for page in ["mjolnir.1", "mjolnir-serve.1", "mjolnir-volume-create.1", "mjolnir-lab-run.1"] {
         assert!(folder.path("pages").join(page).exists(), "{page}");
     }
 }

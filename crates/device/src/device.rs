@@ -44,6 +44,13 @@ pub trait Device: 'static {
     /// Shape and abilities.
     fn info(&self) -> DeviceInfo;
 
+    /// What a store sums the content of a block with, to see later whether it still holds what was
+    /// written: a pure function of the block. CRC-32C of all bytes, unless the device keeps less of
+    /// a block than that (the lab's simulated flash, which carries no payload).
+    fn block_checksum(&self) -> fn(&[u8]) -> u32 {
+        crc32c::crc32c
+    }
+
     /// Appends `data` (pieces of whole blocks, each starting at a multiple of the block size in
     /// memory or copied by the device) at the write pointer `at`. Returns where it landed.
     fn append(

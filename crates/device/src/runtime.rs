@@ -26,6 +26,17 @@ pub trait Runtime: Clone + 'static {
         job: impl FnOnce() -> T + Send + 'static,
     ) -> impl Future<Output = (T, Duration)> + 'static;
 
+    /// As [`parallel`](Runtime::parallel), for a job of so many like steps, by which a world that
+    /// does not measure processor time prices it.
+    fn parallel_steps<T: Send + 'static>(
+        &self,
+        steps: u64,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> impl Future<Output = (T, Duration)> + 'static {
+        let _ = steps;
+        self.parallel(job)
+    }
+
     /// How many jobs given to [`parallel`](Runtime::parallel) can run at once; at least 1.
     fn parallelism(&self) -> usize;
 

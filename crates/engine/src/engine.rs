@@ -404,6 +404,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         if busy(&mut self.state()) {
             let _waiting = Waiting::new(self);
+            {
+                // What is bounded to less than a group would else wait for the group to linger.
+                let mut guard = self.state();
+                let state = &mut *guard;
+                if state.log.dirty_bytes > most {
+                    state.log.close_logged_groups(&mut state.space);
+                }
+            }
+            self.submit();
             if self.state().reclaim.gate_closed() {
                 self.inner.reclaim_wanted.notify(1);
             }

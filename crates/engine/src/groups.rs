@@ -127,7 +127,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let at = zone.start(self.state().info.zone_blocks).plus(u64::from(offset));
         let mut why = None;
         for _ in 0..TRIES {
-            let block = self.device().read(at, AlignedBuf::zeroed(BLOCK_BYTES)).await;
+            let buffer = self.state().buffers.take(BLOCK_BYTES);
+            let block = self.device().read(at, buffer).await;
             let what = format!("reading the group header at block {offset} of {zone}");
             let block = match block.map_err(|error| fault::device(&what, error)) {
                 Ok(block) => block,

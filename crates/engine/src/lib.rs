@@ -62,4 +62,4 @@ pub use options::{FormatOptions, OpenOptions, ReclaimOptions};
 #[doc(hidden)]
 pub use reclaim::MarkLoop;
 pub use scrub::ScrubReport;
-pub use stats::{LatencySummary, SpaceStats, Stats};
+pub use stats::{LatencySummary, SegmentContent, SegmentInfo, SpaceStats, Stats};

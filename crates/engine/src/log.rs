@@ -71,6 +71,8 @@ struct InFlight {
 /// The open segments, and what is on its way to the device.
 pub(crate) struct Log {
     uuid: [u8; 16],
+    /// What the device has its blocks' content summed with.
+    checksum: fn(&[u8]) -> u32,
     pub epoch: u64,
     zone_blocks: u64,
     append_blocks_max: u32,
@@ -106,11 +108,18 @@ pub(crate) struct Log {
 
 impl Log {
     /// `streams` must be fewer than the zones that the device can have open, or as many.
-    pub fn new(info: &DeviceInfo, epoch: u64, streams: usize, sequence: u64) -> Self {
+    pub fn new(
+        info: &DeviceInfo,
+        checksum: fn(&[u8]) -> u32,
+        epoch: u64,
+        streams: usize,
+        sequence: u64,
+    ) -> Self {
         let open_zones_max = info.open_zones_max.map_or(usize::MAX, |max| max as usize);
         assert!(streams <= open_zones_max, "a stream could wait for another one for ever");
         Log {
             uuid: info.uuid,
+            checksum,
             epoch,
             zone_blocks: info.zone_blocks,
             append_blocks_max: info.append_blocks_max.min(1 + u64::from(GROUP_BLOCKS_MAX)) as u32,
@@ -216,7 +225,7 @@ impl Log {
         record_bytes: usize,
         sequenced: bool,
     ) -> u64 {
-        let zone_blocks = self.zone_blocks;
+        let (zone_blocks, checksum) = (self.zone_blocks, self.checksum);
         let open = self.streams[usize::from(stream)].as_mut().expect("prepared");
         let builder = open.builder.as_mut().expect("prepared");
         let mut at = open
@@ -227,7 +236,7 @@ impl Log {
         for piece in payload {
             self.pending.insert(at.0, piece.clone());
             for block in piece.chunks_exact(BLOCK_BYTES) {
-                let content = known.next().unwrap_or_else(|| crc32c::crc32c(block));
+                let content = known.next().unwrap_or_else(|| checksum(block));
                 builder.checksums.push(content ^ bind(at, open.incarnation));
                 at = at.plus(1);
             }
@@ -254,7 +263,7 @@ impl Log {
 
     /// Adds payload without a record (the map's blocks).
     pub fn push_bare(&mut self, stream: u8, payload: Bytes) -> u64 {
-        let zone_blocks = self.zone_blocks;
+        let (zone_blocks, checksum) = (self.zone_blocks, self.checksum);
         let open = self.streams[usize::from(stream)].as_mut().expect("prepared");
         let builder = open.builder.as_mut().expect("prepared");
         let mut at = open
@@ -263,7 +272,7 @@ impl Log {
             .plus(u64::from(builder.offset) + 1 + builder.checksums.len() as u64);
         self.pending.insert(at.0, payload.clone());
         for block in payload.chunks_exact(BLOCK_BYTES) {
-            builder.checksums.push(crc32c::crc32c(block) ^ bind(at, open.incarnation));
+            builder.checksums.push(checksum(block) ^ bind(at, open.incarnation));
             at = at.plus(1);
         }
         self.dirty_bytes += payload.len() as u64;

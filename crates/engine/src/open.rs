@@ -6,7 +6,7 @@ use std::rc::Rc;
 use event_listener::Event;
 use mjolnir_device::{Buffers, Device, DeviceInfo, Runtime, Sealing};
 use mjolnir_map::Map;
-use mjolnir_policy::{UnknownPolicy, placement, read_plan, victim};
+use mjolnir_policy::{UnknownPolicy, pacing, placement, read_plan, victim};
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::ByteSize;
 
@@ -66,6 +66,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub async fn open(device: D, runtime: R, options: OpenOptions) -> Result<Self, Error> {
         let unknown = |error: UnknownPolicy| Error::new(ErrorKind::Invalid, error.to_string());
         victim::by_name(&options.reclaim.policy).map_err(unknown)?;
+        pacing::by_name(&options.reclaim.pacing).map_err(unknown)?;
         read_plan::by_name(&options.reclaim.read_plan).map_err(unknown)?;
         placement::by_name(&options.placement).map_err(unknown)?;
         check_abilities(&device.info())?;
@@ -140,7 +141,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             catalog: Catalog::default(),
             prepared: Vec::new(),
             space: Space::new(info.zones, info.zone_blocks),
-            log: Log::new(&info, epoch, streams, sequence),
+            log: Log::new(&info, device.block_checksum(), epoch, streams, sequence),
             placement,
             checksums: Checksums::default(),
             table: NodeTableMedia::default(),

@@ -50,6 +50,8 @@ pub struct ReclaimOptions {
     pub candidate_threshold: f64,
     /// The victim policy's name.
     pub policy: String,
+    /// The pacing policy's name.
+    pub pacing: String,
     /// The read-plan policy's name.
     pub read_plan: String,
     /// The most candidates at once: bounds the reverse index's memory.
@@ -65,6 +67,7 @@ impl Default for ReclaimOptions {
             start_utilization: 0.5,
             candidate_threshold: 0.95,
             policy: "greedy".into(),
+            pacing: "free-space".into(),
             read_plan: "near".into(),
             candidates_max: 32,
             scan_cpu_max: 0.3,

@@ -171,11 +171,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut content = expected.ok_or_else(|| {
             fault::damaged(format!("{pba} in {zone} has no checksum: it was never written"))
         })?;
+        let sum = self.device().block_checksum();
         let blocks = bytes.chunks_exact(BLOCK_BYTES).zip(&mut content);
         for (index, (block, checksum)) in blocks.enumerate() {
             let at = pba.plus(index as u64);
             *checksum ^= bind(at, incarnation);
-            if crc32c::crc32c(block) != *checksum {
+            if sum(block) != *checksum {
                 self.state().counters.checksum_errors += 1;
                 return Err(fault::damaged(format!(
                     "{at} in {zone} does not match its checksum: the medium returned other bytes \

@@ -272,6 +272,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         let zone_blocks = self.state().info.zone_blocks;
         let start = zone.start(zone_blocks).plus(u64::from(group.offset) + 1);
+        let checksum = self.device().block_checksum();
         let mut state = Payload::Torn;
         // More than once, so that a passing fault does not pass for a torn write.
         for _ in 0..TRIES {
@@ -290,7 +291,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let blocks = bytes.as_ref().chunks_exact(BLOCK_BYTES).zip(&group.checksums);
             let whole = blocks.enumerate().all(|(index, (block, expected))| {
                 let at = start.plus(index as u64);
-                crc32c::crc32c(block) ^ bind(at, group.incarnation) == *expected
+                checksum(block) ^ bind(at, group.incarnation) == *expected
             });
             if whole {
                 return Ok(Payload::Whole);

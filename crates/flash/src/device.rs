@@ -141,6 +141,23 @@ impl Device {
         Ok(device)
     }
 
+    /// A device from what a device file holds, changed or not; `source_name` is what errors call it.
+    /// Its values are not checked: call [`check`](Device::check), or
+    /// [`check_hardware`](Device::check_hardware) where other firmware runs on it.
+    pub fn from_table(source_name: &str, table: toml::Table) -> Result<Device, DeviceError> {
+        check::fields(source_name, &table)?;
+        let device: Device = table.try_into().map_err(|why: toml::de::Error| {
+            let why = why.to_string().trim_end().to_owned();
+            DeviceError::Malformed { source_name: source_name.to_owned(), why }
+        })?;
+        Ok(device)
+    }
+
+    /// The device file of a shipped device.
+    pub fn shipped_text(name: &str) -> Option<&'static str> {
+        embedded::DEVICES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+    }
+
     /// Bytes that the drive offers to its host.
     pub fn logical_bytes(&self) -> u64 {
         self.logical_pages() * u64::from(self.nand.page_bytes)

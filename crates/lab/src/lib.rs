@@ -25,9 +25,11 @@
 mod chance;
 mod disk;
 mod executor;
+pub mod experiment;
 mod model;
 mod run;
 pub mod stage;
+pub mod study;
 pub mod subject;
 mod trace;
 mod workload;

@@ -53,6 +53,10 @@ fn translate(entries: &[u64], first: usize, moves: &Relocations) -> (Vec<u64>, u
             leaf::push(&mut words, to.map_or(*entry, |to| word::mapped(to, 1)));
             continue;
         }
+        if !moves.is_near(Pba(at), rest) {
+            leaf::push(&mut words, *entry);
+            continue;
+        }
         while rest > 0 {
             let (to, length) = match moves.lookup(Pba(at)) {
                 Some((to, moved)) => {

@@ -7,6 +7,9 @@ use mjolnir_units::Pba;
 pub struct Relocations {
     moves: Vec<Move>,
     dense: Dense,
+    /// All that moved lies from the first of these blocks to before the second. Most of what is
+    /// asked for does not, and is answered by this alone.
+    span: (u64, u64),
 }
 
 /// Where each block went, if the moved ones lie close together: a leaf of single blocks in no
@@ -61,7 +64,9 @@ impl RelocationsBuilder {
             moves.push(next);
         }
         let dense = Dense::of(&moves);
-        Relocations { moves, dense }
+        let first = moves.first().map_or(0, |first| first.from);
+        let end = moves.last().map_or(0, |last| last.from + last.blocks);
+        Relocations { moves, dense, span: (first, end) }
     }
 }
 
@@ -117,8 +122,17 @@ impl Relocations {
         self.moves.iter().map(|m| (Pba(m.from), m.blocks, Pba(m.to)))
     }
 
+    /// Whether `blocks` blocks from `pba` reach to where blocks moved.
+    #[inline]
+    pub(crate) fn is_near(&self, pba: Pba, blocks: u64) -> bool {
+        pba.0 < self.span.1 && pba.0 + blocks > self.span.0
+    }
+
     /// Whether any of `blocks` blocks from `pba` moved.
     pub fn touches(&self, pba: Pba, blocks: u64) -> bool {
+        if !self.is_near(pba, blocks) {
+            return false;
+        }
         self.lookup(pba).is_some() || self.next_move(pba).is_some_and(|at| at.0 < pba.0 + blocks)
     }
 

@@ -109,6 +109,10 @@ impl<D: Device, R: Runtime> Device for Delay<D, R> {
         self.inner.info()
     }
 
+    fn block_checksum(&self) -> fn(&[u8]) -> u32 {
+        self.inner.block_checksum()
+    }
+
     fn append(
         &self,
         at: Pba,

@@ -229,6 +229,10 @@ impl<D: Device> Device for Fault<D> {
         self.inner.info()
     }
 
+    fn block_checksum(&self) -> fn(&[u8]) -> u32 {
+        self.inner.block_checksum()
+    }
+
     fn append(
         &self,
         at: Pba,

@@ -83,7 +83,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if !step.leaves.is_empty() {
                 let (live, candidates) = (live.clone(), candidates.clone());
                 let leaves = step.leaves;
-                jobs.push(self.runtime().parallel(move || scan(&leaves, &live, &candidates)));
+                let mappings = leaves.iter().map(|(_, leaf)| leaf.entries().len() as u64).sum();
+                let job = move || scan(&leaves, &live, &candidates);
+                jobs.push(self.runtime().parallel_steps(mappings, job));
             }
             if step.done && jobs.is_empty() {
                 // Nothing grey and nothing in flight, in this very step.

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use mjolnir_device::{Device, Runtime};
-use mjolnir_policy::pacing::{FreeSpace, Gate, Pacing, PacingPolicy, PacingView, ScanBudget};
+use mjolnir_policy::pacing::{self, Gate, Pacing, PacingPolicy, PacingView, ScanBudget};
 use mjolnir_policy::read_plan::{self, ReadPlanPolicy};
 use mjolnir_policy::victim::{self, VictimPolicy};
 use mjolnir_store::{Error, ErrorKind};
@@ -78,9 +78,9 @@ pub(crate) struct ReclaimState {
     /// Memory that the mark's live bits may take, while one runs.
     pub mark_bytes: u64,
     pub pacing: Box<dyn PacingPolicy>,
-    pub read_plan: Box<dyn ReadPlanPolicy>,
-    /// The same one for all choices: it may remember, and draws go on where they were.
+    /// One for the life of the store: some draw lots.
     pub victim: Box<dyn VictimPolicy>,
+    pub read_plan: Box<dyn ReadPlanPolicy>,
     pub gate: Gate,
     pub budget: ScanBudget,
     pub last_pacing: Pacing,
@@ -120,7 +120,8 @@ impl ReclaimState {
             nodes_marked: 0,
             index: ReverseIndex::new(index_bytes),
             mark_bytes: 0,
-            pacing: Box::new(FreeSpace::default()),
+            pacing: pacing::by_name(&options.pacing)
+                .expect("the policy's name was checked when the store was opened"),
             read_plan: read_plan::by_name(&options.read_plan)
                 .expect("the policy's name was checked when the store was opened"),
             victim: victim::by_name(&options.policy)

@@ -83,9 +83,14 @@ const FAILURES_PPM_MAX: u32 = 100_000;
 impl Device {
     /// Refuses what no drive can be. Whoever changes a device after it was read calls this again.
     pub fn check(&self, source_name: &str) -> Result<(), DeviceError> {
-        self.check_nand(source_name)?;
-        self.check_times(source_name)?;
+        self.check_hardware(source_name)?;
         self.check_ftl(source_name)
+    }
+
+    /// Refuses what no NAND and no controller can be, whatever firmware runs on them.
+    pub fn check_hardware(&self, source_name: &str) -> Result<(), DeviceError> {
+        self.check_nand(source_name)?;
+        self.check_times(source_name)
     }
 
     fn check_nand(&self, source_name: &str) -> Result<(), DeviceError> {

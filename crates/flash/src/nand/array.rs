@@ -294,7 +294,7 @@ impl Nand {
     }
 
     /// The state that a saved device brings back: an erase block's next page and erases.
-    pub(crate) fn restore(&mut self, block: u32, next_page: Option<u32>, erases: u32) {
+    pub fn restore(&mut self, block: u32, next_page: Option<u32>, erases: u32) {
         self.next_page[block as usize] = next_page.unwrap_or(0);
         self.erases_total += u64::from(erases);
         self.erases[block as usize] = erases;

@@ -17,5 +17,5 @@ pub use die::{Part, Span};
 pub use error::NandError;
 pub use fault::{Faults, Programmed};
 pub use geometry::Geometry;
-pub(crate) use timeline::Timeline;
+pub use timeline::Timeline;
 pub use timing::Timing;

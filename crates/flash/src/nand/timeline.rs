@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 ///
 /// Reservations that ended before the present are forgotten: `now` never runs backwards.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Timeline {
+pub struct Timeline {
     /// Disjoint, in order, and all of them ending after the present as last told.
     taken: VecDeque<(u64, u64)>,
 }
@@ -15,7 +15,7 @@ pub(crate) struct Timeline {
 impl Timeline {
     /// Takes the resource for `length` nanoseconds, not before `earliest`, and answers when that
     /// begins. Nothing will be asked of it before `now` any more.
-    pub(crate) fn take(&mut self, now: u64, earliest: u64, length: u64) -> u64 {
+    pub fn take(&mut self, now: u64, earliest: u64, length: u64) -> u64 {
         while self.taken.front().is_some_and(|&(_, end)| end <= now) {
             self.taken.pop_front();
         }

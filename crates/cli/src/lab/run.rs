@@ -1,0 +1,142 @@
+//! `lab run`.
+
+use std::collections::BTreeSet;
+use std::num::NonZero;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use mjolnir_lab::experiment::{self, Changes, Plan, Results, RunError, SHIPPED, Setting, report};
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+
+use super::progress::Progress;
+use super::{RunOptions, build};
+use crate::failure::Failure;
+use crate::output;
+
+/// What a shell says of who was interrupted.
+const INTERRUPTED: u8 = 130;
+
+/// Runs experiments.
+pub fn run(options: &RunOptions, json: bool) -> Result<(), Failure> {
+    let plans = plans(options)?;
+    let out = &options.out;
+    std::fs::create_dir_all(out)
+        .map_err(|error| Failure::new(format!("making {}: {error}", out.display())))?;
+    let stop = signals()?;
+    let (version, jobs) = (build::version(), jobs(options));
+    let (mut summaries, mut failed) = (Vec::new(), 0);
+    for plan in &plans {
+        let name = &plan.experiment.name;
+        let folder = out.join(name);
+        let progress = Progress::new(name);
+        let setting = Setting { folder: &folder, jobs, version: version.clone(), stop: &stop };
+        let results = plan.run(&setting, &|event| progress.watch(event));
+        let took = progress.end();
+        let results = results.map_err(|error| stopped(&error, out))?;
+        results.write(&folder).map_err(Failure::new)?;
+        report::troubles(&results).iter().for_each(|trouble| output::complain(trouble));
+        failed += results.failures.len();
+        let (agree, of) = report::tally(&results);
+        let runs: usize = results.points.iter().map(|point| point.runs.len()).sum();
+        if !json {
+            let published = match of {
+                0 => String::new(),
+                of => format!("; {agree} of {of} published numbers met"),
+            };
+            let took = output::time(took.as_nanos() as u64);
+            let points = output::count(results.points.len() as u64, "point");
+            output::print(&format!("{name}: {points} in {took}{published}\n"))?;
+        }
+        summaries.push(json!({
+            "name": name,
+            "results": folder.join("results.json"),
+            "points": results.points.len(),
+            "runs": runs,
+            "failures": results.failures,
+            "published": of,
+            "published_met": agree,
+        }));
+    }
+    let all = Results::read_all(out).map_err(Failure::new)?;
+    report::write(out, &all).map_err(Failure::new)?;
+    let page = out.join("report.html");
+    if json {
+        output::print_json(&json!({ "experiments": summaries, "report": page }))?;
+    } else {
+        output::print(&format!("report: {}\n", page.display()))?;
+    }
+    match failed {
+        0 => Ok(()),
+        failed => {
+            let runs = output::count(failed as u64, "run");
+            Err(Failure::new(format!("{runs} failed; the report and results.json say why")))
+        }
+    }
+}
+
+/// Reads all experiments before any is run.
+fn plans(options: &RunOptions) -> Result<Vec<Plan>, Failure> {
+    let changes = Changes {
+        quick: options.quick,
+        seed: options.seed,
+        seeds: options.seeds,
+        set: options.set.clone(),
+    };
+    let mut names: Vec<&str> = Vec::new();
+    for name in &options.names {
+        match name.as_str() {
+            "all" => names.extend(SHIPPED.iter().map(|(name, _)| *name)),
+            name => names.push(name),
+        }
+    }
+    let refused = |mistake: experiment::Mistake| Failure::new(mistake.to_string());
+    let mut plans = Vec::new();
+    let mut taken = BTreeSet::new();
+    for name in names {
+        let (source, text) = experiment::find(name).map_err(refused)?;
+        let plan = Plan::new(&source, &text, &changes).map_err(refused)?;
+        if !taken.insert(plan.experiment.name.clone()) {
+            let name = &plan.experiment.name;
+            return Err(Failure::new(format!(
+                "{source}: experiment {name} is asked for twice: name it once, or rename one"
+            )));
+        }
+        plans.push(plan);
+    }
+    Ok(plans)
+}
+
+fn jobs(options: &RunOptions) -> usize {
+    let processors = || std::thread::available_parallelism().map_or(1, NonZero::get);
+    options.jobs.map_or_else(processors, |jobs| jobs as usize)
+}
+
+fn stopped(error: &RunError, out: &Path) -> Failure {
+    match error {
+        RunError::Stopped { kept, runs } => Failure::new(format!(
+            "interrupted; {kept} of {runs} runs are kept in {}: give the same command again to go \
+             on from there",
+            out.display()
+        ))
+        .with_status(INTERRUPTED),
+        RunError::Files(why) => Failure::new(why),
+    }
+}
+
+/// The first SIGINT or SIGTERM sets the flag, the second one ends the process.
+fn signals() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let failed = |error| Failure::new(format!("listening for signals: {error}"));
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: the flag is looked at before it is set.
+        let status = i32::from(INTERRUPTED);
+        signal_hook::flag::register_conditional_shutdown(signal, status, stop.clone())
+            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
+            .map_err(failed)?;
+    }
+    // A limit on the size of files is an error of the write that meets it.
+    signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map_err(failed)?;
+    Ok(stop)
+}

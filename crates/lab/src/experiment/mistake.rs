@@ -1,0 +1,163 @@
+//! What is wrong with an experiment, in one sentence with file and line.
+
+use serde::de::DeserializeOwned;
+use toml::Table;
+use toml::de::{DeTable, DeValue};
+
+/// A mistake in an experiment file, or in what was asked of it: one sentence with file and line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Mistake(pub String);
+
+/// An experiment file's name and text, to say where a mistake is.
+pub(super) struct Place<'a> {
+    pub name: &'a str,
+    pub text: &'a str,
+}
+
+impl Place<'_> {
+    /// A mistake at a dotted key, on the line where that (or the nearest table above it) is
+    /// written.
+    pub fn at(&self, key: &str, what: impl std::fmt::Display) -> Mistake {
+        match self.line(key) {
+            Some(line) => Mistake(format!("{} line {line}: {what}", self.name)),
+            None => Mistake(format!("{}: {what}", self.name)),
+        }
+    }
+
+    /// The line where a dotted key, or the nearest table above it, is written.
+    pub fn line(&self, key: &str) -> Option<usize> {
+        line_of(self.text, key)
+    }
+
+    /// What TOML or the types found wrong.
+    pub fn toml(&self, error: &toml::de::Error) -> Mistake {
+        let what = sentence(error);
+        match error.span() {
+            Some(span) => {
+                let line = line_at(self.text, span.start);
+                Mistake(format!("{} line {line}: {what}", self.name))
+            }
+            None => Mistake(format!("{}: {what}", self.name)),
+        }
+    }
+}
+
+/// The configuration of a run as a type, with errors fit for [`Kind::check`](super::Kind::check):
+/// an unknown field is named together with the nearest that there is.
+pub fn parse_configuration<T: DeserializeOwned>(table: &Table) -> Result<T, String> {
+    table.clone().try_into().map_err(|error: toml::de::Error| sentence(&error))
+}
+
+/// The name that differs least, if there is any.
+pub fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    names.into_iter().min_by_key(|known| strsim::damerau_levenshtein(known, name))
+}
+
+/// "; NAME comes nearest", or nothing.
+pub fn nearest_hint<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(name, names).map(|known| format!("; {known:?} comes nearest")).unwrap_or_default()
+}
+
+/// An error of `toml` in one sentence, without its picture of the line.
+fn sentence(error: &toml::de::Error) -> String {
+    let message = error.message().trim().replace('\n', ", ");
+    // Without a text there is the path to the table, in the last line.
+    let shown = error.to_string();
+    let within = shown.lines().find_map(|line| line.strip_prefix("in `")?.strip_suffix('`'));
+    let place = within.map(|path| format!("{path}: ")).unwrap_or_default();
+    let Some((wrong, known)) = message
+        .strip_prefix("unknown field `")
+        .and_then(|rest| rest.split_once("`, expected "))
+        .or_else(|| message.strip_prefix("unknown variant `")?.split_once("`, expected "))
+    else {
+        return format!("{place}{message}");
+    };
+    let what = if message.starts_with("unknown field") { "field" } else { "word" };
+    let names: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
+    format!("{place}there is no {what} {wrong:?}{}", nearest_hint(wrong, names))
+}
+
+fn line_at(text: &str, byte: usize) -> usize {
+    text.as_bytes()[..byte.min(text.len())].iter().filter(|&&byte| byte == b'\n').count() + 1
+}
+
+/// The line where a dotted key is written, or the nearest table above it. A number names an
+/// element of a list of tables: `figure.0.x`.
+fn line_of(text: &str, key: &str) -> Option<usize> {
+    let table = DeTable::parse(text).ok()?;
+    let mut line = None;
+    let mut rest = key;
+    let mut table = table.get_ref();
+    'down: while !rest.is_empty() {
+        // Keys may hold dots of their own, in quotes: the longest that fits comes first.
+        let ends = rest.match_indices('.').map(|(at, _)| at).chain([rest.len()]);
+        for end in ends.collect::<Vec<_>>().into_iter().rev() {
+            let found = table.iter().find(|(name, _)| name.get_ref() == &rest[..end]);
+            let Some((name, value)) = found else { continue };
+            line = Some(line_at(text, name.span().start));
+            rest = rest[end..].trim_start_matches('.');
+            let mut value = value;
+            if let DeValue::Array(list) = value.get_ref() {
+                let (number, after) = rest.split_once('.').unwrap_or((rest, ""));
+                let Some(element) = number.parse().ok().and_then(|n: usize| list.get(n)) else {
+                    break 'down;
+                };
+                line = Some(line_at(text, element.span().start));
+                (value, rest) = (element, after);
+            }
+            match value.get_ref() {
+                DeValue::Table(inner) => table = inner,
+                _ => break 'down,
+            }
+            continue 'down;
+        }
+        break;
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "name = \"a\"\n[configuration.drive]\nvictim = \"greedy\"\n\
+                        [sweep]\n\"drive.spare\" = [0.1]\n[[figure]]\nx = \"y\"\n[[figure]]\nx = \"z\"\n";
+
+    #[test]
+    fn keys_have_lines() {
+        for (key, line) in [
+            ("name", Some(1)),
+            ("configuration.drive.victim", Some(3)),
+            ("configuration.drive.missing", Some(2)),
+            ("sweep.drive.spare", Some(5)),
+            ("figure.1.x", Some(9)),
+            ("nothing", None),
+        ] {
+            assert_eq!(line_of(TEXT, key), line, "{key}");
+        }
+    }
+
+    #[test]
+    fn unknown_words_name_the_nearest() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[allow(dead_code)] // Only what is wrong with it matters.
+        struct Outer {
+            drive: Inner,
+        }
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[allow(dead_code)]
+        struct Inner {
+            victim: String,
+            spare: f64,
+        }
+        let wrong: Table = "drive.victin = 1".parse().unwrap();
+        let said = parse_configuration::<Outer>(&wrong).unwrap_err();
+        assert!(said.contains("there is no field \"victin\"; \"victim\" comes nearest"), "{said}");
+        let wrong: Table = "drive.victim = 1\ndrive.spare = 0.1".parse().unwrap();
+        let said = parse_configuration::<Outer>(&wrong).unwrap_err();
+        assert!(said.starts_with("drive.victim: "), "{said}");
+    }
+}

@@ -1,0 +1,98 @@
+//! The report: one HTML page that needs nothing else, and each figure as an SVG file.
+//!
+//! Figures are drawn here, once for each pair of axes that they can have; the page's script only
+//! shows values under the pointer and puts series away. So the page says all without a script, and
+//! a figure is the same in the page and in its file.
+
+mod axis;
+mod chart;
+mod label;
+mod page;
+mod paper;
+mod svg;
+
+pub use paper::tally;
+
+use std::path::Path;
+
+use super::ledger::write_whole;
+use super::results::Results;
+
+/// How to draw a figure wherever it stands.
+const FIGURE_STYLE: &str = include_str!("figure.css");
+
+/// A drawn figure, as a file.
+struct Drawn {
+    name: String,
+    svg: String,
+}
+
+/// The report on some experiments as HTML.
+pub fn html(all: &[Results]) -> String {
+    page::page(all)
+}
+
+/// What keeps figures from being drawn, in sentences.
+pub fn troubles(results: &Results) -> Vec<String> {
+    let figures = &results.experiment.figure;
+    figures.iter().filter_map(|figure| chart::Chart::new(results, figure).err()).collect()
+}
+
+/// Each figure that can be drawn, as a file.
+fn figures(results: &Results) -> Vec<Drawn> {
+    let drawn = results.experiment.figure.iter().filter_map(|figure| {
+        let chart = chart::Chart::new(results, figure).ok()?;
+        let (can_x, can_y) = chart.can_log();
+        let svg = svg::draw(&chart, chart.x_log && can_x, chart.y_log && can_y, &figure.name);
+        let svg = alone(&svg);
+        Some(Drawn { name: format!("{}-{}.svg", results.experiment.name, figure.name), svg })
+    });
+    drawn.collect()
+}
+
+/// What stands in a file of its own: the style, and for programs that know no style sheets the same
+/// as attributes, in the colours of a light ground.
+fn alone(svg: &str) -> String {
+    const COLOURS: [&str; 8] =
+        ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#3f9fd8", "#1d1f23", "#8a7f00"];
+    const LOOKS: [(&str, &str); 7] = [
+        ("line", "fill=\"none\" stroke=\"currentColor\" stroke-width=\"2\""),
+        ("mark", "fill=\"currentColor\""),
+        ("mark hollow", "fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.8\""),
+        ("bar", "fill=\"currentColor\""),
+        ("error", "fill=\"none\" stroke=\"currentColor\""),
+        ("grid", "fill=\"none\" stroke=\"#d9dce1\""),
+        ("axis", "fill=\"none\" stroke=\"#5c6370\""),
+    ];
+    let mut svg = svg.to_owned();
+    for (class, attributes) in LOOKS {
+        let class = format!("class=\"{class}\"");
+        svg = svg.replace(&class, &format!("{class} {attributes}"));
+    }
+    for (number, colour) in COLOURS.iter().enumerate() {
+        for class in [format!("class=\"series c{number}"), format!("class=\"key c{number}")] {
+            svg = svg.replace(&class, &format!("color=\"{colour}\" {class}"));
+        }
+    }
+    let font = "font-family=\"sans-serif\" font-size=\"12.5\"";
+    svg = svg.replacen("<svg ", &format!("<svg {font} "), 1);
+    let ground = "<rect class=\"ground\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n";
+    let before = format!("<style>\n{FIGURE_STYLE}</style>\n{ground}<title");
+    svg.replacen("<title", &before, 1)
+}
+
+/// Writes `report.html`, and each figure to `figures/EXPERIMENT-FIGURE.svg`.
+///
+/// # Errors
+///
+/// A sentence: a file cannot be written.
+pub fn write(folder: &Path, all: &[Results]) -> Result<(), String> {
+    let place = folder.join("figures");
+    std::fs::create_dir_all(&place)
+        .map_err(|error| format!("making {}: {error}", place.display()))?;
+    for drawn in all.iter().flat_map(figures) {
+        let text = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", drawn.svg);
+        write_whole(&place.join(drawn.name), text.as_bytes())?;
+    }
+    write_whole(&folder.join("report.html"), html(all).as_bytes())
+}

@@ -1,0 +1,37 @@
+//! The experiments that are shipped, within the program.
+
+use std::path::Path;
+
+use super::mistake::{Mistake, nearest_hint};
+
+/// The text of a file of `/experiments`.
+macro_rules! shipped {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../../../experiments/", $name, ".toml")))),*]
+    };
+}
+
+/// Name and text of each, in the order in which they are listed.
+pub const SHIPPED: &[(&str, &str)] = shipped!["waf-closed-forms", "disksim-means"];
+
+/// An experiment's text, with what errors call it: a shipped one by its name, or a file by its
+/// path.
+///
+/// # Errors
+///
+/// Neither is there, or the file cannot be read.
+pub fn find(name_or_path: &str) -> Result<(String, String), Mistake> {
+    if let Some((name, text)) = SHIPPED.iter().find(|(name, _)| *name == name_or_path) {
+        return Ok((format!("experiments/{name}.toml"), (*text).to_owned()));
+    }
+    match std::fs::read_to_string(Path::new(name_or_path)) {
+        Ok(text) => Ok((name_or_path.to_owned(), text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let hint = nearest_hint(name_or_path, SHIPPED.iter().map(|(name, _)| *name));
+            Err(Mistake(format!(
+                "no experiment is called {name_or_path:?}, and there is no file of that path{hint}"
+            )))
+        }
+        Err(error) => Err(Mistake(format!("reading {name_or_path}: {error}"))),
+    }
+}

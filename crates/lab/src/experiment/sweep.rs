@@ -1,0 +1,265 @@
+//! From an experiment to its points: every combination of the swept values.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use super::file::{Experiment, Where};
+use super::kinds;
+use super::mistake::{Mistake, Place, nearest_hint};
+use super::{Kind, keys};
+
+/// The most points that a sweep may have.
+const POINTS_MAX: usize = 100_000;
+
+/// The value of a swept key at a point.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Coordinate {
+    /// A number.
+    Number(f64),
+    /// A word, or a table's label.
+    Word(String),
+}
+
+impl fmt::Display for Coordinate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Coordinate::Number(number) => number.fmt(f),
+            Coordinate::Word(word) => f.write_str(word),
+        }
+    }
+}
+
+/// What has no shorter name.
+fn as_json(value: &Value) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+impl Coordinate {
+    fn of(value: &Value) -> Self {
+        match value {
+            Value::Integer(number) => Coordinate::Number(*number as f64),
+            Value::Float(number) => Coordinate::Number(*number),
+            Value::Table(table) => match table.get("label").and_then(Value::as_str) {
+                Some(label) => Coordinate::Word(label.to_owned()),
+                None => Coordinate::Word(as_json(value)),
+            },
+            Value::String(word) => Coordinate::Word(word.clone()),
+            other => Coordinate::Word(as_json(other)),
+        }
+    }
+
+    /// Whether it is what a file wrote.
+    pub(super) fn is(&self, value: &Value) -> bool {
+        match value {
+            Value::Array(values) => values.iter().any(|value| self.is(value)),
+            value => *self == Coordinate::of(value) || value.as_str() == Some(&self.to_string()),
+        }
+    }
+}
+
+/// One thing to run, with one or more seeds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// The case, by its name; `None` where there are no cases.
+    pub case: Option<String>,
+    /// The sort of run.
+    pub kind: String,
+    /// The value of each swept key.
+    pub coordinates: BTreeMap<String, Coordinate>,
+    /// The whole configuration.
+    pub configuration: Table,
+}
+
+/// What is asked for besides the file.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// Take what the file says for quick runs.
+    pub quick: bool,
+    /// The first seed, instead of the file's.
+    pub seed: Option<u64>,
+    /// How many seeds, instead of the file's.
+    pub seeds: Option<u32>,
+    /// Dotted keys of the configuration with other values. A swept key is swept no more, or over
+    /// the values of a list.
+    pub set: Vec<(String, Value)>,
+}
+
+/// An experiment, laid out as points and seeds.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The experiment.
+    pub experiment: Experiment,
+    /// Whether it is the quick variant.
+    pub quick: bool,
+    /// The points, in order: cases as in the file, then by key; the last key changes fastest.
+    pub points: Vec<Point>,
+    /// The seeds of each point.
+    pub seeds: Vec<u64>,
+}
+
+impl Plan {
+    /// Reads an experiment from the text of its file, which errors call `name`, and lays it out.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake, in the file or in the changes.
+    pub fn new(name: &str, text: &str, changes: &Changes) -> Result<Plan, Mistake> {
+        let experiment = Experiment::parse(name, text)?;
+        let place = Place { name, text };
+        let points = points(&experiment, changes, &place)?;
+        let count = match changes.seeds {
+            Some(seeds) => seeds,
+            None if changes.quick => experiment.quick.seeds.unwrap_or(experiment.seeds),
+            None => experiment.seeds,
+        };
+        let first = changes.seed.unwrap_or(experiment.seed);
+        let seeds = (0..u64::from(count.max(1))).map(|number| first.wrapping_add(number)).collect();
+        Ok(Plan { experiment, quick: changes.quick, points, seeds })
+    }
+}
+
+fn points(
+    experiment: &Experiment,
+    changes: &Changes,
+    place: &Place<'_>,
+) -> Result<Vec<Point>, Mistake> {
+    let mut bases = Vec::new();
+    let empty = Default::default();
+    let cases: Vec<_> = match experiment.case.is_empty() {
+        true => vec![None],
+        false => experiment.case.iter().map(Some).collect(),
+    };
+    for case in cases {
+        let mut configuration = experiment.configuration.clone();
+        let mut sweep = BTreeMap::new();
+        let mut layers = vec![(&experiment.configuration, &experiment.sweep)];
+        if let Some(case) = case {
+            layers.push((&case.configuration, &case.sweep));
+        }
+        if changes.quick {
+            let quick = &experiment.quick;
+            layers.push((&quick.configuration, &quick.sweep));
+            let quick = case.map_or(&empty, |case| &case.quick);
+            layers.push((&quick.configuration, &quick.sweep));
+        }
+        for (over, lists) in layers {
+            keys::merge(&mut configuration, over);
+            sweep.extend(keys::lists(lists).0);
+        }
+        sweep.retain(|_, values| !values.is_empty());
+        let kind = case.and_then(|case| case.kind.as_ref()).or(experiment.kind.as_ref());
+        let kind = kind.cloned().unwrap_or_default();
+        bases.push((case.map(|case| case.name.clone()), kind, configuration, sweep));
+    }
+    for (key, value) in &changes.set {
+        set(&mut bases, key, value)?;
+    }
+    let mut all = Vec::new();
+    for (index, (case, kind, configuration, sweep)) in bases.into_iter().enumerate() {
+        let field = if case.is_some() { format!("case.{index}.kind") } else { "kind".to_owned() };
+        let Some(runner) = kinds::by_name(&kind) else {
+            let hint = nearest_hint(&kind, kinds::names());
+            return Err(place.at(&field, format!("no kind of run is called {kind:?}{hint}")));
+        };
+        let sweep: Vec<(String, Vec<Value>)> = sweep.into_iter().collect();
+        let count = sweep.iter().try_fold(1, |n: usize, (_, values)| n.checked_mul(values.len()));
+        if count.is_none_or(|count| all.len() + count > POINTS_MAX) {
+            let what = format!("the sweep has more than {POINTS_MAX} points");
+            return Err(place.at("sweep", what));
+        }
+        let base = Point { case, kind, coordinates: BTreeMap::new(), configuration };
+        for point in product(&base, &sweep, place)? {
+            check(runner, &point, index, place)?;
+            all.push(point);
+        }
+    }
+    Ok(all)
+}
+
+type Base = (Option<String>, String, Table, BTreeMap<String, Vec<Value>>);
+
+/// Sets a key from the command line in every case that has it; in all, if none has.
+fn set(bases: &mut [Base], key: &str, value: &Value) -> Result<(), Mistake> {
+    let has = |(_, _, configuration, sweep): &Base| {
+        sweep.contains_key(key) || keys::get(configuration, key).is_some()
+    };
+    let everywhere = !bases.iter().any(has);
+    for base in bases.iter_mut().filter(|base| everywhere || has(base)) {
+        let (_, _, configuration, sweep) = base;
+        match (sweep.get_mut(key), value) {
+            (Some(values), Value::Array(others)) if !others.is_empty() => {
+                values.clone_from(others);
+            }
+            (Some(values), value) => *values = vec![value.clone()],
+            (None, value) => keys::set(configuration, key, value.clone()).map_err(|part| {
+                Mistake(format!("--set {key}: {part} is a value, and has nothing within"))
+            })?,
+        }
+    }
+    Ok(())
+}
+
+fn product(
+    base: &Point,
+    sweep: &[(String, Vec<Value>)],
+    place: &Place<'_>,
+) -> Result<Vec<Point>, Mistake> {
+    let mut points = vec![base.clone()];
+    for (key, values) in sweep {
+        let mut longer = Vec::with_capacity(points.len() * values.len());
+        for point in &points {
+            for value in values {
+                let mut point = point.clone();
+                point.coordinates.insert(key.clone(), Coordinate::of(value));
+                let mut value = value.clone();
+                if let Value::Table(table) = &mut value {
+                    table.remove("label");
+                }
+                keys::set(&mut point.configuration, key, value).map_err(|part| {
+                    let what = format!("{key:?}: {part} is a value, and has nothing within");
+                    place.at(&format!("sweep.{key}"), what)
+                })?;
+                longer.push(point);
+            }
+        }
+        points = longer;
+    }
+    Ok(points)
+}
+
+/// Asks the kind whether it can run a point, and finds the line of what it names.
+fn check(kind: &dyn Kind, point: &Point, case: usize, place: &Place<'_>) -> Result<(), Mistake> {
+    let Err(why) = kind.check(&point.configuration) else { return Ok(()) };
+    // The sentence begins with the key, as kinds are asked to.
+    let key = why.split([' ', ':', '=', ',']).next().unwrap_or_default().trim_matches('`');
+    let fields = [
+        format!("case.{case}.sweep.{key}"),
+        format!("sweep.{key}"),
+        format!("case.{case}.configuration.{key}"),
+        format!("configuration.{key}"),
+    ];
+    let written = |field: &&String| {
+        // Exactly there, and not merely the table above.
+        let last = key.rsplit('.').next().unwrap_or(key);
+        let line = place.line(field);
+        line.is_some_and(|line| place.text.lines().nth(line - 1).is_some_and(|l| l.contains(last)))
+    };
+    let field = fields.iter().find(written).unwrap_or(&fields[3]);
+    Err(place.at(field, why))
+}
+
+/// Whether a point is among those that a figure or a published number means.
+pub(super) fn matches(
+    only: &Where,
+    case: Option<&str>,
+    coordinates: &BTreeMap<String, Coordinate>,
+) -> bool {
+    only.iter().all(|(key, value)| match key.as_str() {
+        "case" => case.is_some_and(|case| Coordinate::Word(case.to_owned()).is(value)),
+        key => coordinates.get(key).is_some_and(|coordinate| coordinate.is(value)),
+    })
+}

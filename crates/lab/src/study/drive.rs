@@ -1,0 +1,355 @@
+//! A simulated drive as a [`Device`]: NAND in virtual time, and of what is written only what
+//! somebody could read back.
+//!
+//! A zone is a superblock ([`Layout`]). Appends fill its program units in order. What does not fill
+//! a unit waits in the controller's memory, which a capacitor keeps: it counts as written, and
+//! sealing the zone pads it. Clients' blocks are kept as tags, or, where no oracle looks at them,
+//! not at all; others whole. The root lies beside the zones, and takes one program to replace.
+//!
+//! **Leaves out** failures of NAND, power cuts, growing.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, Sealing, ZoneTable};
+use mjolnir_flash::nand::{Nand, NandError};
+use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
+
+use super::layout::Layout;
+use super::payload::{self, PLAIN_TAG};
+use super::world::WorldRuntime;
+
+/// What the drive did since it was last asked to count anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct DriveCounts {
+    /// Bytes programmed, padding included.
+    pub programmed_bytes: u64,
+    /// Of those, bytes of padding.
+    pub padding_bytes: u64,
+    /// Pages read.
+    pub pages_read: u64,
+    /// Erase blocks erased.
+    pub erases: u64,
+}
+
+/// A handle of a drive; clones are of the same one.
+#[derive(Clone)]
+pub(super) struct SimDrive {
+    shared: Rc<Shared>,
+}
+
+struct Shared {
+    runtime: WorldRuntime,
+    state: RefCell<State>,
+}
+
+/// What a zone holds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Zone {
+    /// Blocks written.
+    pub blocks: u32,
+    /// Bytes on NAND; the rest waits for its program unit to fill up.
+    pub programmed: u64,
+    /// Blocks that are kept whole, by offset, without the zeroes at their end.
+    pub whole: Vec<(u32, Box<[u8]>)>,
+}
+
+pub(super) struct State {
+    pub table: ZoneTable,
+    pub layout: Layout,
+    pub nand: Nand,
+    pub zones: Vec<Zone>,
+    /// The tag of each block, where an oracle wants to know; 0 for blocks that are kept whole.
+    pub tags: Option<Vec<u64>>,
+    pub root: Option<Bytes>,
+    pub counts: DriveCounts,
+    pub whole_bytes: u64,
+    /// When the last page is on NAND that is being programmed.
+    written_ns: u64,
+    root_ns: u64,
+    read_overhead_ns: u64,
+    /// The next read returns this in place of a client's tag. For tests of the oracle.
+    wrong_tag: bool,
+}
+
+impl SimDrive {
+    /// An empty drive.
+    pub fn new(
+        runtime: WorldRuntime,
+        name: &str,
+        layout: Layout,
+        nand: Nand,
+        read_overhead_ns: u64,
+        oracle: bool,
+    ) -> Self {
+        let info = DeviceInfo {
+            name: format!("the simulated drive {name}"),
+            uuid: *b"mjolnir in study",
+            zone_blocks: layout.zone_blocks,
+            zones: layout.zones,
+            append_blocks_max: layout.zone_blocks,
+            queue_depth: nand.geometry().dies() as usize,
+            open_zones_max: None,
+            sealing: Sealing::Free,
+        };
+        let blocks = info.blocks() as usize;
+        let root_ns = nand.timing().program_ns.first().copied().unwrap_or(0);
+        SimDrive {
+            shared: Rc::new(Shared {
+                runtime,
+                state: RefCell::new(State {
+                    table: ZoneTable::new(info),
+                    zones: vec![Zone::default(); layout.zones as usize],
+                    layout,
+                    nand,
+                    tags: oracle.then(|| vec![0; blocks]),
+                    root: None,
+                    counts: DriveCounts::default(),
+                    whole_bytes: 0,
+                    written_ns: 0,
+                    root_ns,
+                    read_overhead_ns,
+                    wrong_tag: false,
+                }),
+            }),
+        }
+    }
+
+    /// Everything about it.
+    pub fn state(&self) -> std::cell::RefMut<'_, State> {
+        self.shared.state.borrow_mut()
+    }
+
+    /// The next read of a client's block returns another one. For tests of the oracle.
+    #[cfg(test)]
+    pub fn plant_wrong_tag(&self) {
+        self.state().wrong_tag = true;
+    }
+
+    /// The present, if operations take time.
+    fn at(&self) -> Option<u64> {
+        let runtime = &self.shared.runtime;
+        runtime.is_timed().then(|| runtime.now_ns())
+    }
+
+    /// Completes with `outcome` at `done_ns`; at once if operations take no time.
+    fn complete<T: 'static>(
+        &self,
+        done_ns: u64,
+        outcome: Result<T, DeviceError>,
+    ) -> impl Future<Output = Result<T, DeviceError>> + 'static {
+        let wait = self.shared.runtime.is_timed() && done_ns > self.shared.runtime.now_ns();
+        let sleep = wait.then(|| self.shared.runtime.sleep_until(done_ns));
+        async move {
+            if let Some(sleep) = sleep {
+                sleep.await;
+            }
+            outcome
+        }
+    }
+}
+
+fn broken(error: NandError) -> DeviceError {
+    DeviceError::new(ErrorKind::Io, format!("the simulated NAND refuses: {error}"))
+}
+
+impl State {
+    fn append(&mut self, at: Pba, data: &[Bytes], now: Option<u64>) -> Result<u64, DeviceError> {
+        let blocks = self.table.claim(at, data)?;
+        let zone = at.zone(self.layout.zone_blocks).0;
+        let first = at.offset(self.layout.zone_blocks) as u32;
+        let tags_from = u64::from(zone) * self.layout.zone_blocks;
+        let state = &mut self.zones[zone as usize];
+        let appended = data.iter().flat_map(|piece| piece.chunks_exact(BLOCK_BYTES));
+        for (offset, block) in (first..).zip(appended) {
+            let tag = payload::tag_of(block);
+            if tag.is_none() {
+                let used = block.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+                self.whole_bytes += used as u64;
+                state.whole.push((offset, block[..used].into()));
+            }
+            if let Some(tags) = &mut self.tags {
+                tags[(tags_from + u64::from(offset)) as usize] = tag.unwrap_or(0);
+            }
+        }
+        state.blocks += blocks as u32;
+        let filled = u64::from(state.blocks) * BLOCK_SIZE;
+        self.program(zone, filled / self.layout.unit_bytes * self.layout.unit_bytes, now)
+    }
+
+    /// Programs a zone's units up to a byte; answers when the last one is done.
+    fn program(&mut self, zone: u32, to: u64, now: Option<u64>) -> Result<u64, DeviceError> {
+        if let Some(now) = now {
+            self.nand.advance(now);
+        }
+        let state = &mut self.zones[zone as usize];
+        let unit_bytes = self.layout.unit_bytes;
+        let mut done_ns = 0;
+        while state.programmed < to {
+            let unit = self.layout.unit(zone, (state.programmed / unit_bytes) as u32);
+            let pages = self.layout.unit_pages;
+            let programmed =
+                self.nand.program(unit.block, unit.page, pages, None, now).map_err(broken)?;
+            done_ns = done_ns.max(programmed.done_ns);
+            state.programmed += unit_bytes;
+            self.counts.programmed_bytes += unit_bytes;
+        }
+        self.written_ns = self.written_ns.max(done_ns);
+        Ok(done_ns)
+    }
+
+    fn read(&mut self, from: Pba, buffer: &mut [u8], now: Option<u64>) -> Result<u64, DeviceError> {
+        let blocks = self.table.check_read(from, buffer.len())?;
+        let zone = from.zone(self.layout.zone_blocks).0;
+        let first = from.offset(self.layout.zone_blocks);
+        let state = &self.zones[zone as usize];
+        let mut whole = state.whole.partition_point(|(offset, _)| u64::from(*offset) < first);
+        for (block, offset) in buffer.chunks_exact_mut(BLOCK_BYTES).zip(first..) {
+            if let Some((_, bytes)) =
+                state.whole.get(whole).filter(|(kept, _)| u64::from(*kept) == offset)
+            {
+                block[..bytes.len()].copy_from_slice(bytes);
+                block[bytes.len()..].fill(0);
+                whole += 1;
+            } else if offset < u64::from(state.blocks) {
+                let at = u64::from(zone) * self.layout.zone_blocks + offset;
+                let mut tag = self.tags.as_ref().map_or(PLAIN_TAG, |tags| tags[at as usize]);
+                if std::mem::take(&mut self.wrong_tag) {
+                    // As a drive does that mixes two blocks up: the sum is right, the block wrong.
+                    tag = tag.wrapping_add(1);
+                }
+                payload::put_tag(block, tag);
+            } else {
+                block.fill(0);
+            }
+        }
+        let (begin, end) = (first * BLOCK_SIZE, (first + blocks) * BLOCK_SIZE);
+        let end = end.min(state.programmed);
+        if let Some(now) = now {
+            self.nand.advance(now);
+        }
+        let page_bytes = self.layout.page_bytes;
+        let mut page = begin / page_bytes;
+        let mut done_ns = 0;
+        while page * page_bytes < end {
+            let unit = page / u64::from(self.layout.unit_pages);
+            let place = self.layout.unit(zone, unit as u32);
+            let within = (page % u64::from(self.layout.unit_pages)) as u32;
+            let read = self.nand.read(place.block, place.page + within, now).map_err(broken)?;
+            done_ns = done_ns.max(read + self.read_overhead_ns);
+            self.counts.pages_read += 1;
+            page += 1;
+        }
+        Ok(done_ns)
+    }
+
+    /// Pads the last program unit of a zone.
+    fn seal(&mut self, zone: ZoneId, now: Option<u64>) -> Result<u64, DeviceError> {
+        self.table.seal(zone)?;
+        let filled = u64::from(self.zones[zone.0 as usize].blocks) * BLOCK_SIZE;
+        let padded = filled.next_multiple_of(self.layout.unit_bytes);
+        if padded > self.zones[zone.0 as usize].programmed {
+            self.counts.padding_bytes += padded - filled;
+        }
+        self.program(zone.0, padded, now)
+    }
+
+    fn reset(&mut self, zone: ZoneId, now: Option<u64>) -> Result<(), DeviceError> {
+        let ticket = self.table.begin_reset(zone)?;
+        if let Some(now) = now {
+            self.nand.advance(now);
+        }
+        for block in self.layout.blocks(zone.0) {
+            if self.nand.next_page(block) != Some(0) {
+                self.nand.erase(block, now).map_err(broken)?;
+                self.counts.erases += 1;
+            }
+        }
+        let state = &mut self.zones[zone.0 as usize];
+        let whole: u64 = state.whole.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+        self.whole_bytes -= whole;
+        // Its memory serves the zone's next life.
+        state.whole.clear();
+        (state.blocks, state.programmed) = (0, 0);
+        self.table.end_reset(ticket);
+        Ok(())
+    }
+
+    /// Bytes of memory that the simulation of the drive takes.
+    pub fn memory_bytes(&self) -> u64 {
+        let blocks = u64::from(self.nand.geometry().blocks());
+        let entry = size_of::<(u32, Box<[u8]>)>();
+        let entries: usize = self.zones.iter().map(|zone| zone.whole.capacity() * entry).sum();
+        let tags = self.tags.as_ref().map_or(0, |tags| 8 * tags.len() as u64);
+        let zones = (self.zones.len() * size_of::<Zone>()) as u64;
+        8 * blocks + entries as u64 + self.whole_bytes + tags + zones
+    }
+}
+
+impl Device for SimDrive {
+    fn info(&self) -> DeviceInfo {
+        self.state().table.info().clone()
+    }
+
+    fn block_checksum(&self) -> fn(&[u8]) -> u32 {
+        payload::checksum
+    }
+
+    fn append(
+        &self,
+        at: Pba,
+        data: Vec<Bytes>,
+    ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
+        let done = self.state().append(at, &data, self.at());
+        self.complete(*done.as_ref().unwrap_or(&0), done.map(|_| at))
+    }
+
+    fn read(
+        &self,
+        from: Pba,
+        mut buffer: AlignedBuf,
+    ) -> impl Future<Output = Result<AlignedBuf, DeviceError>> + 'static {
+        let done = self.state().read(from, buffer.as_mut(), self.at());
+        self.complete(*done.as_ref().unwrap_or(&0), done.map(|_| buffer))
+    }
+
+    fn flush(&self) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        let written_ns = self.state().written_ns;
+        self.complete(written_ns, Ok(()))
+    }
+
+    fn seal(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        let done = self.state().seal(zone, self.at());
+        self.complete(*done.as_ref().unwrap_or(&0), done.map(drop))
+    }
+
+    /// Completes at once: the erases are queued at their dies, and whatever comes next waits there.
+    fn reset(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        let done = self.state().reset(zone, self.at());
+        self.complete(0, done)
+    }
+
+    fn read_root(&self) -> impl Future<Output = Result<Option<Bytes>, DeviceError>> + 'static {
+        let root = self.state().root.clone();
+        self.complete(0, Ok(root))
+    }
+
+    fn write_root(&self, root: Bytes) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        let mut state = self.state();
+        let checked = state.table.check_root(root.len(), Self::ROOT_BYTES_MAX);
+        if checked.is_ok() {
+            state.root = Some(root);
+        }
+        let done_ns = self.at().unwrap_or(0) + state.root_ns;
+        drop(state);
+        self.complete(done_ns, checked)
+    }
+
+    fn grow(&self, _bytes: u64) -> impl Future<Output = Result<u32, DeviceError>> + 'static {
+        let name = self.state().table.info().name.clone();
+        let refusal = format!("{name} cannot grow: its NAND is what it is");
+        std::future::ready(Err(DeviceError::new(ErrorKind::Invalid, refusal)))
+    }
+}

@@ -1,0 +1,185 @@
+//! What a study measured, and how it is told.
+
+use std::collections::BTreeMap;
+
+use mjolnir_workload::Op;
+
+use super::meter::Meter;
+use crate::experiment::{Outcome, Series};
+
+/// Blocks of 4 KiB written to NAND, by cause, while the host wrote so many.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Written {
+    /// What the host wrote: the term below in the write amplification.
+    pub host_blocks: f64,
+    /// Data that reclaim moved.
+    pub reclaim_blocks: f64,
+    /// Everything else that was written on purpose: headers, footers, map, summaries.
+    pub metadata_blocks: f64,
+    /// What filled up program units.
+    pub padding_blocks: f64,
+}
+
+impl Written {
+    /// All of it: the term above in the write amplification.
+    pub fn total_blocks(&self) -> f64 {
+        self.host_blocks + self.reclaim_blocks + self.metadata_blocks + self.padding_blocks
+    }
+
+    /// Write amplification; 1 where the host wrote nothing.
+    pub fn waf(&self) -> f64 {
+        if self.host_blocks > 0.0 { self.total_blocks() / self.host_blocks } else { 1.0 }
+    }
+
+    /// Write amplification of data alone, as closed forms have it.
+    pub fn data_waf(&self) -> f64 {
+        if self.host_blocks > 0.0 {
+            (self.host_blocks + self.reclaim_blocks) / self.host_blocks
+        } else {
+            1.0
+        }
+    }
+}
+
+/// What a study measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// What was written, by cause.
+    pub written: Written,
+    /// Requests completed.
+    pub requests: u64,
+    /// Whether reclaim ran while it was measured.
+    pub reclaim_ran: bool,
+    /// All figures, courses and sentences.
+    pub outcome: Outcome,
+}
+
+/// Collects figures.
+#[derive(Default)]
+pub(super) struct Figures {
+    pub numbers: BTreeMap<String, f64>,
+    pub series: BTreeMap<String, Series>,
+    pub notes: Vec<String>,
+}
+
+impl Figures {
+    pub fn number(&mut self, name: &str, value: f64) {
+        self.numbers.insert(name.to_owned(), value);
+    }
+
+    pub fn course(&mut self, name: &str, x: &str, y: &str, points: Vec<(f64, f64)>) {
+        let series = Series { x: x.to_owned(), y: y.to_owned(), points };
+        self.series.insert(name.to_owned(), series);
+    }
+
+    /// Write amplification and both its terms.
+    pub fn written(&mut self, written: &Written) {
+        self.number("waf", written.waf());
+        self.number("waf_data", written.data_waf());
+        for (name, blocks) in [
+            ("host", written.host_blocks),
+            ("reclaim", written.reclaim_blocks),
+            ("metadata", written.metadata_blocks),
+            ("padding", written.padding_blocks),
+            ("media", written.total_blocks()),
+        ] {
+            self.number(&format!("written_{name}_blocks"), blocks);
+            if written.host_blocks > 0.0 && name != "media" {
+                self.number(&format!("waf_part_{name}"), blocks / written.host_blocks);
+            }
+        }
+    }
+
+    /// Requests, and in a timed run how long they took.
+    pub fn meter(&mut self, meter: &Meter, timed: bool) {
+        self.number("requests", meter.requests as f64);
+        for op in Op::ALL {
+            let latencies = meter.latencies(op);
+            let name = op.name().replace('-', "_");
+            if latencies.count() == 0 {
+                continue;
+            }
+            self.number(&format!("{name}_requests"), latencies.count() as f64);
+            self.number(&format!("{name}_bytes"), meter.bytes[op.index()] as f64);
+            if !timed {
+                continue;
+            }
+            let us = |ns: f64| ns / 1e3;
+            self.number(&format!("{name}_mean_us"), us(latencies.mean_ns()));
+            for (share, label) in
+                [(0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (0.999, "p99_9"), (0.9999, "p99_99")]
+            {
+                let value = us(latencies.percentile_ns(share) as f64);
+                self.number(&format!("{name}_{label}_us"), value);
+            }
+            self.number(&format!("{name}_max_us"), us(latencies.max_ns() as f64));
+            let shares = (1..=200).map(|step| match step {
+                1..=99 => f64::from(step) / 100.0,
+                // Ever finer towards the end.
+                _ => 1.0 - 0.01 / 1.07f64.powi(step - 99),
+            });
+            let points =
+                shares.map(|share| (us(latencies.percentile_ns(share) as f64), share)).collect();
+            self.course(&format!("{name}_latency"), "latency_us", "share", points);
+        }
+        if timed {
+            let seconds = meter.elapsed_ns() as f64 / 1e9;
+            self.number("elapsed_s", seconds);
+            if seconds > 0.0 {
+                self.number("requests_per_s", meter.requests as f64 / seconds);
+                for (op, name) in [(Op::Read, "read"), (Op::Write, "write")] {
+                    let mib = meter.bytes[op.index()] as f64 / f64::from(1 << 20);
+                    self.number(&format!("{name}_mib_per_s"), mib / seconds);
+                }
+            }
+            let (pause, at) = meter.longest_pause_ns();
+            self.number("pause_max_us", pause as f64 / 1e3);
+            self.number("pause_max_at_s", at as f64 / 1e9);
+            let [reads, writes] = meter.bandwidth();
+            self.series.insert("read_bandwidth".into(), reads);
+            self.series.insert("write_bandwidth".into(), writes);
+        }
+    }
+
+    /// How often erase blocks were erased: a distribution over erase blocks.
+    pub fn wear(&mut self, erases: &[u32]) {
+        let count = erases.len().max(1) as f64;
+        let mean = erases.iter().map(|erases| f64::from(*erases)).sum::<f64>() / count;
+        let square = |erases: &u32| (f64::from(*erases) - mean) * (f64::from(*erases) - mean);
+        let deviation = (erases.iter().map(square).sum::<f64>() / count).sqrt();
+        let (least, most) = (erases.iter().min(), erases.iter().max());
+        self.number("wear_mean_erases", mean);
+        self.number("wear_deviation_erases", deviation);
+        self.number("wear_min_erases", f64::from(least.copied().unwrap_or(0)));
+        self.number("wear_max_erases", f64::from(most.copied().unwrap_or(0)));
+        let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
+        for erases in erases {
+            *counts.entry(*erases).or_default() += 1;
+        }
+        let points = counts.iter().map(|(erases, blocks)| (f64::from(*erases), *blocks as f64));
+        self.course("wear", "erases", "erase_blocks", points.collect());
+    }
+
+    /// How full of live blocks segments are: shares of segments by utilization, in steps of 0.02.
+    pub fn utilization(&mut self, shares: impl Iterator<Item = f64>) {
+        const STEPS: usize = 50;
+        let mut counts = [0u64; STEPS + 1];
+        let mut total = 0u64;
+        for share in shares {
+            counts[(share.clamp(0.0, 1.0) * STEPS as f64) as usize] += 1;
+            total += 1;
+        }
+        if total == 0 {
+            return;
+        }
+        let point = |(step, count): (usize, &u64)| {
+            (step as f64 / STEPS as f64, *count as f64 / total as f64)
+        };
+        let points = counts.iter().enumerate().map(point).collect();
+        self.course("segment_utilization", "live_share", "share_of_segments", points);
+    }
+
+    pub fn into_outcome(self) -> Outcome {
+        Outcome { numbers: self.numbers, series: self.series, notes: self.notes }
+    }
+}

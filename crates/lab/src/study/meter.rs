@@ -1,0 +1,165 @@
+//! What a run is measured by, request by request.
+
+use std::io::Write;
+
+use mjolnir_flash::controller::Latencies;
+use mjolnir_workload::Op;
+
+use crate::experiment::Series;
+
+/// Latencies, bandwidth, pauses.
+pub(super) struct Meter {
+    begun_ns: u64,
+    latencies: Vec<Latencies>,
+    pub requests: u64,
+    pub bytes: [u64; Op::ALL.len()],
+    /// Completions by interval of time: bytes read and written.
+    intervals: Vec<(u64, u64)>,
+    interval_ns: u64,
+    points_max: usize,
+    last_completion_ns: u64,
+    longest_pause_ns: u64,
+    longest_pause_at_ns: u64,
+    log: Option<std::io::BufWriter<std::fs::File>>,
+    log_failed: Option<String>,
+}
+
+/// The first width of an interval; it doubles as the run gets longer.
+const INTERVAL_NS: u64 = 1_000_000;
+
+impl Meter {
+    /// Begins to measure at an instant. Courses have at most `points` points.
+    pub fn new(begun_ns: u64, points: usize, log: Option<&str>) -> Result<Self, String> {
+        let log = match log {
+            None => None,
+            Some(path) => {
+                let file = std::fs::File::create(path)
+                    .map_err(|error| format!("measure.log: cannot write {path}: {error}"))?;
+                let mut log = std::io::BufWriter::new(file);
+                writeln!(log, "arrival_ns,completion_ns,op,offset_bytes,length_bytes")
+                    .map_err(|error| format!("measure.log: cannot write {path}: {error}"))?;
+                Some(log)
+            }
+        };
+        Ok(Meter {
+            begun_ns,
+            latencies: vec![Latencies::default(); Op::ALL.len()],
+            requests: 0,
+            bytes: [0; Op::ALL.len()],
+            intervals: Vec::new(),
+            interval_ns: INTERVAL_NS,
+            points_max: points.max(2),
+            last_completion_ns: begun_ns,
+            longest_pause_ns: 0,
+            longest_pause_at_ns: begun_ns,
+            log,
+            log_failed: None,
+        })
+    }
+
+    /// A request that arrived and was completed. `waited` says whether any request was under way
+    /// since the completion before.
+    pub fn completed(&mut self, arrival_ns: u64, done_ns: u64, op: Op, offset: u64, length: u64) {
+        self.requests += 1;
+        self.bytes[op.index()] += length;
+        self.latencies[op.index()].add(done_ns.saturating_sub(arrival_ns));
+        // Nobody waited before the request arrived.
+        let since = self.last_completion_ns.max(arrival_ns);
+        let pause = done_ns.saturating_sub(since);
+        if pause > self.longest_pause_ns {
+            (self.longest_pause_ns, self.longest_pause_at_ns) = (pause, since - self.begun_ns);
+        }
+        self.last_completion_ns = self.last_completion_ns.max(done_ns);
+        if matches!(op, Op::Read | Op::Write) {
+            let mut at = ((done_ns - self.begun_ns) / self.interval_ns) as usize;
+            while at >= 2 * self.points_max {
+                self.widen();
+                at /= 2;
+            }
+            if self.intervals.len() <= at {
+                self.intervals.resize(at + 1, (0, 0));
+            }
+            let interval = &mut self.intervals[at];
+            *(if op == Op::Read { &mut interval.0 } else { &mut interval.1 }) += length;
+        }
+        if let Some(log) = &mut self.log {
+            let (from, to) = (arrival_ns - self.begun_ns, done_ns - self.begun_ns);
+            if let Err(error) = writeln!(log, "{from},{to},{op},{offset},{length}") {
+                self.log_failed = Some(format!("measure.log: cannot write: {error}"));
+                self.log = None;
+            }
+        }
+    }
+
+    /// Joins each two intervals.
+    fn widen(&mut self) {
+        self.interval_ns *= 2;
+        let joined = self.intervals.chunks(2).map(|pair| {
+            let (a, b) = (pair[0], pair.get(1).copied().unwrap_or((0, 0)));
+            (a.0 + b.0, a.1 + b.1)
+        });
+        self.intervals = joined.collect();
+    }
+
+    /// Latencies of an operation.
+    pub fn latencies(&self, op: Op) -> &Latencies {
+        &self.latencies[op.index()]
+    }
+
+    /// The longest time for which a request waited and none completed, and when it began.
+    pub fn longest_pause_ns(&self) -> (u64, u64) {
+        (self.longest_pause_ns, self.longest_pause_at_ns)
+    }
+
+    /// Nanoseconds from the beginning to the last completion.
+    pub fn elapsed_ns(&self) -> u64 {
+        self.last_completion_ns - self.begun_ns
+    }
+
+    /// Bandwidth over time, of reads and of writes.
+    pub fn bandwidth(&self) -> [Series; 2] {
+        let seconds = self.interval_ns as f64 / 1e9;
+        let course = |y: &str, part: fn(&(u64, u64)) -> u64| Series {
+            x: "time_s".into(),
+            y: y.into(),
+            points: (0..)
+                .zip(&self.intervals)
+                .map(|(at, interval): (u32, _)| {
+                    let mib = part(interval) as f64 / f64::from(1 << 20);
+                    (f64::from(at) * seconds, mib / seconds)
+                })
+                .collect(),
+        };
+        [course("read_mib_per_s", |i| i.0), course("write_mib_per_s", |i| i.1)]
+    }
+
+    /// Ends the log of requests, if one is kept.
+    pub fn end_log(&mut self) -> Result<(), String> {
+        if let Some(failed) = self.log_failed.take() {
+            return Err(failed);
+        }
+        match &mut self.log {
+            Some(log) => log.flush().map_err(|error| format!("measure.log: cannot write: {error}")),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_widen_and_keep_every_byte() {
+        let mut meter = Meter::new(1_000, 10, None).unwrap();
+        for at in 0..1_000u64 {
+            meter.completed(1_000 + at * 700_000, 1_000 + at * 700_000 + 5, Op::Write, 0, 4096);
+        }
+        let [reads, writes] = meter.bandwidth();
+        let width = writes.points[1].0 - writes.points[0].0;
+        let mib: f64 = writes.points.iter().map(|point| point.1 * width).sum();
+        assert!((mib - 1_000.0 * 4096.0 / f64::from(1 << 20)).abs() < 1e-6, "{mib}");
+        assert!(writes.points.len() <= 20 && reads.points.iter().all(|point| point.1 == 0.0));
+        assert_eq!(meter.longest_pause_ns().0, 5);
+    }
+}

@@ -1,0 +1,84 @@
+//! Studies: a drive in virtual time, a workload, and what came of it.
+//!
+//! A [`Study`] names the hardware, what runs on it (the shipping engine, or a plain page-mapped
+//! FTL to compare with), what it held before, what is asked of it, and what is measured. [`run`]
+//! is a pure function of that and a seed.
+//!
+//! * `world`: the executor. `drive`: NAND as a [`mjolnir_device::Device`], with tags in place of
+//!   payload. `front`: queue, link and core.
+//! * `source`: synthetic jobs and traces. `client`: who makes their requests. `oracle`: what a read
+//!   may return.
+//! * `meter`, `measured`: what is told.
+//!
+//! **Processor work** takes virtual time by stated constants (`engine.request_ns`,
+//! `engine.scan_ns_per_mapping`), which stand in the results.
+
+mod client;
+mod drive;
+mod front;
+mod hardware;
+mod kind;
+mod layout;
+mod measured;
+mod meter;
+mod on_engine;
+mod on_page_mapped;
+mod oracle;
+mod payload;
+mod precondition;
+mod saved;
+mod source;
+mod spec;
+mod world;
+
+pub use kind::Simulate;
+pub use measured::{Measured, Written};
+pub use spec::{
+    Bytes, DeviceSpec, DriveKind, DriveSpec, EngineSpec, LoadSpec, MeasureSpec, PreconditionSpec,
+    Study,
+};
+
+/// Is told the share done, 0 to 1, and answers whether to go on.
+pub type Progress<'a> = &'a mut dyn FnMut(f64) -> bool;
+
+/// Runs a study.
+///
+/// # Errors
+///
+/// In a sentence that names the key, where the study makes no sense; else what went wrong.
+pub fn run(study: &Study, seed: u64, progress: Progress<'_>) -> Result<Measured, String> {
+    let own_firmware = study.drive.kind == DriveKind::PageMapped;
+    let hardware = hardware::device(&study.device, own_firmware)?;
+    match study.drive.kind {
+        DriveKind::Engine => {
+            let plan = on_engine::Plan::new(study, hardware)?;
+            on_engine::run(study, plan, seed, progress)
+        }
+        DriveKind::PageMapped => on_page_mapped::run(study, hardware, seed, progress),
+    }
+}
+
+/// Refuses a study that cannot be run, as far as that can be told beforehand.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn check(study: &Study) -> Result<(), String> {
+    let own_firmware = study.drive.kind == DriveKind::PageMapped;
+    let hardware = hardware::device(&study.device, own_firmware)?;
+    let bytes = match study.drive.kind {
+        DriveKind::Engine => on_engine::Plan::new(study, hardware)?.bytes,
+        DriveKind::PageMapped => on_page_mapped::check(study, &hardware)?,
+    };
+    source::Source::new(&study.workload, bytes, 0, study.measure.has_limit()).map(drop)
+}
+
+impl MeasureSpec {
+    /// Whether anything but the workload's own end ends the run.
+    fn has_limit(&self) -> bool {
+        self.requests.is_some()
+            || self.blocks.is_some()
+            || self.drive_writes.is_some()
+            || self.seconds.is_some()
+    }
+}

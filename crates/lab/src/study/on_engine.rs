@@ -1,0 +1,835 @@
+//! A study on the shipping engine.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use mjolnir_engine::{Engine, FormatOptions, OpenOptions, ReclaimOptions, SegmentContent, Stats};
+use mjolnir_flash::Device as Hardware;
+use mjolnir_flash::nand::Nand;
+use mjolnir_store::{Error, Store};
+use mjolnir_units::{BLOCK_SIZE, ByteSize, TreeId};
+use mjolnir_workload::Request;
+
+use super::client::{Clients, Host, Limits, StudyEngine};
+use super::drive::{DriveCounts, SimDrive};
+use super::front::Front;
+use super::layout::Layout;
+use super::measured::{Figures, Measured, Written};
+use super::meter::Meter;
+use super::oracle::Oracle;
+use super::payload::Tagged;
+use super::precondition::Precondition;
+use super::source::Source;
+use super::spec::Study;
+use super::world::{Prices, World, WorldRuntime};
+use super::{Progress, saved};
+
+/// The volume that is the drive's address space.
+const VOLUME: &str = "drive";
+/// Blocks of each write that fills a drive.
+const FILL_BLOCKS: u64 = 128;
+/// Blocks that clients write between two turns of reclaim where nothing takes time.
+const BLOCKS_A_TURN: u64 = 64;
+/// The share of the whole run that preconditioning is reckoned as, for progress.
+const PRECONDITION_PART: f64 = 0.3;
+
+/// What a study on the engine is made of, checked.
+pub(super) struct Plan {
+    hardware: Hardware,
+    layout: Layout,
+    /// Bytes that the host is offered.
+    pub bytes: u64,
+    options: OpenOptions,
+    prices: Prices,
+    precondition: Precondition,
+}
+
+impl Plan {
+    pub fn new(study: &Study, hardware: Hardware) -> Result<Self, String> {
+        let faults = &hardware.faults;
+        if faults.program_failures_ppm > 0
+            || faults.erase_failures_ppm > 0
+            || faults.endurance_erases.is_some()
+        {
+            return Err("device.faults: drive.kind = \"engine\" does not model failures of NAND; \
+                        leave them out, or take \"page-mapped\""
+                .to_owned());
+        }
+        let layout = Layout::new(&hardware.nand, study.drive.zone_planes)?;
+        let physical = u64::from(layout.zones) * layout.zone_bytes();
+        let bytes = match (&study.drive.bytes, study.drive.over_provisioning) {
+            (Some(_), Some(_)) => {
+                return Err("drive: say `bytes` or `over_provisioning`, not both".to_owned());
+            }
+            (Some(bytes), None) => bytes.get("drive.bytes")?,
+            (None, share) => {
+                let share = share.unwrap_or(hardware.ftl.over_provisioning);
+                if !(0.0..1.0).contains(&share) {
+                    return Err(format!(
+                        "drive.over_provisioning = {share}: write a share from 0 to below 1"
+                    ));
+                }
+                ((1.0 - share) * physical as f64) as u64
+            }
+        };
+        let bytes = bytes / BLOCK_SIZE * BLOCK_SIZE;
+        if bytes == 0 || bytes > physical {
+            return Err(format!(
+                "drive.bytes: the host cannot be offered {}: the NAND has {} in all",
+                ByteSize(bytes),
+                ByteSize(physical)
+            ));
+        }
+        let options = options(study, physical)?;
+        let prices = Prices {
+            scan_ns_per_mapping: study.engine.scan_ns_per_mapping,
+            cores: study.engine.cores,
+        };
+        let precondition = Precondition::new(&study.precondition)?;
+        Ok(Plan { hardware, layout, bytes, options, prices, precondition })
+    }
+
+    fn drive(&self, runtime: &WorldRuntime, oracle: bool) -> SimDrive {
+        let device = &self.hardware;
+        let nand = Nand::new(device.nand.clone(), device.timing.clone(), device.faults.clone(), 0);
+        let overhead_ns = device.controller.read_overhead_ns;
+        SimDrive::new(runtime.clone(), &device.name, self.layout.clone(), nand, overhead_ns, oracle)
+    }
+}
+
+fn options(study: &Study, physical: u64) -> Result<OpenOptions, String> {
+    let spec = &study.engine;
+    let share = |key: &str, value: f64| match (0.0..=1.0).contains(&value) {
+        true => Ok(value),
+        false => Err(format!("engine.{key} = {value}: write a share from 0 to 1")),
+    };
+    for (key, value) in [
+        ("linger_us", spec.linger_us),
+        ("request_ns", spec.request_ns),
+        ("scan_ns_per_mapping", spec.scan_ns_per_mapping),
+        ("scan_cpu_max", spec.scan_cpu_max),
+    ] {
+        if !(0.0..=1e9).contains(&value) {
+            return Err(format!("engine.{key} = {value}: write a number from 0 to 1e9"));
+        }
+    }
+    if spec.candidates_max == 0 || spec.cores == 0 {
+        return Err("engine.candidates_max, engine.cores: write at least 1".to_owned());
+    }
+    let blocks = physical / BLOCK_SIZE;
+    let bytes_or = |key: &str, value: &Option<super::spec::Bytes>, default: u64| match value {
+        Some(bytes) => bytes.get(&format!("engine.{key}")),
+        None => Ok(default),
+    };
+    let buffer = study_buffer(study)?;
+    Ok(OpenOptions {
+        dirty_bytes_max: buffer.unwrap_or(64 << 20),
+        linger: Duration::from_nanos((spec.linger_us * 1e3) as u64),
+        client_streams: spec.client_streams,
+        placement: spec.placement.clone(),
+        // 16 bytes a block hold the map and the checksums, and a quarter of the budget may be
+        // dirty.
+        memory_bytes: bytes_or("memory_bytes", &spec.memory_bytes, (64 * blocks).max(256 << 20))?,
+        checkpoint_bytes: bytes_or(
+            "checkpoint_bytes",
+            &spec.checkpoint_bytes,
+            (physical / 8).clamp(16 << 20, 1 << 30),
+        )?,
+        reclaim: ReclaimOptions {
+            enabled: true,
+            start_utilization: share("start_utilization", spec.start_utilization)?,
+            candidate_threshold: share("candidate_threshold", spec.candidate_threshold)?,
+            policy: spec.victim.clone(),
+            pacing: spec.pacing.clone(),
+            read_plan: spec.read_plan.clone(),
+            candidates_max: spec.candidates_max,
+            scan_cpu_max: spec.scan_cpu_max,
+        },
+        paranoid: spec.paranoid,
+        ..OpenOptions::default()
+    })
+}
+
+/// The write buffer that the study says in place of the device file's.
+fn study_buffer(study: &Study) -> Result<Option<u64>, String> {
+    match study.device.controller.get("write_buffer_bytes") {
+        Some(toml::Value::Integer(bytes)) if *bytes > 0 => Ok(Some(*bytes as u64)),
+        _ => Ok(None),
+    }
+}
+
+/// Runs a study.
+pub(super) fn run(
+    study: &Study,
+    plan: Plan,
+    seed: u64,
+    progress: Progress<'_>,
+) -> Result<Measured, String> {
+    let world = World::new(seed, plan.prices);
+    let runtime = world.runtime();
+    let done = Rc::new(Cell::new(0.0));
+    let told = done.clone();
+    let mut go_on = move || progress(told.get());
+    let limits = Limits::of(study, &plan)?;
+    let has_limit = study.measure.has_limit();
+    let source = Source::new(&study.workload, plan.bytes, seed, has_limit)?;
+    let play = play(study, plan, seed, source, limits, runtime, done);
+    world.run(play, &mut go_on)?
+}
+
+impl Limits {
+    fn of(study: &Study, plan: &Plan) -> Result<Self, String> {
+        let measure = &study.measure;
+        let drive_blocks = plan.bytes / BLOCK_SIZE;
+        let writes = measure.drive_writes.map(|times| (times * drive_blocks as f64) as u64);
+        let blocks = measure.blocks.into_iter().chain(writes).min();
+        if measure.seconds.is_some() && !measure.timed {
+            return Err("measure.seconds: nothing takes time with measure.timed = false; write \
+                        requests, blocks or drive_writes"
+                .to_owned());
+        }
+        let limits = Limits::default();
+        limits.requests.set(measure.requests.unwrap_or(u64::MAX));
+        limits.blocks.set(blocks.unwrap_or(u64::MAX));
+        limits.of.set((limits.requests.get(), limits.blocks.get()));
+        let ns = measure.seconds.map(|seconds| (seconds * 1e9) as u64);
+        limits.until_ns.set(ns.unwrap_or(u64::MAX));
+        Ok(limits)
+    }
+
+    /// The clock that limits count from starts now.
+    fn start(&self, now_ns: u64) {
+        self.from_ns.set(now_ns);
+        self.until_ns.set(self.until_ns.get().saturating_add(now_ns));
+    }
+}
+
+async fn play(
+    study: &Study,
+    plan: Plan,
+    seed: u64,
+    source: Source,
+    limits: Limits,
+    runtime: WorldRuntime,
+    done: Rc<Cell<f64>>,
+) -> Result<Measured, String> {
+    let oracle = study.measure.oracle;
+    let mut drive = plan.drive(&runtime, oracle);
+    let mut tags = None;
+    if let Some(path) = &study.precondition.restore {
+        tags = saved::restore(&drive, path)?;
+    } else {
+        Engine::format(drive.clone(), runtime.clone(), FormatOptions::default())
+            .await
+            .map_err(|error| too_small(&plan, &error))?;
+    }
+    let (mut engine, mut volume) = open(&plan, &drive, &runtime).await?;
+    let front = |hardware: &Hardware| {
+        Front::new(runtime.clone(), &hardware.controller, study.engine.request_ns)
+    };
+    let oracle_of = |tags: Option<Vec<u64>>| {
+        oracle.then(|| match tags {
+            Some(tags) => RefCell::new(Oracle::with(tags)),
+            None => RefCell::new(Oracle::new(plan.bytes / BLOCK_SIZE)),
+        })
+    };
+    let host = |engine: StudyEngine, volume: TreeId, oracle, limits, buffered| {
+        Rc::new(Host {
+            runtime: runtime.clone(),
+            engine,
+            volume,
+            front: front(&plan.hardware),
+            buffered,
+            oracle,
+            tagged: Tagged::new(),
+            meter: RefCell::new(None),
+            limits,
+            failed: RefCell::default(),
+        })
+    };
+    // Whatever the drive's buffer, nothing waits while it is brought into its state.
+    let before = host(engine, volume, oracle_of(tags), Limits::default(), true);
+    let prepared = prepare(study, &plan, &before, seed, &done).await?;
+    let mut figures = Figures::default();
+    figures.notes.extend(prepared);
+    let before = Rc::into_inner(before).ok_or("preconditioning has not ended")?;
+    (engine, volume) = (before.engine, before.volume);
+    let mut oracle = before.oracle;
+    if let Some(path) = &study.precondition.save {
+        engine.close().await.map_err(|error| format!("closing the drive's engine: {error}"))?;
+        let tags = oracle.take().map(|oracle| oracle.into_inner().settled_tags());
+        saved::save(&drive, tags, path)?;
+        drop(engine);
+        // Go on as those will that restore it.
+        drive = plan.drive(&runtime, study.measure.oracle);
+        oracle = oracle_of(saved::restore(&drive, path)?);
+        (engine, volume) = open(&plan, &drive, &runtime).await?;
+    }
+    let buffered = plan.hardware.controller.write_buffer_bytes > 0 || !study.measure.timed;
+    let host = host(engine, volume, oracle, limits, buffered);
+    runtime.set_timed(study.measure.timed);
+    let begun = Snapshot::of(&host.engine, &drive);
+    let log = study.measure.log.as_deref();
+    let meter = Meter::new(runtime.now_ns(), study.measure.points, log)?;
+    *host.meter.borrow_mut() = Some(meter);
+    host.limits.start(runtime.now_ns());
+    let sampler = Sampler::start(&host, &drive, study);
+    let notes = ask(&host, source, &sampler, &done).await?;
+    figures.notes.extend(notes);
+    if let Some(why) = host.failed.take() {
+        return Err(why);
+    }
+    let ended = Snapshot::of(&host.engine, &drive);
+    let mut meter = host.meter.take().ok_or("the measurement was not begun")?;
+    meter.end_log()?;
+    runtime.set_timed(false);
+    if study.measure.oracle {
+        let checked = check_all(&host).await?;
+        figures.notes.push(format!(
+            "the oracle checked every read, and at the end all {checked} blocks of the drive"
+        ));
+    }
+    Ok(conclude(study, &plan, &host, &drive, (begun, ended), meter, sampler, figures))
+}
+
+/// Opens the engine on a drive, and finds or makes its volume.
+async fn open(
+    plan: &Plan,
+    drive: &SimDrive,
+    runtime: &WorldRuntime,
+) -> Result<(StudyEngine, TreeId), String> {
+    let engine = Engine::open(drive.clone(), runtime.clone(), plan.options.clone())
+        .await
+        .map_err(|error| format!("engine: {error}"))?;
+    let volume = match engine.find(VOLUME) {
+        Ok(volume) => volume,
+        Err(_) => {
+            let made = engine.create_volume(VOLUME, plan.bytes).await;
+            made.map_err(|error| format!("drive.bytes: {error}"))?
+        }
+    };
+    Ok((engine, volume.id))
+}
+
+fn too_small(plan: &Plan, error: &Error) -> String {
+    format!(
+        "the device is too small for an engine: {error}. It has {} zones of {}; make \
+         device.nand.blocks_per_plane larger, or drive.zone_planes smaller",
+        plan.layout.zones,
+        ByteSize(plan.layout.zone_bytes())
+    )
+}
+
+/// Says what to do where a drive has no room for what its host is offered.
+fn no_room(plan: &Plan, error: &Error) -> String {
+    let physical = u64::from(plan.layout.zones) * plan.layout.zone_bytes();
+    format!(
+        "preconditioning failed: {error}. The host is offered {} of {} NAND, and the engine keeps \
+         some zones of {} for itself: raise drive.over_provisioning, or make zones smaller \
+         (drive.zone_planes)",
+        ByteSize(plan.bytes),
+        ByteSize(physical),
+        ByteSize(plan.layout.zone_bytes())
+    )
+}
+
+/// Brings the drive into its state. Nothing takes time meanwhile.
+async fn prepare(
+    study: &Study,
+    plan: &Plan,
+    host: &Host,
+    seed: u64,
+    done: &Cell<f64>,
+) -> Result<Vec<String>, String> {
+    let blocks = plan.bytes / BLOCK_SIZE;
+    let filled = plan.precondition.filled(blocks);
+    let wanted = filled as f64 * (1.0 + study.precondition.overwrites);
+    let mut written = 0;
+    let mut at = 0;
+    while at < filled {
+        let count = FILL_BLOCKS.min(filled - at);
+        host.write(at, count).await.map_err(|error| no_room(plan, &error))?;
+        at += count;
+        written += count;
+        tell(host, done, PRECONDITION_PART * written as f64 / wanted).await;
+    }
+    let over = if study.precondition.restore.is_some() && filled == 0 { blocks } else { filled };
+    let mut turn = 0;
+    for (first, count) in plan.precondition.overwrites(over, seed ^ 0x5eed) {
+        host.write(first, count).await.map_err(|error| no_room(plan, &error))?;
+        written += count;
+        turn += count;
+        if turn >= BLOCKS_A_TURN {
+            turn = 0;
+            tell(host, done, PRECONDITION_PART * written as f64 / wanted.max(1.0)).await;
+        }
+    }
+    host.engine.flush().await.map_err(|error| format!("preconditioning failed: {error}"))?;
+    done.set(PRECONDITION_PART);
+    if written == 0 {
+        return Ok(Vec::new());
+    }
+    let what = &study.precondition;
+    Ok(vec![format!(
+        "preconditioned by {written} block writes: {:.0} % filled in order, then overwritten {} \
+         times over ({})",
+        100.0 * what.fill,
+        what.overwrites,
+        what.pattern
+    )])
+}
+
+async fn tell(host: &Host, done: &Cell<f64>, share: f64) {
+    done.set(share);
+    host.runtime.note_progress();
+    host.runtime.give_way().await;
+}
+
+/// Makes the workload's requests until one of the limits, or the workload's end.
+async fn ask(
+    host: &Rc<Host>,
+    source: Source,
+    sampler: &Rc<Sampler>,
+    done: &Rc<Cell<f64>>,
+) -> Result<Vec<String>, String> {
+    let note = {
+        let (host, sampler, done) = (host.clone(), sampler.clone(), done.clone());
+        move || {
+            sampler.look(&host);
+            let share = host.limits.done(host.runtime.now_ns());
+            done.set(PRECONDITION_PART + (1.0 - PRECONDITION_PART) * share);
+        }
+    };
+    let timed = host.runtime.is_timed();
+    let clients: Rc<Clients> = Rc::default();
+    match source {
+        Source::Jobs(workload) if timed => {
+            for number in 0..workload.jobs().len() {
+                let job = &workload.jobs()[number];
+                let generator = Rc::new(RefCell::new(workload.generator(number)));
+                let own = host.clone();
+                if job.is_timed() {
+                    let note = note.clone();
+                    let requests =
+                        std::iter::from_fn(move || generator.borrow_mut().next().map(Ok));
+                    let arrivals = arrivals(own, requests, clients.clone(), note);
+                    clients.spawn(&host.runtime, arrivals);
+                    continue;
+                }
+                let end_ns = job.runtime_ns().map_or(u64::MAX, |runtime| {
+                    host.limits.from_ns.get() + job.start_ns() + runtime
+                });
+                for _ in 0..job.iodepth() {
+                    let follow = Follow {
+                        start_ns: host.limits.from_ns.get() + job.start_ns(),
+                        end_ns,
+                        think_ns: job.think_ns(),
+                    };
+                    let generator = generator.clone();
+                    let next = move || generator.borrow_mut().next().map(Ok);
+                    let client = one_after_the_other(own.clone(), next, follow, note.clone());
+                    clients.spawn(&host.runtime, client);
+                }
+            }
+            clients.all().await;
+            Ok(Vec::new())
+        }
+        Source::Jobs(workload) => {
+            let requests = workload
+                .interleaved()
+                .map_err(|error| format!("workload.synthetic: {error}"))?
+                .map(|(_, request)| Ok(request));
+            in_no_time(host, requests, note).await;
+            Ok(Vec::new())
+        }
+        Source::Trace(trace) if timed => {
+            let trace = Rc::new(RefCell::new(trace));
+            let next = {
+                let trace = trace.clone();
+                move || trace.borrow_mut().next()
+            };
+            let depth = trace.borrow().queue_depth;
+            match depth {
+                None => {
+                    let requests = std::iter::from_fn(next);
+                    arrivals(host.clone(), requests, clients.clone(), note).await;
+                }
+                Some(depth) => {
+                    for _ in 0..depth {
+                        let follow = Follow { start_ns: 0, end_ns: u64::MAX, think_ns: 0 };
+                        let client =
+                            one_after_the_other(host.clone(), next.clone(), follow, note.clone());
+                        clients.spawn(&host.runtime, client);
+                    }
+                }
+            }
+            clients.all().await;
+            let notes = trace.borrow().notes();
+            Ok(notes)
+        }
+        Source::Trace(mut trace) => {
+            in_no_time(host, trace.by_ref(), note).await;
+            Ok(trace.notes())
+        }
+    }
+}
+
+/// Makes each request when its time has come, whatever became of those before.
+async fn arrivals(
+    host: Rc<Host>,
+    requests: impl Iterator<Item = Result<Request, String>>,
+    clients: Rc<Clients>,
+    note: impl Fn() + Clone,
+) {
+    let begun_ns = host.runtime.now_ns();
+    for request in requests {
+        let request = match request {
+            Ok(request) => request,
+            Err(why) => return host.fail(why),
+        };
+        let arrival_ns = begun_ns.saturating_add(request.time.0);
+        host.front.until(arrival_ns.min(host.limits.until_ns.get())).await;
+        if !host.goes_on() {
+            return;
+        }
+        host.take(&request);
+        note();
+        let own = host.clone();
+        let serve = async move { own.serve(request, arrival_ns).await };
+        clients.spawn(&host.runtime, serve);
+    }
+}
+
+/// When a client's requests begin and end, and how long it thinks in between.
+struct Follow {
+    start_ns: u64,
+    end_ns: u64,
+    think_ns: u64,
+}
+
+/// One place of a queue: a request, its completion, the next request.
+async fn one_after_the_other(
+    host: Rc<Host>,
+    next: impl Fn() -> Option<Result<Request, String>>,
+    follow: Follow,
+    note: impl Fn(),
+) {
+    host.front.until(follow.start_ns).await;
+    while host.goes_on() && host.runtime.now_ns() < follow.end_ns {
+        let request = match next() {
+            None => return,
+            Some(Ok(request)) => request,
+            Some(Err(why)) => return host.fail(why),
+        };
+        host.take(&request);
+        note();
+        host.serve(request, host.runtime.now_ns()).await;
+        if follow.think_ns > 0 {
+            host.front.until(host.runtime.now_ns() + follow.think_ns).await;
+        }
+    }
+}
+
+/// One request after the other, with turns for reclaim in between.
+async fn in_no_time(
+    host: &Rc<Host>,
+    requests: impl Iterator<Item = Result<Request, String>>,
+    note: impl Fn(),
+) {
+    let mut turn = 0;
+    for request in requests {
+        let request = match request {
+            Ok(request) => request,
+            Err(why) => return host.fail(why),
+        };
+        if !host.goes_on() {
+            return;
+        }
+        host.take(&request);
+        turn += request.length.div_ceil(BLOCK_SIZE);
+        host.serve(request, host.runtime.now_ns()).await;
+        if turn >= BLOCKS_A_TURN {
+            turn = 0;
+            note();
+            host.runtime.give_way().await;
+        }
+    }
+}
+
+/// Reads the whole drive back. Returns how many blocks that were.
+async fn check_all(host: &Host) -> Result<u64, String> {
+    let blocks =
+        host.engine.info(host.volume).map_err(|error| error.to_string())?.size / BLOCK_SIZE;
+    let mut at = 0;
+    while at < blocks {
+        let count = FILL_BLOCKS.min(blocks - at);
+        host.read(at, count).await?;
+        host.runtime.note_progress();
+        at += count;
+    }
+    Ok(blocks)
+}
+
+/// Counts at one moment.
+struct Snapshot {
+    stats: Stats,
+    drive: DriveCounts,
+}
+
+impl Snapshot {
+    fn of(engine: &StudyEngine, drive: &SimDrive) -> Self {
+        Snapshot { stats: engine.stats(), drive: drive.state().counts }
+    }
+}
+
+/// Looks at the engine now and then.
+struct Sampler {
+    drive: SimDrive,
+    timed: bool,
+    next: Cell<u64>,
+    step: Cell<u64>,
+    points_max: usize,
+    points: RefCell<Vec<Point>>,
+}
+
+/// What was seen.
+#[derive(Clone, Copy)]
+struct Point {
+    at: f64,
+    moved: f64,
+    written: f64,
+    free_share: f64,
+    /// Blocks of payload in sealed segments of data.
+    data_blocks: f64,
+}
+
+/// Nanoseconds, or blocks, between the first looks.
+const FIRST_STEP: (u64, u64) = (1_000_000, 256);
+
+impl Sampler {
+    fn start(host: &Host, drive: &SimDrive, study: &Study) -> Rc<Self> {
+        let timed = study.measure.timed;
+        let step = if timed { FIRST_STEP.0 } else { FIRST_STEP.1 };
+        let sampler = Rc::new(Sampler {
+            drive: drive.clone(),
+            timed,
+            next: Cell::new(0),
+            step: Cell::new(step),
+            points_max: study.measure.points.max(2),
+            points: RefCell::default(),
+        });
+        sampler.look(host);
+        sampler
+    }
+
+    /// Looks, if it is time to.
+    fn look(&self, host: &Host) {
+        let at = match self.timed {
+            true => host.runtime.now_ns() - host.limits.from_ns.get(),
+            false => host.limits.of.get().0.wrapping_sub(host.limits.requests.get()),
+        };
+        if at < self.next.get() {
+            return;
+        }
+        let mut points = self.points.borrow_mut();
+        if points.len() >= 2 * self.points_max {
+            let mut odd = false;
+            points.retain(|_| {
+                odd = !odd;
+                odd
+            });
+            self.step.set(self.step.get() * 2);
+        }
+        self.next.set(at + self.step.get());
+        let stats = host.engine.stats();
+        let segments = host.engine.segments();
+        let data = segments.iter().filter(|segment| segment.content != SegmentContent::Map);
+        points.push(Point {
+            at: if self.timed { at as f64 / 1e9 } else { at as f64 },
+            moved: stats.moved_bytes as f64,
+            written: stats.accepted_write_bytes as f64,
+            free_share: 1.0 - stats.space.utilization,
+            data_blocks: data.map(|segment| segment.payload_blocks as f64).sum(),
+        });
+        let _ = &self.drive;
+    }
+
+    fn tell(&self, figures: &mut Figures) {
+        let points = self.points.borrow();
+        let x = if self.timed { "time_s" } else { "requests" };
+        let free = points.iter().map(|point| (point.at, point.free_share)).collect();
+        figures.course("free_space", x, "share_of_segments", free);
+        let share = |pair: &[Point]| {
+            let (moved, written) =
+                (pair[1].moved - pair[0].moved, pair[1].written - pair[0].written);
+            let all = moved + written;
+            (all > 0.0).then_some((pair[1].at, moved / all))
+        };
+        let shares = points.windows(2).filter_map(share).collect();
+        figures.course("reclaim_share", x, "share_of_data_writes", shares);
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+fn conclude(
+    study: &Study,
+    plan: &Plan,
+    host: &Host,
+    drive: &SimDrive,
+    (begun, ended): (Snapshot, Snapshot),
+    meter: Meter,
+    sampler: Rc<Sampler>,
+    mut figures: Figures,
+) -> Measured {
+    let (a, b) = (&begun.stats, &ended.stats);
+    let blocks = |bytes: u64| bytes as f64 / BLOCK_SIZE as f64;
+    let difference = |of: fn(&Stats) -> u64| of(b) - of(a);
+    let host_blocks = blocks(difference(|s| s.accepted_write_bytes));
+    let reclaim_blocks = blocks(difference(|s| s.moved_bytes));
+    let by_engine =
+        blocks(difference(|s| s.log_write_bytes + s.reclaim_write_bytes + s.map_write_bytes));
+    let padding = ended.drive.padding_bytes - begun.drive.padding_bytes;
+    let written = Written {
+        host_blocks,
+        reclaim_blocks,
+        // What is still being gathered into groups was not handed to the device.
+        metadata_blocks: (by_engine - host_blocks - reclaim_blocks).max(0.0),
+        padding_blocks: blocks(padding),
+    };
+    figures.written(&written);
+    figures.meter(&meter, study.measure.timed);
+    sampler.tell(&mut figures);
+    for (name, value) in [
+        ("map_written_blocks", blocks(difference(|s| s.map_write_bytes))),
+        ("victims", difference(|s| s.segments_reclaimed) as f64),
+        ("reclaim_cycles", difference(|s| s.reclaim_cycles) as f64),
+        ("mappings_scanned", difference(|s| s.mappings_scanned) as f64),
+        ("scan_cpu_ms", difference(|s| s.scan_cpu_ns) as f64 / 1e6),
+        ("panics", difference(|s| s.panics) as f64),
+        ("room_waits", difference(|s| s.room_waits) as f64),
+        ("checkpoints", difference(|s| s.checkpoints) as f64),
+        ("map_nodes_loaded", difference(|s| s.nodes_loaded) as f64),
+        ("map_bytes", b.map_bytes as f64),
+        ("map_table_bytes", b.map_table_bytes as f64),
+        ("checksum_bytes", b.checksum_bytes as f64),
+        ("index_bytes", b.index_bytes as f64),
+        ("mark_bytes", b.mark_bytes as f64),
+        ("engine_memory_bytes", b.memory_bytes as f64),
+        ("drive_bytes", plan.bytes as f64),
+        ("segment_bytes", b.segment_bytes as f64),
+        ("cpu_request_ns", study.engine.request_ns),
+        ("cpu_scan_ns_per_mapping", study.engine.scan_ns_per_mapping),
+        ("erases", (ended.drive.erases - begun.drive.erases) as f64),
+        ("pages_read", (ended.drive.pages_read - begun.drive.pages_read) as f64),
+    ] {
+        figures.number(name, value);
+    }
+    let segments = host.engine.segments();
+    let data = || segments.iter().filter(|segment| segment.content != SegmentContent::Map);
+    let whole = plan.layout.zone_blocks as f64;
+    figures.utilization(
+        data()
+            .filter(|segment| !segment.open)
+            .filter_map(|segment| segment.live_blocks)
+            .map(|live| live as f64 / whole),
+    );
+    let payload: f64 = data().map(|segment| segment.payload_blocks as f64).sum();
+    {
+        let points = sampler.points.borrow();
+        let count = points.len().max(1) as f64;
+        let mean = points.iter().map(|point| point.data_blocks).sum::<f64>() / count;
+        figures.number("data_segments_payload_blocks", payload);
+        figures.number("data_segments_payload_mean_blocks", mean);
+    }
+    {
+        let state = drive.state();
+        figures.wear(state.nand.wear());
+        figures.number("drive_memory_bytes", state.memory_bytes() as f64);
+    }
+    let ran = difference(|s| s.segments_reclaimed) > 0;
+    figures.notes.push(match ran {
+        true => format!(
+            "reclaim ran: {} segments given up, {:.0} blocks moved",
+            difference(|s| s.segments_reclaimed),
+            reclaim_blocks
+        ),
+        false if host_blocks == 0.0 => "reclaim did not run: nothing was written".to_owned(),
+        false => format!(
+            "reclaim did not run: {:.0} % of the segments are free; it begins where less than {:.0} \
+             % are, and there is something to win; write more, or precondition",
+            100.0 * (1.0 - b.space.utilization),
+            100.0 * (1.0 - study.engine.start_utilization)
+        ),
+    });
+    let requests = meter.requests;
+    Measured { written, requests, reclaim_ran: ran, outcome: figures.into_outcome() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TINY: &str = r#"
+        device = { file = "disksim-ssd", nand = { channels = 2, planes_per_die = 1, blocks_per_plane = 64 } }
+        drive = { bytes = "8M", zone_planes = 2 }
+        workload = {}
+        measure = { oracle = true }"#;
+
+    /// A drive of ten written blocks.
+    async fn written(plan: &Plan, runtime: &WorldRuntime) -> (SimDrive, Host) {
+        let drive = plan.drive(runtime, true);
+        Engine::format(drive.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
+        let (engine, volume) = open(plan, &drive, runtime).await.unwrap();
+        let host = Host {
+            runtime: runtime.clone(),
+            engine,
+            volume,
+            front: Front::new(runtime.clone(), &plan.hardware.controller, 0.0),
+            buffered: true,
+            oracle: Some(RefCell::new(Oracle::new(plan.bytes / BLOCK_SIZE))),
+            tagged: Tagged::new(),
+            meter: RefCell::default(),
+            limits: Limits::default(),
+            failed: RefCell::default(),
+        };
+        host.write(0, 10).await.unwrap();
+        host.engine.flush().await.unwrap();
+        (drive, host)
+    }
+
+    fn play_on_tiny<F: Future<Output = ()>>(scene: impl FnOnce(Plan, WorldRuntime) -> F) {
+        let study: Study = toml::from_str(TINY).unwrap();
+        let hardware = super::super::hardware::device(&study.device, false).unwrap();
+        let plan = Plan::new(&study, hardware).unwrap();
+        let world = World::new(1, plan.prices);
+        let runtime = world.runtime();
+        world.run(scene(plan, runtime), &mut || true).unwrap();
+    }
+
+    #[test]
+    fn a_block_that_the_drive_mixes_up_fails_its_checksum() {
+        play_on_tiny(|plan, runtime| async move {
+            let (drive, host) = written(&plan, &runtime).await;
+            host.read(3, 4).await.expect("as it was written");
+            drive.plant_wrong_tag();
+            let error = host.read(3, 1).await.unwrap_err();
+            assert!(error.contains("does not match its checksum"), "{error}");
+        });
+    }
+
+    #[test]
+    fn a_write_that_was_lost_is_caught_by_the_oracle() {
+        play_on_tiny(|plan, runtime| async move {
+            let (_drive, host) = written(&plan, &runtime).await;
+            if let Some(oracle) = &host.oracle {
+                let tag = oracle.borrow_mut().draw(1);
+                oracle.borrow_mut().begin_write(5, 1, Some(tag));
+                oracle.borrow_mut().end_write(5, 1, Some(tag));
+            }
+            host.read(0, 5).await.expect("the others are as they were written");
+            let error = host.read(0, 10).await.unwrap_err();
+            assert!(error.contains("block 5 of the drive was read back wrong"), "{error}");
+        });
+    }
+}

@@ -1,0 +1,369 @@
+//! A study on the plain page-mapped FTL of `mjolnir_flash`.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs;
+
+use mjolnir_flash::ftl::{Counts, PageMapped};
+use mjolnir_flash::{Device as Hardware, Request as SsdRequest, RequestKind, Ssd};
+use mjolnir_units::BLOCK_SIZE;
+use mjolnir_workload::{Op, Request};
+
+use super::Progress;
+use super::measured::{Figures, Measured, Written};
+use super::meter::Meter;
+use super::precondition::Precondition;
+use super::source::Source;
+use super::spec::Study;
+
+/// Requests between two looks at whether to go on.
+const REQUESTS_A_LOOK: u64 = 4096;
+
+/// Refuses what cannot be run; answers the drive's bytes.
+pub(super) fn check(study: &Study, hardware: &Hardware) -> Result<u64, String> {
+    if study.drive.bytes.is_some() || study.drive.over_provisioning.is_some() {
+        return Err("drive: with drive.kind = \"page-mapped\" the host is offered what \
+                    device.ftl.over_provisioning leaves; say that instead"
+            .to_owned());
+    }
+    if study.measure.seconds.is_some() && !study.measure.timed {
+        return Err("measure.seconds: nothing takes time with measure.timed = false; write \
+                    requests, blocks or drive_writes"
+            .to_owned());
+    }
+    Precondition::new(&study.precondition)?;
+    Ok(hardware.logical_bytes())
+}
+
+/// The drive, and what ends the run.
+struct Run<'a> {
+    ssd: Ssd,
+    timed: bool,
+    page_bytes: u64,
+    meter: Meter,
+    requests_left: u64,
+    blocks_left: u64,
+    until_ns: u64,
+    share_of: (u64, u64),
+    progress: Progress<'a>,
+}
+
+/// Runs a study.
+pub(super) fn run(
+    study: &Study,
+    hardware: Hardware,
+    seed: u64,
+    progress: Progress<'_>,
+) -> Result<Measured, String> {
+    let bytes = check(study, &hardware)?;
+    let measure = &study.measure;
+    let source = Source::new(&study.workload, bytes, seed, measure.has_limit())?;
+    let page_bytes = u64::from(hardware.nand.page_bytes);
+    let mut ftl = PageMapped::new(&hardware, seed);
+    if measure.oracle {
+        ftl = ftl.with_oracle();
+    }
+    if let Some(path) = &study.precondition.restore {
+        if measure.oracle {
+            return Err(
+                "precondition.restore: a page-mapped drive's oracle must see every write; \
+                        leave measure.oracle out"
+                    .to_owned(),
+            );
+        }
+        let saved = fs::read(path)
+            .map_err(|error| format!("precondition.restore: cannot read {path}: {error}"))?;
+        ftl = ftl
+            .restore(&saved)
+            .map_err(|error| format!("precondition.restore: {path}: {error}"))?;
+    }
+    let mut figures = Figures::default();
+    prepare(study, &mut ftl, page_bytes, seed, progress, &mut figures)?;
+    if let Some(path) = &study.precondition.save {
+        let saved = ftl.save().map_err(|error| format!("precondition.save: {error}"))?;
+        let temporary = format!("{path}.new");
+        let written = fs::write(&temporary, saved).and_then(|()| fs::rename(&temporary, path));
+        written.map_err(|error| format!("precondition.save: cannot write {path}: {error}"))?;
+    }
+    ftl.reset_counts();
+    let writes = measure.drive_writes.map(|times| (times * (bytes / BLOCK_SIZE) as f64) as u64);
+    let blocks = measure.blocks.into_iter().chain(writes).min().unwrap_or(u64::MAX);
+    let requests = measure.requests.unwrap_or(u64::MAX);
+    let mut run = Run {
+        ssd: Ssd::with_ftl(&hardware, ftl),
+        timed: measure.timed,
+        page_bytes,
+        meter: Meter::new(0, measure.points, measure.log.as_deref())?,
+        requests_left: requests,
+        blocks_left: blocks,
+        until_ns: measure.seconds.map_or(u64::MAX, |seconds| (seconds * 1e9) as u64),
+        share_of: (requests, blocks),
+        progress,
+    };
+    figures.notes.extend(run.ask(source)?);
+    run.meter.end_log()?;
+    let report = run.ssd.ftl().report();
+    let written = written(&report.counts, page_bytes);
+    figures.written(&written);
+    figures.meter(&run.meter, measure.timed);
+    for (name, value) in [
+        ("victims", report.counts.victims as f64),
+        ("erases", report.counts.erases as f64),
+        ("pages_read", (report.counts.host_reads + report.counts.reclaim_reads) as f64),
+        ("drive_bytes", bytes as f64),
+        ("drive_memory_bytes", report.memory_bytes as f64),
+    ] {
+        figures.number(name, value);
+    }
+    figures.wear(run.ssd.ftl().nand().wear());
+    figures.notes.push(report.reclaim.to_string());
+    Ok(Measured {
+        written,
+        requests: run.meter.requests,
+        reclaim_ran: report.counts.victims > 0,
+        outcome: figures.into_outcome(),
+    })
+}
+
+/// What was programmed, in blocks of 4 KiB.
+fn written(counts: &Counts, page_bytes: u64) -> Written {
+    let blocks = |pages: u64| pages as f64 * page_bytes as f64 / BLOCK_SIZE as f64;
+    Written {
+        host_blocks: blocks(counts.host_pages),
+        reclaim_blocks: blocks(counts.reclaim_pages + counts.wear_pages),
+        metadata_blocks: blocks(counts.metadata_pages),
+        padding_blocks: blocks(counts.padding_pages),
+    }
+}
+
+/// Brings the drive into its state, page by page.
+fn prepare(
+    study: &Study,
+    ftl: &mut PageMapped,
+    page_bytes: u64,
+    seed: u64,
+    progress: &mut dyn FnMut(f64) -> bool,
+    figures: &mut Figures,
+) -> Result<(), String> {
+    let how = Precondition::new(&study.precondition)?.in_pages(page_bytes);
+    let pages = ftl.logical_pages();
+    let filled = how.filled(pages);
+    let over = if study.precondition.restore.is_some() && filled == 0 { pages } else { filled };
+    let all = (0..filled).map(|page| (page, 1)).chain(how.overwrites(over, seed ^ 0x5eed));
+    let mut written = 0u64;
+    for (first, count) in all {
+        for page in first..first + count {
+            ftl.write(page, None).map_err(|error| format!("preconditioning failed: {error}"))?;
+        }
+        written += count;
+        if written.is_multiple_of(1 << 18) && !progress(0.0) {
+            return Err("the run was interrupted".to_owned());
+        }
+    }
+    if written > 0 {
+        ftl.flush(None).map_err(|error| format!("preconditioning failed: {error}"))?;
+        let what = &study.precondition;
+        figures.notes.push(format!(
+            "preconditioned by {written} page writes: {:.0} % filled in order, then overwritten {} \
+             times over ({})",
+            100.0 * what.fill,
+            what.overwrites,
+            what.pattern
+        ));
+    }
+    Ok(())
+}
+
+impl Run<'_> {
+    fn goes_on(&self, now_ns: u64) -> bool {
+        self.requests_left > 0 && self.blocks_left > 0 && now_ns < self.until_ns
+    }
+
+    fn ask(&mut self, source: Source) -> Result<Vec<String>, String> {
+        match source {
+            Source::Jobs(workload) if self.timed => {
+                self.ask_timed(&workload)?;
+                Ok(Vec::new())
+            }
+            Source::Jobs(workload) => {
+                let requests = workload
+                    .interleaved()
+                    .map_err(|error| format!("workload.synthetic: {error}"))?;
+                self.in_no_time(requests.map(|(_, request)| Ok(request)))?;
+                Ok(Vec::new())
+            }
+            Source::Trace(mut trace) => {
+                if self.timed {
+                    let depth = trace.queue_depth;
+                    self.trace_timed(trace.by_ref(), depth)?;
+                } else {
+                    self.in_no_time(trace.by_ref())?;
+                }
+                Ok(trace.notes())
+            }
+        }
+    }
+
+    /// Jobs whose requests come at times of their own, or follow completions.
+    fn ask_timed(
+        &mut self,
+        workload: &mjolnir_workload::synthetic::Workload,
+    ) -> Result<(), String> {
+        let jobs = workload.jobs();
+        let mut generators: Vec<_> = (0..jobs.len()).map(|job| workload.generator(job)).collect();
+        let mut heads: Vec<Option<Request>> = vec![None; jobs.len()];
+        let mut due = BinaryHeap::new();
+        let mut order = 0;
+        for (who, job) in jobs.iter().enumerate() {
+            if job.is_timed() {
+                heads[who] = generators[who].next();
+                if let Some(request) = heads[who] {
+                    due.push(Reverse((request.time.0, order, who)));
+                    order += 1;
+                }
+                continue;
+            }
+            for _ in 0..job.iodepth() {
+                due.push(Reverse((job.start_ns(), order, who)));
+                order += 1;
+            }
+        }
+        while let Some(Reverse((at_ns, _, who))) = due.pop() {
+            if !self.goes_on(at_ns) {
+                break;
+            }
+            order += 1;
+            let job = &jobs[who];
+            if job.is_timed() {
+                let Some(request) = heads[who].take() else { continue };
+                self.submit(at_ns, request)?;
+                heads[who] = generators[who].next();
+                if let Some(request) = heads[who] {
+                    due.push(Reverse((request.time.0, order, who)));
+                }
+                continue;
+            }
+            let ends = job.runtime_ns().map_or(u64::MAX, |runtime| job.start_ns() + runtime);
+            if at_ns >= ends {
+                continue;
+            }
+            let Some(request) = generators[who].next() else { continue };
+            let done_ns = self.submit(at_ns, request)?;
+            due.push(Reverse((done_ns + job.think_ns(), order, who)));
+        }
+        Ok(())
+    }
+
+    fn trace_timed(
+        &mut self,
+        requests: impl Iterator<Item = Result<Request, String>>,
+        depth: Option<u32>,
+    ) -> Result<(), String> {
+        let mut under_way: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
+        let mut now_ns = 0;
+        for request in requests {
+            let request = request?;
+            match depth {
+                None => now_ns = request.time.0,
+                Some(depth) if under_way.len() >= depth as usize => {
+                    if let Some(Reverse(done_ns)) = under_way.pop() {
+                        now_ns = now_ns.max(done_ns);
+                    }
+                }
+                Some(_) => {}
+            }
+            if !self.goes_on(now_ns) {
+                break;
+            }
+            let done_ns = self.submit(now_ns, request)?;
+            if depth.is_some() {
+                under_way.push(Reverse(done_ns));
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, request: &Request) -> Result<(), String> {
+        self.requests_left -= 1;
+        if request.op == Op::Write {
+            let blocks = request.length.div_ceil(BLOCK_SIZE);
+            self.blocks_left = self.blocks_left.saturating_sub(blocks);
+        }
+        if self.meter.requests.is_multiple_of(REQUESTS_A_LOOK) {
+            let part = |left: u64, of: u64| match of {
+                u64::MAX => 0.0,
+                of => 1.0 - left as f64 / of.max(1) as f64,
+            };
+            let (requests, blocks) = self.share_of;
+            let share = part(self.requests_left, requests).max(part(self.blocks_left, blocks));
+            if !(self.progress)(share) {
+                return Err("the run was interrupted".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a request; answers when it is done.
+    fn submit(&mut self, at_ns: u64, request: Request) -> Result<u64, String> {
+        self.count(&request)?;
+        let kind = match request.op {
+            Op::Read => RequestKind::Read,
+            Op::Write => RequestKind::Write,
+            Op::Trim | Op::WriteZeroes => RequestKind::Trim,
+            Op::Flush => RequestKind::Flush,
+        };
+        let own = SsdRequest { kind, offset_bytes: request.offset, length_bytes: request.length };
+        let done = self.ssd.submit(at_ns, own).map_err(|error| error.to_string())?;
+        let Request { op, offset, length, .. } = request;
+        self.meter.completed(at_ns, done.done_ns, op, offset, length);
+        Ok(done.done_ns)
+    }
+
+    fn in_no_time(
+        &mut self,
+        requests: impl Iterator<Item = Result<Request, String>>,
+    ) -> Result<(), String> {
+        for request in requests {
+            let request = request?;
+            if !self.goes_on(0) {
+                break;
+            }
+            self.count(&request)?;
+            self.perform(&request).map_err(|error| error.to_string())?;
+            let Request { op, offset, length, .. } = request;
+            self.meter.completed(0, 0, op, offset, length);
+        }
+        Ok(())
+    }
+
+    fn perform(&mut self, request: &Request) -> Result<(), mjolnir_flash::ftl::FtlError> {
+        let page_bytes = self.page_bytes;
+        let ftl = self.ssd.ftl_mut();
+        let touched = request.offset / page_bytes..request.end().div_ceil(page_bytes);
+        match request.op {
+            Op::Read => {
+                for page in touched {
+                    ftl.read(page, None)?;
+                }
+            }
+            Op::Write => {
+                for page in touched {
+                    let (from, to) = (page * page_bytes, (page + 1) * page_bytes);
+                    if request.offset > from || request.end() < to {
+                        ftl.merge(page, None)?;
+                    }
+                    ftl.write(page, None)?;
+                }
+            }
+            Op::Trim | Op::WriteZeroes => {
+                for page in request.offset.div_ceil(page_bytes)..request.end() / page_bytes {
+                    ftl.trim(page)?;
+                }
+            }
+            Op::Flush => {
+                ftl.flush(None)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! The state of a drive in a file, to begin many runs from.
+
+use std::fs;
+
+use bytes::Bytes;
+
+use super::drive::{SimDrive, Zone};
+
+const MAGIC: &[u8; 8] = b"MJSTUDY1";
+
+/// Writes what a drive at rest holds to a file, wholly or not at all. `expected` is what the oracle
+/// knows.
+pub(super) fn save(drive: &SimDrive, expected: Option<Vec<u64>>, path: &str) -> Result<(), String> {
+    let mut out = Vec::from(MAGIC);
+    let state = drive.state();
+    let mut numbers = |values: &[u64]| {
+        values.iter().for_each(|value| out.extend_from_slice(&value.to_le_bytes()));
+    };
+    let layout = &state.layout;
+    let blocks = state.nand.geometry().blocks();
+    numbers(&[layout.zones.into(), layout.zone_blocks, layout.unit_bytes, blocks.into()]);
+    for block in 0..blocks {
+        let next = state.nand.next_page(block).map_or(u64::from(u32::MAX), u64::from);
+        numbers(&[next << 32 | u64::from(state.nand.erases(block))]);
+    }
+    let tags = state.tags.as_deref().unwrap_or_default();
+    let expected = expected.unwrap_or_default();
+    numbers(&[tags.len() as u64, expected.len() as u64]);
+    numbers(tags);
+    numbers(&expected);
+    for zone in &state.zones {
+        numbers(&[zone.blocks.into(), zone.programmed, zone.whole.len() as u64]);
+    }
+    for (offset, bytes) in state.zones.iter().flat_map(|zone| &zone.whole) {
+        out.extend_from_slice(&offset.to_le_bytes());
+        out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        out.extend_from_slice(bytes);
+    }
+    let root = state.root.clone().unwrap_or_default();
+    out.extend_from_slice(&(root.len() as u32).to_le_bytes());
+    out.extend_from_slice(&root);
+    let sum = crc32c::crc32c(&out);
+    out.extend_from_slice(&sum.to_le_bytes());
+    let temporary = format!("{path}.new");
+    let written = fs::write(&temporary, &out).and_then(|()| fs::rename(&temporary, path));
+    written.map_err(|error| {
+        // Half a state is none.
+        let _ = fs::remove_file(&temporary);
+        format!("precondition.save: cannot write {path}: {error}")
+    })
+}
+
+/// Reads numbers off the front of bytes.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(*self.take(4)?.first_chunk()?))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(*self.take(8)?.first_chunk()?))
+    }
+
+    fn u64s(&mut self, count: u64) -> Option<Vec<u64>> {
+        // No more than there can be: a count is not believed before.
+        if count > self.0.len() as u64 / 8 {
+            return None;
+        }
+        (0..count).map(|_| self.u64()).collect()
+    }
+}
+
+/// Brings what a file holds back to a new drive. Returns what the oracle knew, where it looked.
+pub(super) fn restore(drive: &SimDrive, path: &str) -> Result<Option<Vec<u64>>, String> {
+    let fail = |why: &str| format!("precondition.restore: {path}: {why}");
+    let bytes = fs::read(path)
+        .map_err(|error| format!("precondition.restore: cannot read {path}: {error}"))?;
+    if !bytes.starts_with(MAGIC) {
+        return Err(fail("this is no saved state of a drive, or one of another version"));
+    }
+    let damaged = || fail("the saved state is damaged: save it again");
+    let (body, sum) = bytes.split_last_chunk::<4>().ok_or_else(damaged)?;
+    if crc32c::crc32c(body) != u32::from_le_bytes(*sum) {
+        return Err(damaged());
+    }
+    let mut reader = Reader(&body[MAGIC.len()..]);
+    let mut state = drive.state();
+    let layout = &state.layout;
+    let blocks = state.nand.geometry().blocks();
+    let shape = [layout.zones.into(), layout.zone_blocks, layout.unit_bytes, blocks.into()];
+    if reader.u64s(4).as_deref() != Some(&shape[..]) {
+        return Err(fail(
+            "the saved state is of another drive: restore it with the same device.nand and \
+             drive.zone_planes with which it was saved",
+        ));
+    }
+    let read = (|| {
+        for (block, packed) in (0u32..).zip(reader.u64s(blocks.into())?) {
+            let next = (packed >> 32) as u32;
+            state.nand.restore(block, (next != u32::MAX).then_some(next), packed as u32);
+        }
+        let (tags, expected) = (reader.u64()?, reader.u64()?);
+        let (tags, expected) = (reader.u64s(tags)?, reader.u64s(expected)?);
+        let zones = state.zones.len();
+        let heads = reader.u64s(3 * zones as u64)?;
+        for (zone, head) in state.zones.iter_mut().zip(heads.chunks_exact(3)) {
+            *zone = Zone { blocks: head[0] as u32, programmed: head[1], whole: Vec::new() };
+        }
+        let mut whole_bytes = 0;
+        for (zone, head) in heads.chunks_exact(3).enumerate() {
+            for _ in 0..head[2] {
+                let (offset, length) = (reader.u32()?, reader.u32()?);
+                let bytes = reader.take(length as usize)?;
+                whole_bytes += u64::from(length);
+                state.zones[zone].whole.push((offset, bytes.into()));
+            }
+        }
+        state.whole_bytes = whole_bytes;
+        let length = reader.u32()?;
+        state.root = Some(Bytes::copy_from_slice(reader.take(length as usize)?));
+        reader.0.is_empty().then_some((tags, expected))
+    })();
+    let (tags, expected) = read.ok_or_else(damaged)?;
+    let looks = state.tags.is_some();
+    match (looks, tags.is_empty()) {
+        (true, true) => Err(fail(
+            "the saved state has no content tags for the oracle: save it with measure.oracle = \
+             true, or restore it without",
+        )),
+        (true, false) => {
+            state.tags = Some(tags);
+            Ok(Some(expected))
+        }
+        // What was written with tags of its own must be read with them.
+        (false, false) => {
+            state.tags = Some(tags);
+            Ok(None)
+        }
+        (false, true) => Ok(None),
+    }
+}

@@ -1,0 +1,158 @@
+//! Where requests come from: jobs by rule, or a trace.
+
+use std::fs::File;
+use std::io::BufReader;
+
+use mjolnir_units::{BLOCK_SIZE, ByteSize};
+use mjolnir_workload::Request;
+use mjolnir_workload::fit::{Fitter, Replay, Target, VolumeRule};
+use mjolnir_workload::synthetic::{Value, Workload, WorkloadSpec};
+use mjolnir_workload::trace::{ReadOptions, Summary, TraceError, TraceReader};
+
+use super::spec::LoadSpec;
+
+/// What is asked of a drive.
+pub(super) enum Source {
+    /// Jobs, each with requests of its own.
+    Jobs(Workload),
+    /// A trace.
+    Trace(Box<Trace>),
+}
+
+/// A trace, fitted to the drive.
+pub(super) struct Trace {
+    requests: Box<dyn Iterator<Item = Result<Request, String>>>,
+    /// Requests to keep under way, where they have no times.
+    pub queue_depth: Option<u32>,
+    /// What fitting did, in sentences. Complete once the trace is over.
+    report: std::rc::Rc<std::cell::RefCell<Vec<String>>>,
+}
+
+impl Iterator for Trace {
+    type Item = Result<Request, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.requests.next()
+    }
+}
+
+impl Trace {
+    /// What fitting did so far.
+    pub fn notes(&self) -> Vec<String> {
+        self.report.borrow().clone()
+    }
+}
+
+impl Source {
+    /// The workload for a drive of so many bytes. Where `has_limit`, the measurement ends it, and
+    /// jobs that say no end go on.
+    pub fn new(spec: &LoadSpec, bytes: u64, seed: u64, has_limit: bool) -> Result<Self, String> {
+        match (&spec.synthetic, &spec.trace) {
+            (Some(jobs), None) => Self::jobs(jobs, bytes, seed, has_limit),
+            (None, Some(path)) => Self::trace(spec, path, bytes),
+            (Some(_), Some(_)) => {
+                Err("workload: say either `synthetic` or `trace`, not both".to_owned())
+            }
+            (None, None) => Err("workload: say `synthetic` (jobs in fio's words) or `trace` (the \
+                                 path of one)"
+                .to_owned()),
+        }
+    }
+
+    fn jobs(spec: &WorkloadSpec, bytes: u64, seed: u64, has_limit: bool) -> Result<Self, String> {
+        let mut spec = spec.clone();
+        spec.seed = spec.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(seed);
+        for job in &mut spec.jobs {
+            if job.size.is_none() {
+                let offset = match &job.offset {
+                    None => 0,
+                    Some(Value::Number(number)) => *number,
+                    Some(Value::Text(text)) => {
+                        text.parse::<ByteSize>()
+                            .map_err(|error| format!("workload.synthetic: offset: {error}"))?
+                            .0
+                    }
+                };
+                job.size = Some(Value::Number(bytes.saturating_sub(offset)));
+            }
+            let endless =
+                job.number_ios.is_none() && job.io_size.is_none() && job.runtime.is_none();
+            if endless && has_limit {
+                job.number_ios = Some(u64::MAX);
+            }
+        }
+        let workload =
+            Workload::new(&spec).map_err(|error| format!("workload.synthetic: {error}"))?;
+        for job in workload.jobs() {
+            let (_, end) = job.range();
+            if end > bytes {
+                return Err(format!(
+                    "workload.synthetic: {} goes up to byte {end}, but the drive offers {} ({} \
+                     bytes); give it a smaller size or none",
+                    job.name(),
+                    ByteSize(bytes),
+                    bytes
+                ));
+            }
+        }
+        Ok(Source::Jobs(workload))
+    }
+
+    fn trace(spec: &LoadSpec, path: &str, bytes: u64) -> Result<Self, String> {
+        let options = if spec.skip_bad { ReadOptions::lenient() } else { ReadOptions::default() };
+        let open = {
+            let path = path.to_owned();
+            move || -> Result<TraceReader<BufReader<File>>, String> {
+                let file = File::open(&path)
+                    .map_err(|error| format!("workload.trace: cannot open {path}: {error}"))?;
+                let trace = TraceReader::open(BufReader::new(file), &path, &options);
+                trace.map_err(|error| format!("workload.trace: {error}"))
+            }
+        };
+        let mut summary = Summary::new();
+        let mut reader = open()?;
+        while let Some(request) = next(&mut reader)? {
+            summary.add(&request);
+        }
+        let target = Target { bytes: bytes / BLOCK_SIZE * BLOCK_SIZE, block_bytes: BLOCK_SIZE };
+        let fitter = Fitter::new(&spec.fit, target, summary.volume_ends())
+            .map_err(|error| format!("workload.fit: {error}"))?;
+        let queue_depth = fitter.queue_depth();
+        let report = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let mut replay = Replay::new(move || open().map(Requests), fitter)?;
+        let name = path.to_owned();
+        let mut notes = vec![format!("the trace {name} has {} requests", summary.requests())];
+        if matches!(spec.fit.volumes, VolumeRule::Concatenate) && summary.volumes() > 1 {
+            notes.push(format!("its {} volumes became one", summary.volumes()));
+        }
+        let shared = report.clone();
+        let mut taken = 0u64;
+        let requests = std::iter::from_fn(move || {
+            let request = replay.next();
+            taken += 1;
+            if request.is_none() || taken.is_multiple_of(4096) || taken == 1 {
+                let mut lines = notes.clone();
+                lines.extend(replay.report().lines());
+                *shared.borrow_mut() = lines;
+            }
+            request.map(|outcome| outcome.map_err(|error| format!("{name}: {error}")))
+        });
+        Ok(Source::Trace(Box::new(Trace { requests: Box::new(requests), queue_depth, report })))
+    }
+}
+
+/// A trace's requests, with errors in words.
+struct Requests(TraceReader<BufReader<File>>);
+
+impl Iterator for Requests {
+    type Item = Result<Request, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        next(&mut self.0).transpose()
+    }
+}
+
+fn next(reader: &mut TraceReader<BufReader<File>>) -> Result<Option<Request>, String> {
+    let request: Result<Option<Request>, TraceError> = reader.next_request();
+    request.map_err(|error| format!("workload.trace: {error}"))
+}

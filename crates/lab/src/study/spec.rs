@@ -1,0 +1,247 @@
+//! What a study is, as an experiment's `[configuration]` says it.
+
+use mjolnir_workload::fit::FitSpec;
+use mjolnir_workload::synthetic::WorkloadSpec;
+use serde::{Deserialize, Serialize};
+
+/// A study: a drive, what it held, what is asked of it, and what of that is measured.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Study {
+    /// The hardware.
+    pub device: DeviceSpec,
+    /// The drive that is made of it.
+    #[serde(default)]
+    pub drive: DriveSpec,
+    /// How its engine is set, for `drive.kind = "engine"`.
+    #[serde(default)]
+    pub engine: EngineSpec,
+    /// What is asked of it.
+    pub workload: LoadSpec,
+    /// What was done to it before, in no time.
+    #[serde(default)]
+    pub precondition: PreconditionSpec,
+    /// What of it is measured.
+    #[serde(default)]
+    pub measure: MeasureSpec,
+}
+
+/// The hardware: a device file, and what differs from it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceSpec {
+    /// A shipped device by name, or the path of a device file.
+    pub file: String,
+    /// In place of the file's `[nand]` fields.
+    #[serde(default)]
+    pub nand: toml::Table,
+    /// In place of the file's `[timing]` fields.
+    #[serde(default)]
+    pub timing: toml::Table,
+    /// In place of the file's `[controller]` fields.
+    #[serde(default)]
+    pub controller: toml::Table,
+    /// In place of the file's `[ftl]` fields, for `drive.kind = "page-mapped"`.
+    #[serde(default)]
+    pub ftl: toml::Table,
+    /// In place of the file's `[faults]` fields, for `drive.kind = "page-mapped"`.
+    #[serde(default)]
+    pub faults: toml::Table,
+}
+
+/// What runs on the hardware.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DriveKind {
+    /// The shipping engine behind a block interface.
+    #[default]
+    Engine,
+    /// A plain page-mapped firmware FTL.
+    PageMapped,
+}
+
+/// The drive.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DriveSpec {
+    /// What runs on the hardware.
+    pub kind: DriveKind,
+    /// Share of the NAND's bytes that the host is not offered; the device file's if not said.
+    pub over_provisioning: Option<f64>,
+    /// Bytes that the host is offered, in place of a share: `4G`.
+    pub bytes: Option<Bytes>,
+    /// Planes whose erase blocks make up a zone; as many as leave 256 zones if not said.
+    pub zone_planes: Option<u32>,
+}
+
+/// Bytes: a number, or a text with a unit, such as `512K`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Bytes {
+    /// So many.
+    Number(u64),
+    /// With a unit.
+    Text(String),
+}
+
+impl Bytes {
+    /// As a number; `key` is what the error names.
+    pub(super) fn get(&self, key: &str) -> Result<u64, String> {
+        match self {
+            Bytes::Number(number) => Ok(*number),
+            Bytes::Text(text) => text
+                .parse::<mjolnir_units::ByteSize>()
+                .map(|size| size.0)
+                .map_err(|error| format!("{key}: {error}")),
+        }
+    }
+}
+
+/// How the engine is set. What is not said is as in the engine's own options.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EngineSpec {
+    /// The victim policy.
+    pub victim: String,
+    /// The placement policy.
+    pub placement: String,
+    /// The pacing policy.
+    pub pacing: String,
+    /// The read-plan policy.
+    pub read_plan: String,
+    /// Victims between two marks at most; 1 is one victim at a time.
+    pub candidates_max: usize,
+    /// A segment is a candidate while at most this part of it is live.
+    pub candidate_threshold: f64,
+    /// Reclaim rests while less than this part of the segments is in use.
+    pub start_utilization: f64,
+    /// The part of a core that scanning takes while space is plentiful.
+    pub scan_cpu_max: f64,
+    /// Append points of clients.
+    pub client_streams: u8,
+    /// A checkpoint is taken after so many bytes of log; an eighth of the drive, but at most 1 GiB,
+    /// if not said.
+    pub checkpoint_bytes: Option<Bytes>,
+    /// Memory budget; enough for map and checksums of the whole drive if not said.
+    pub memory_bytes: Option<Bytes>,
+    /// How long a partly filled group waits for company, in microseconds. A drive that keeps its
+    /// write buffer through a power cut need not hurry.
+    pub linger_us: f64,
+    /// Before each segment is given up, prove by a walk of the map that nothing refers to it.
+    pub paranoid: bool,
+    /// Processor time of a request, in nanoseconds of one core.
+    pub request_ns: f64,
+    /// Processor time of each mapping that a mark looks at, in nanoseconds.
+    pub scan_ns_per_mapping: f64,
+    /// Cores that marks may use.
+    pub cores: usize,
+}
+
+impl Default for EngineSpec {
+    fn default() -> Self {
+        let engine = mjolnir_engine::ReclaimOptions::default();
+        EngineSpec {
+            victim: engine.policy,
+            placement: mjolnir_engine::OpenOptions::default().placement,
+            pacing: engine.pacing,
+            read_plan: engine.read_plan,
+            candidates_max: engine.candidates_max,
+            candidate_threshold: engine.candidate_threshold,
+            start_utilization: engine.start_utilization,
+            scan_cpu_max: engine.scan_cpu_max,
+            client_streams: 1,
+            checkpoint_bytes: None,
+            memory_bytes: None,
+            linger_us: 10_000.0,
+            paranoid: false,
+            // Measured with the shipping engine on a device in memory, one core of a 3 GHz server:
+            // rounded.
+            request_ns: 2_000.0,
+            scan_ns_per_mapping: 1.5,
+            cores: 1,
+        }
+    }
+}
+
+/// What is asked of the drive: a synthetic workload, or a trace.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LoadSpec {
+    /// Jobs in fio's words, as `mjolnir_workload::synthetic` has them. A job that says no `size`
+    /// uses the whole drive; one that says no end goes on until the measurement ends.
+    pub synthetic: Option<WorkloadSpec>,
+    /// The path of a trace, of any format that `mjolnir trace` reads.
+    pub trace: Option<String>,
+    /// How the trace is brought to the drive.
+    pub fit: FitSpec,
+    /// Skip bad records of the trace and count them, instead of stopping.
+    pub skip_bad: bool,
+}
+
+/// What was done to the drive before the measured run. It takes no virtual time, and always ends.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PreconditionSpec {
+    /// Share of the drive's bytes that is written once, in order: 0 to 1.
+    pub fill: f64,
+    /// How often as many blocks as were filled are overwritten then.
+    pub overwrites: f64,
+    /// Which: `uniform`, `sequential`, or `hotcold:WRITES/SPACE` (percentages).
+    pub pattern: String,
+    /// Blocks in each overwrite.
+    pub request_blocks: u64,
+    /// Begin with the state in this file instead.
+    pub restore: Option<String>,
+    /// Keep the state that this came to in a file.
+    pub save: Option<String>,
+}
+
+impl Default for PreconditionSpec {
+    fn default() -> Self {
+        PreconditionSpec {
+            fill: 0.0,
+            overwrites: 0.0,
+            pattern: "uniform".to_owned(),
+            request_blocks: 1,
+            restore: None,
+            save: None,
+        }
+    }
+}
+
+/// What is measured. The first limit that is reached ends the run; without any, the workload does.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MeasureSpec {
+    /// At most so many requests.
+    pub requests: Option<u64>,
+    /// At most so many blocks of 4 KiB written by the host.
+    pub blocks: Option<u64>,
+    /// At most so many times as many blocks written by the host as the drive has.
+    pub drive_writes: Option<f64>,
+    /// At most so many seconds of virtual time.
+    pub seconds: Option<f64>,
+    /// Whether operations take time; without, only what is written where is measured, much faster.
+    pub timed: bool,
+    /// Check every read against what was written last.
+    pub oracle: bool,
+    /// Points of the courses over time, or over blocks written where nothing takes time.
+    pub points: usize,
+    /// Write a line for each request to this file: arrival, completion, operation, offset, length.
+    pub log: Option<String>,
+}
+
+impl Default for MeasureSpec {
+    fn default() -> Self {
+        MeasureSpec {
+            requests: None,
+            blocks: None,
+            drive_writes: None,
+            seconds: None,
+            timed: true,
+            oracle: false,
+            points: 200,
+            log: None,
+        }
+    }
+}

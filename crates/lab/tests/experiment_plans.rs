@@ -1,0 +1,182 @@
+//! An experiment file becomes points: every combination of what is swept. What is wrong in it is
+//! one sentence with file, line and the nearest right word.
+
+use mjolnir_lab::experiment::{Changes, Plan, SHIPPED};
+use toml::Value;
+
+const FILE: &str = r#"name = "mine"
+title = "Mine"
+source = "Here"
+question = "What?"
+
+[configuration]
+pages = 64
+
+[sweep]
+spare = [0.1, 0.2]
+policy = [{ label = "greedy", victim = "greedy" }, { label = "two", victim = "d-choices", choices = 2 }]
+
+[[case]]
+name = "formula"
+kind = "closed-form"
+
+[[case]]
+name = "drive"
+kind = "uniform-overwrites"
+configuration = { erase_blocks = 64, warm = 1.0, measured = 1.0 }
+[case.quick]
+configuration.erase_blocks = 32
+sweep.spare = [0.2]
+
+[[figure]]
+name = "waf"
+title = "WAF"
+x = "spare"
+y = ["waf"]
+
+[[paper]]
+what = "Greedy"
+number = "waf"
+where = { policy = "greedy" }
+by = "spare"
+values = { "0.1" = 4.821 }
+why = "No reason."
+"#;
+
+fn plan(changes: &Changes) -> Plan {
+    Plan::new("mine.toml", FILE, changes).unwrap()
+}
+
+fn shown(plan: &Plan) -> Vec<String> {
+    let point = |point: &mjolnir_lab::experiment::Point| {
+        let case = point.case.clone().unwrap_or_default();
+        let coordinates: Vec<String> =
+            point.coordinates.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let configuration = serde_json::to_string(&point.configuration).unwrap();
+        format!("{case} {} {configuration}", coordinates.join(" "))
+    };
+    plan.points.iter().map(point).collect()
+}
+
+#[test]
+fn a_sweep_is_every_combination_in_order() {
+    assert_eq!(
+        shown(&plan(&Changes::default())),
+        [
+            r#"formula policy=greedy spare=0.1 {"pages":64,"policy":{"victim":"greedy"},"spare":0.1}"#,
+            r#"formula policy=greedy spare=0.2 {"pages":64,"policy":{"victim":"greedy"},"spare":0.2}"#,
+            r#"formula policy=two spare=0.1 {"pages":64,"policy":{"choices":2,"victim":"d-choices"},"spare":0.1}"#,
+            r#"formula policy=two spare=0.2 {"pages":64,"policy":{"choices":2,"victim":"d-choices"},"spare":0.2}"#,
+            r#"drive policy=greedy spare=0.1 {"erase_blocks":64,"measured":1.0,"pages":64,"policy":{"victim":"greedy"},"spare":0.1,"warm":1.0}"#,
+            r#"drive policy=greedy spare=0.2 {"erase_blocks":64,"measured":1.0,"pages":64,"policy":{"victim":"greedy"},"spare":0.2,"warm":1.0}"#,
+            r#"drive policy=two spare=0.1 {"erase_blocks":64,"measured":1.0,"pages":64,"policy":{"choices":2,"victim":"d-choices"},"spare":0.1,"warm":1.0}"#,
+            r#"drive policy=two spare=0.2 {"erase_blocks":64,"measured":1.0,"pages":64,"policy":{"choices":2,"victim":"d-choices"},"spare":0.2,"warm":1.0}"#,
+        ]
+    );
+}
+
+#[test]
+fn a_quick_run_has_its_own_values() {
+    let plan = plan(&Changes { quick: true, ..Changes::default() });
+    let drives: Vec<_> =
+        plan.points.iter().filter(|p| p.case.as_deref() == Some("drive")).collect();
+    assert_eq!((plan.points.len(), drives.len()), (6, 2));
+    for point in drives {
+        assert_eq!(point.coordinates["spare"].to_string(), "0.2");
+        assert_eq!(point.configuration["erase_blocks"], Value::Integer(32));
+    }
+}
+
+#[test]
+fn the_command_line_changes_what_has_the_key() {
+    let set = |key: &str, value: Value| Changes {
+        set: vec![(key.to_owned(), value)],
+        ..Changes::default()
+    };
+    // One value in place of a sweep; the key stays a coordinate.
+    let one = plan(&set("spare", Value::Float(0.3)));
+    assert_eq!(one.points.len(), 4);
+    assert!(one.points.iter().all(|point| point.coordinates["spare"].to_string() == "0.3"));
+    let list = plan(&set("spare", Value::Array(vec![0.1.into(), 0.2.into(), 0.3.into()])));
+    assert_eq!(list.points.len(), 12);
+    // Only the drive has this one.
+    let blocks = plan(&set("erase_blocks", Value::Integer(128)));
+    let with: Vec<_> =
+        blocks.points.iter().filter(|p| p.configuration.contains_key("erase_blocks")).collect();
+    assert_eq!(with.len(), 4);
+    assert!(with.iter().all(|point| point.configuration["erase_blocks"] == Value::Integer(128)));
+}
+
+#[test]
+fn seeds_count_up_from_the_first() {
+    let changes = Changes { seed: Some(7), seeds: Some(3), ..Changes::default() };
+    assert_eq!(plan(&changes).seeds, [7, 8, 9]);
+    assert_eq!(plan(&Changes::default()).seeds, [1]);
+}
+
+#[track_caller]
+fn refused(from: &str, to: &str, parts: &[&str]) {
+    assert!(FILE.contains(from), "{from:?} is in the file");
+    let said = Plan::new("mine.toml", &FILE.replacen(from, to, 1), &Changes::default())
+        .expect_err("it should be refused")
+        .to_string();
+    assert_eq!(said.lines().count(), 1, "one sentence: {said}");
+    for part in parts.iter().chain(&["mine.toml"]) {
+        assert!(said.contains(part), "no {part:?} in {said:?}");
+    }
+}
+
+#[test]
+fn what_is_wrong_has_file_line_and_the_nearest_word() {
+    refused("title = \"Mine\"", "titel = \"Mine\"", &["line 2", "\"titel\"", "\"title\""]);
+    refused("title = \"Mine\"", "title = 3", &["line 2", "string"]);
+    refused("source = \"Here\"", "source = \"Here", &["line 3"]);
+    refused("name = \"mine\"", "name = \"My Own\"", &["line 1", "small letters"]);
+    refused("title = \"Mine\"\n", "", &["title"]);
+    refused("kind = \"closed-form\"", "kind = \"closed-from\"", &["line 15", "\"closed-form\""]);
+    refused("kind = \"closed-form\"", "", &["kind must be said"]);
+    refused("name = \"drive\"", "name = \"formula\"", &["line 18", "another case"]);
+    refused("x = \"spare\"", "x = \"\"", &["needs either x and y"]);
+    refused("by = \"spare\"", "by = \"spar\"", &["line 35", "\"spar\" is not swept", "\"spare\""]);
+    refused("values = { \"0.1\" = 4.821 }", "", &["needs either value, or by and values"]);
+    refused("spare = [0.1, 0.2]", "spare = 0.1", &["line 10", "list"]);
+    refused("spare = [0.1, 0.2]", "spare = [nan]", &["line 10", "no number"]);
+    refused("{ label = \"greedy\", victim", "{ victim", &["line 11", "label"]);
+    refused("pages = 64", "pages = inf", &["line 7", "not finite"]);
+}
+
+#[test]
+fn what_a_kind_refuses_has_a_line_too() {
+    refused("pages = 64", "pages = 64\npagse = 1", &["\"pagse\"", "\"pages\""]);
+    refused(
+        "spare = [0.1, 0.2]",
+        "spare = [0.1, 0.0]",
+        &["line 10", "spare = 0", "nothing can be"],
+    );
+    refused("spare = [0.1, 0.2]", "spare = [0.1, 1.5]", &["line 10", "less than 1"]);
+    refused("victim = \"greedy\"", "victim = \"greddy\"", &["line 11", "\"greedy\""]);
+    refused("pages = 64", "pages = 1", &["line 7", "from 2"]);
+    refused("pages = 64", "pages = -1", &["pages"]);
+    refused("erase_blocks = 64", "erase_blocks = 4", &["line 20", "at least 16"]);
+    refused("measured = 1.0", "measured = -1.0", &["line 20", "drive writes"]);
+}
+
+#[test]
+fn too_large_a_sweep_is_refused() {
+    let list: Vec<String> = (1..=400).map(|number| format!("{}.0", number)).collect();
+    let list = list.join(", ");
+    let sweep = format!("spare = [0.1]\nwarm = [{list}]\nmeasured = [{list}]\n");
+    refused("spare = [0.1, 0.2]", &sweep, &["100000 points"]);
+}
+
+#[test]
+fn shipped_experiments_are_sound_and_named_as_their_files() {
+    for (name, text) in SHIPPED {
+        for quick in [false, true] {
+            let changes = Changes { quick, ..Changes::default() };
+            let plan = Plan::new(name, text, &changes).unwrap();
+            assert_eq!(plan.experiment.name, *name);
+            assert!(!plan.points.is_empty() && !plan.experiment.figure.is_empty(), "{name}");
+        }
+    }
+}

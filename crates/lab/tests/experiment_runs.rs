@@ -1,0 +1,192 @@
+//! The results of an experiment are the same, byte for byte, with any number of jobs, and after an
+//! interruption; what was kept is used again only for what it is of.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use mjolnir_lab::experiment::{
+    Changes, Event, Plan, Results, RunError, SHIPPED, Setting, Version, report,
+};
+
+const FILE: &str = r#"name = "mine"
+title = "Mine"
+source = "Here"
+question = "What?"
+kind = "uniform-overwrites"
+
+[configuration]
+pages = 16
+erase_blocks = 64
+warm = 1.0
+measured = 1.0
+policy.victim = "greedy"
+
+[sweep]
+spare = [0.2, 0.3, 0.4]
+"policy.victim" = ["greedy", "random"]
+
+[[figure]]
+name = "waf"
+title = "WAF"
+x = "spare"
+y = ["waf"]
+
+[[figure]]
+name = "course"
+title = "Course"
+course = "waf"
+"#;
+
+fn plan(text: &str, seeds: u32) -> Plan {
+    let changes = Changes { seeds: Some(seeds), ..Changes::default() };
+    Plan::new("mine.toml", text, &changes).unwrap()
+}
+
+fn version(build: &str) -> Version {
+    Version { version: "1.0.0".to_owned(), build: build.to_owned() }
+}
+
+/// Runs it; answers what came of it, and how many runs were kept from before.
+fn run(plan: &Plan, folder: &Path, jobs: usize, build: &str) -> (Result<Results, RunError>, usize) {
+    let (stop, kept) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let setting = Setting { folder, jobs, version: version(build), stop: &stop };
+    let results = plan.run(&setting, &|event| {
+        if let Event::Begun { kept: found, .. } = event {
+            kept.store(found, Relaxed);
+        }
+    });
+    (results, kept.into_inner())
+}
+
+#[test]
+fn one_job_or_three_and_once_or_twice_are_the_same() {
+    let plan = plan(FILE, 2);
+    let folders: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+    let mut texts = Vec::new();
+    for (folder, jobs) in folders.iter().zip([1, 3, 1]) {
+        let (results, kept) = run(&plan, folder.path(), jobs, "a");
+        let results = results.unwrap();
+        assert_eq!((kept, results.points.len()), (0, 6));
+        texts.push((results.to_json(), results.to_csv(), results.to_summary_csv()));
+    }
+    assert_eq!(texts[0], texts[1]);
+    assert_eq!(texts[0], texts[2]);
+    // Again, with everything there: read from files, to the last bit.
+    let (results, kept) = run(&plan, folders[0].path(), 2, "a");
+    assert_eq!(kept, 12);
+    assert_eq!(results.unwrap().to_json(), texts[0].0);
+}
+
+#[test]
+fn an_interrupted_sweep_goes_on_where_it_stood() {
+    let plan = plan(FILE, 1);
+    let folder = tempfile::tempdir().unwrap();
+    let (stop, done) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let setting = Setting { folder: folder.path(), jobs: 1, version: version("a"), stop: &stop };
+    let stopped = plan.run(&setting, &|event| {
+        if matches!(event, Event::Done(_)) && done.fetch_add(1, Relaxed) == 2 {
+            stop.store(true, Relaxed);
+        }
+    });
+    assert_eq!(stopped, Err(RunError::Stopped { kept: 3, runs: 6 }));
+    assert!(!folder.path().join("results.json").exists());
+    let (resumed, kept) = run(&plan, folder.path(), 2, "a");
+    assert_eq!(kept, 3);
+    let fresh = tempfile::tempdir().unwrap();
+    let (whole, _) = run(&plan, fresh.path(), 2, "a");
+    assert_eq!(resumed.unwrap().to_json(), whole.unwrap().to_json());
+}
+
+#[test]
+fn only_results_of_exactly_that_are_used_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = |text: &str, seeds, build| run(&plan(text, seeds), folder.path(), 2, build).1;
+    assert_eq!(kept(FILE, 1, "a"), 0);
+    assert_eq!(kept(FILE, 1, "a"), 6);
+    assert_eq!(kept(FILE, 2, "a"), 6, "further seeds are run besides");
+    assert_eq!(kept(FILE, 1, "b"), 0, "another program");
+    let changed = FILE.replace("warm = 1.0", "warm = 2.0");
+    assert_eq!(kept(&changed, 1, "a"), 0, "another configuration");
+    let titled = FILE.replace("title = \"Mine\"", "title = \"Other\"");
+    assert_eq!(kept(&titled, 1, "a"), 6, "a title changes no run");
+}
+
+#[test]
+fn results_of_before_do_not_pass_for_those_to_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let (results, _) = run(&plan(FILE, 1), folder.path(), 2, "a");
+    results.unwrap().write(folder.path()).unwrap();
+    let stop = AtomicBool::new(true);
+    let setting = Setting { folder: folder.path(), jobs: 1, version: version("b"), stop: &stop };
+    let stopped = plan(FILE, 1).run(&setting, &|_| {});
+    assert_eq!(stopped, Err(RunError::Stopped { kept: 0, runs: 6 }));
+    assert!(Results::read_all(folder.path()).is_err());
+}
+
+#[test]
+fn results_read_back_are_the_same_and_say_what_they_are_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = run(&plan(FILE, 2), folder.path(), 2, "a").0.unwrap();
+    results.write(folder.path()).unwrap();
+    assert_eq!(Results::read_all(folder.path()).unwrap(), [results.clone()]);
+    let csv = results.to_csv();
+    let head = csv.lines().next().unwrap();
+    assert!(head.starts_with("experiment,version,build,kind,case,policy.victim,spare,seed,"));
+    assert_eq!(csv.lines().count(), 13, "a head and a row for each run");
+    let first = csv.lines().nth(1).unwrap();
+    assert!(first.starts_with("mine,1.0.0,a,uniform-overwrites,,greedy,0.2,1,"), "{first}");
+    assert!(first.contains("\"\"erase_blocks\"\":64"), "{first}");
+    let waf = &results.points[0].numbers["waf"];
+    assert!(waf.runs == 2 && waf.ci95.is_some_and(|half| half > 0.0), "{waf:?}");
+}
+
+#[test]
+fn damaged_results_are_named_with_their_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.json");
+    std::fs::write(&path, "{\n\"format\": 1,\n").unwrap();
+    let said = Results::read_all(folder.path()).unwrap_err();
+    assert!(said.contains("results.json line 3"), "{said}");
+    let nothing = tempfile::tempdir().unwrap();
+    let said = Results::read_all(nothing.path()).unwrap_err();
+    assert!(said.contains("has no results"), "{said}");
+}
+
+#[test]
+fn a_report_draws_every_figure() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = run(&plan(FILE, 2), folder.path(), 2, "a").0.unwrap();
+    assert_eq!(report::troubles(&results), [""; 0]);
+    report::write(folder.path(), std::slice::from_ref(&results)).unwrap();
+    let html = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
+    assert_eq!(html.matches("<figure").count(), 2);
+    assert!(!html.contains("http://") || !html.contains("src=\"http"), "nothing from elsewhere");
+    for name in ["mine-waf.svg", "mine-course.svg"] {
+        let svg = std::fs::read_to_string(folder.path().join("figures").join(name)).unwrap();
+        assert!(svg.contains("class=\"series"), "{name}");
+    }
+    assert_eq!(html, report::html(&[results]), "the same results give the same page");
+}
+
+#[test]
+fn a_figure_of_nothing_says_what_there_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = FILE.replace("y = [\"waf\"]", "y = [\"wav\"]");
+    let results = run(&plan(&text, 1), folder.path(), 2, "a").0.unwrap();
+    let troubles = report::troubles(&results);
+    assert_eq!(troubles.len(), 1);
+    assert!(troubles[0].contains("wav") && troubles[0].contains("closed_form_waf"), "{troubles:?}");
+}
+
+/// The numbers that theory and the published simulator give, as the quick variants have them.
+#[test]
+fn shipped_experiments_run_and_agree() {
+    for (name, text) in SHIPPED {
+        let changes = Changes { quick: true, ..Changes::default() };
+        let plan = Plan::new(name, text, &changes).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let results = run(&plan, folder.path(), 2, "a").0.unwrap();
+        assert_eq!(results.failures, [], "{name}");
+        assert_eq!(report::troubles(&results), [""; 0], "{name}");
+    }
+}

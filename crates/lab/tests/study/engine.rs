@@ -1,0 +1,176 @@
+//! The engine on simulated NAND, untimed and timed.
+
+use crate::{SMALL, number, run, try_run};
+
+#[test]
+fn random_overwrites_make_reclaim_run_and_every_block_is_accounted_for() {
+    let measured = run(&format!(
+        "{SMALL}
+        [engine]
+        checkpoint_bytes = \"16M\"
+        [workload.synthetic]
+        job = [{{ rw = \"randwrite\", bs = \"4k\" }}]
+        [precondition]
+        fill = 1.0
+        overwrites = 1.0
+        [measure]
+        timed = false
+        drive_writes = 2.0
+        oracle = true"
+    ));
+    println!("{:#?}", measured.outcome.numbers);
+    println!("{:#?}", measured.outcome.notes);
+    assert!(measured.reclaim_ran);
+    assert_eq!(measured.written.host_blocks, 2.0 * 12288.0);
+    let waf = measured.written.waf();
+    assert!((1.5..8.0).contains(&waf), "{waf}");
+    assert_eq!(number(&measured, "waf"), waf);
+}
+
+/// Clients wait for latencies that NAND's times add up to.
+#[test]
+fn a_read_of_an_idle_drive_takes_as_long_as_its_parts() {
+    let measured = run(&format!(
+        "{SMALL}
+        [engine]
+        request_ns = 1000
+        [workload.synthetic]
+        job = [{{ rw = \"randread\", bs = \"4k\" }}]
+        [precondition]
+        fill = 1.0
+        [measure]
+        requests = 2000
+        oracle = true"
+    ));
+    println!("{:#?}", measured.outcome.numbers);
+    // Cells, 4224 bytes over the pins, 4096 over the link, and the core.
+    let expected = 25.0 + 105.6 + 1.907 + 1.0;
+    let mean = number(&measured, "read_mean_us");
+    assert!((mean / expected - 1.0).abs() < 0.001, "{mean} {expected}");
+}
+
+#[test]
+fn timed_random_writes_are_bound_by_nand_and_reclaim() {
+    let text = format!(
+        "{SMALL}
+        [device.controller]
+        write_buffer_bytes = 1048576
+        [workload.synthetic]
+        job = [{{ rw = \"randwrite\", bs = \"8k\", iodepth = 8 }}]
+        [precondition]
+        fill = 1.0
+        overwrites = 1.0
+        [measure]
+        drive_writes = 1.0
+        oracle = true"
+    );
+    let measured = run(&text);
+    println!("{:#?}", measured.outcome.numbers);
+    println!("{:#?}", measured.outcome.notes);
+    assert!(measured.reclaim_ran);
+    assert_eq!(run(&text), measured, "the same study twice");
+}
+
+#[test]
+fn trims_free_space_and_read_as_zeroes() {
+    let overwritten = |trims: u32| {
+        run(&format!(
+            "{SMALL}
+            [workload.synthetic]
+            job = [{{ rw = \"randwrite\", bs = \"4k\", rwmixtrim = {trims} }}]
+            [precondition]
+            fill = 1.0
+            overwrites = 1.0
+            [measure]
+            timed = false
+            drive_writes = 1.0
+            oracle = true"
+        ))
+    };
+    let (without, with) = (overwritten(0), overwritten(50));
+    assert!(number(&with, "trim_requests") > 10_000.0);
+    assert!(with.written.data_waf() < 0.6 * without.written.data_waf(), "{:?}", with.written);
+}
+
+#[test]
+fn a_saved_state_gives_what_the_run_that_saved_it_gave() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let text = |precondition: String| {
+        format!(
+            "{SMALL}
+            [workload.synthetic]
+            job = [{{ rw = \"randrw\", bs = \"4k\", iodepth = 4 }}]
+            [precondition]
+            {precondition}
+            [device.controller]
+            write_buffer_bytes = 1048576
+            [measure]
+            requests = 4000
+            oracle = true"
+        )
+    };
+    let path = path.display();
+    let saved = run(&text(format!("fill = 1.0\noverwrites = 1.0\nsave = \"{path}\"")));
+    let restored = run(&text(format!("restore = \"{path}\"")));
+    assert_eq!(saved.written, restored.written);
+    assert_eq!(saved.outcome.numbers, restored.outcome.numbers);
+    assert_eq!(saved.outcome.series, restored.outcome.series);
+    let whole = std::fs::read(path.to_string()).unwrap();
+    for (bytes, why) in
+        [(&whole[..whole.len() - 9], "damaged"), (&b"something else"[..], "no saved state")]
+    {
+        std::fs::write(path.to_string(), bytes).unwrap();
+        let error = try_run(&text(format!("restore = \"{path}\""))).unwrap_err();
+        assert!(error.contains("precondition.restore") && error.contains(why), "{error}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_key_and_what_to_do() {
+    let whole = "[workload.synthetic]\njob = [{ rw = \"randwrite\", number_ios = 10 }]\n";
+    let device = "[device]\nfile = \"disksim-ssd\"\n";
+    let tiny = "nand = { channels = 1, planes_per_die = 1, blocks_per_plane = 8, \
+                pages_per_block = 128 }\n";
+    for (text, parts) in [
+        (format!("{device}{tiny}{whole}"), &["too small", "blocks_per_plane"][..]),
+        (format!("[device]\nfile = \"disksim-sdd\"\n{whole}"), &["device.file", "disksim-ssd"]),
+        (format!("{SMALL}[engine]\nvictim = \"gredy\"\n{whole}"), &["engine", "greedy"]),
+        (format!("{SMALL}[engine]\npacing = \"none\"\n{whole}"), &["engine", "pacing"]),
+        (
+            format!("{SMALL}{whole}[precondition]\nfill = 1.0\n").replace("48M", "63M"),
+            &["preconditioning failed", "drive.over_provisioning"],
+        ),
+        (format!("{SMALL}{whole}").replace("48M", "1G"), &["drive.bytes", "64 MiB"]),
+        (SMALL.to_owned() + "[workload]\n", &["workload", "synthetic", "trace"]),
+        (SMALL.to_owned() + "[workload]\ntrace = \"/none\"\n", &["workload.trace", "/none"]),
+        (format!("{SMALL}{whole}[measure]\ntimed = false\nseconds = 1\n"), &["measure.seconds"]),
+    ] {
+        let error = try_run(&text).unwrap_err();
+        for part in parts {
+            assert!(error.contains(part), "{part:?} is not in: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_trace_is_replayed_at_its_times_and_what_was_changed_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.csv");
+    let lines: String = (0..2000u64)
+        .map(|at| format!("{},{},4096,{},0\n", at * 100_000, (at * 7919) % 100_000 * 8, at % 2))
+        .collect();
+    std::fs::write(&path, lines).unwrap();
+    let measured = run(&format!(
+        "{SMALL}
+        [workload]
+        trace = \"{}\"
+        fit = {{ addresses = \"scale\" }}
+        skip_bad = true
+        [measure]
+        oracle = true",
+        path.display()
+    ));
+    println!("{:#?}", measured.outcome.notes);
+    assert!(measured.requests >= 1990);
+}
