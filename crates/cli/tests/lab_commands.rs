@@ -6,7 +6,7 @@ mod support;
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Folder, PATIENCE, wait_until};
+use support::{Folder, wait_until};
 
 const MINE: &str = r#"name = "mine"
 title = "Mine"
@@ -146,9 +146,7 @@ fn an_interrupt_ends_cleanly_and_says_how_to_go_on() {
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     wait_until("a run is kept", || kept(&folder) >= 1);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let begun = std::time::Instant::now();
     let output = child.wait_with_output().unwrap();
-    assert!(begun.elapsed() < PATIENCE);
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(130), "{told}");
     for part in ["interrupted; ", " of 12 runs are kept in out", "give the same command again"] {

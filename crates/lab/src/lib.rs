@@ -6,9 +6,12 @@
 //! which [`Report::trace`] proves. `cargo xtask sim --seed N`
 //! repeats one, `cargo xtask sim --from A --seeds N` soaks, and [`Stage`] is for scripted scenarios.
 //!
+//! Beside it stand [`experiment`]s: sweeps of runs on simulated flash, with results and a report.
+//!
 //! **Imports** `units`, `device`, `store`, and `engine` in [`subject`] alone: executor, disk,
-//! model and workload know nothing of the engine. **Leaves out** real time, real threads and real
-//! files.
+//! model and workload know nothing of the engine; `flash` and `policy` in experiments' kinds.
+//! **Leaves out** real time, real threads and real files, but for [`experiment`]: it runs on
+//! threads and keeps results in files.
 //!
 //! What runs do not try: damage to the medium before a power cut (a bit that flips in what was
 //! logged last cannot be told from a torn write), a flush that fails and takes data with it, volumes

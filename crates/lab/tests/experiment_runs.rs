@@ -128,7 +128,7 @@ fn results_read_back_are_the_same_and_say_what_they_are_of() {
     let folder = tempfile::tempdir().unwrap();
     let results = run(&plan(FILE, 2), folder.path(), 2, "a").0.unwrap();
     results.write(folder.path()).unwrap();
-    assert_eq!(Results::read_all(folder.path()).unwrap(), [results.clone()]);
+    assert_eq!(Results::read_all(folder.path()).unwrap(), std::slice::from_ref(&results));
     let csv = results.to_csv();
     let head = csv.lines().next().unwrap();
     assert!(head.starts_with("experiment,version,build,kind,case,policy.victim,spare,seed,"));

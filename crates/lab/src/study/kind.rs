@@ -1,5 +1,9 @@
 //! Studies as a sort of run that experiments can ask for.
 
+use std::path::PathBuf;
+
+use mjolnir_flash::Device;
+
 use crate::experiment::{Kind, Outcome, parse_configuration};
 use crate::study::{self, Study};
 
@@ -13,6 +17,13 @@ impl Kind for Simulate {
 
     fn check(&self, configuration: &toml::Table) -> Result<(), String> {
         study::check(&parse_configuration(configuration)?)
+    }
+
+    fn inputs(&self, configuration: &toml::Table) -> Vec<PathBuf> {
+        let Ok(study) = parse_configuration::<Study>(configuration) else { return Vec::new() };
+        let device = Some(study.device.file).filter(|name| Device::shipped(name).is_err());
+        let files = [device, study.workload.trace, study.precondition.restore];
+        files.into_iter().flatten().map(PathBuf::from).collect()
     }
 
     fn run(

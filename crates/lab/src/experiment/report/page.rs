@@ -32,7 +32,7 @@ pub fn page(all: &[Results]) -> String {
         overview(&mut html, all);
     }
     for results in all {
-        section(&mut html, results);
+        section(&mut html, results, if all.len() == 1 { "h1" } else { "h2" });
     }
     let _ = write!(html, "</main>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n");
     html
@@ -72,12 +72,12 @@ fn overview(html: &mut String, all: &[Results]) {
     *html += "</tbody></table></div>\n";
 }
 
-fn section(html: &mut String, results: &Results) {
+fn section(html: &mut String, results: &Results, head: &str) {
     let experiment = &results.experiment;
     let quick = if results.quick { " <span class=\"badge\">quick run</span>" } else { "" };
     let _ = writeln!(
         html,
-        "<section class=\"experiment\" id=\"{}\">\n<h2>{}{quick}</h2>\n<p class=\"question\">{}</p>\n\
+        "<section class=\"experiment\" id=\"{}\">\n<{head}>{}{quick}</{head}>\n<p class=\"question\">{}</p>\n\
          <p class=\"quiet\">After {}.</p>",
         escape(&experiment.name),
         escape(&experiment.title),

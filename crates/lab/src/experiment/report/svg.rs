@@ -125,7 +125,7 @@ impl Frame<'_> {
             return (svg, 1);
         };
         let width = (WIDTH - LEFT - RIGHT) / categories.len().max(1) as f64;
-        let letters = (width / LETTER).floor().max(4.0) as usize;
+        let letters = (width / LETTER - 1.5).floor().max(4.0) as usize;
         let mut lines_max = 1;
         for (index, word) in categories.iter().enumerate() {
             let lines = wrapped(word, letters);
@@ -316,16 +316,17 @@ fn shape(line: &Line, x: f64, y: f64) -> String {
     }
 }
 
-/// Text in lines of at most so many letters, broken between words; at most four.
+/// Text in lines of at most so many letters, broken between words and after hyphens; at most four.
 fn wrapped(text: &str, letters: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= letters => {
-                line.push(' ');
-                line.push_str(word);
+        for (number, part) in word.split_inclusive('-').enumerate() {
+            let space = if number == 0 { " " } else { "" };
+            let length = |line: &String| line.chars().count() + space.len() + part.chars().count();
+            match lines.last_mut() {
+                Some(line) if length(line) <= letters => *line += &format!("{space}{part}"),
+                _ => lines.push(part.to_owned()),
             }
-            _ => lines.push(word.to_owned()),
         }
     }
     if lines.len() > 4 {
@@ -376,6 +377,8 @@ mod tests {
     #[test]
     fn long_words_are_wrapped() {
         assert_eq!(wrapped("250,000 sequential reads", 12), ["250,000", "sequential", "reads"]);
+        assert_eq!(wrapped("windowed-greedy", 12), ["windowed-", "greedy"]);
+        assert_eq!(wrapped("windowed-greedy", 15), ["windowed-greedy"]);
         assert_eq!(wrapped("a b c d e f", 1).len(), 4);
     }
 }
