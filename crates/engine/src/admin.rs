@@ -204,7 +204,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut at = 0;
         let mut bytes = 0;
         loop {
-            let size = self.state().target(tree)?.size;
+            let size = self.state().size(tree)?;
             if at >= size {
                 return Ok(bytes);
             }

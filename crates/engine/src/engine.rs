@@ -96,29 +96,37 @@ const FREES_A_STEP: usize = 32;
 impl State {
     /// What a client sees of a tree; an error if it is gone or internal.
     pub fn target(&self, tree: TreeId) -> Result<TargetInfo, Error> {
-        let gone = || Error::new(ErrorKind::NotFound, "the volume or snapshot was deleted");
         let name = self.catalog.full_name(tree).ok_or_else(gone)?;
-        let blocks = self.map.blocks(tree).ok_or_else(gone)?;
-        let read_only =
-            matches!(self.catalog.get(tree).map(|entry| &entry.kind), Some(TreeKind::Snapshot(..)));
-        Ok(TargetInfo { name, id: tree, size: blocks * BLOCK_SIZE, read_only })
+        let read_only = matches!(self.kind(tree)?, TreeKind::Snapshot(..));
+        Ok(TargetInfo { name, id: tree, size: self.size(tree)?, read_only })
     }
 
-    /// As [`target`](Self::target), for a change.
-    pub fn writable(&self, tree: TreeId) -> Result<TargetInfo, Error> {
+    fn kind(&self, tree: TreeId) -> Result<&TreeKind, Error> {
+        self.catalog.get(tree).map(|entry| &entry.kind).ok_or_else(gone)
+    }
+
+    /// Bytes of a tree that clients see; an error if it is gone or internal.
+    pub fn size(&self, tree: TreeId) -> Result<u64, Error> {
+        match self.kind(tree)? {
+            TreeKind::Staging => Err(gone()),
+            _ => Ok(self.map.blocks(tree).ok_or_else(gone)? * BLOCK_SIZE),
+        }
+    }
+
+    /// Bytes of a tree that may be changed.
+    pub fn writable(&self, tree: TreeId) -> Result<u64, Error> {
         self.check_health()?;
-        if self.catalog.get(tree).is_some_and(|entry| entry.kind == TreeKind::Staging) {
-            let size = self.map.blocks(tree).unwrap_or(0) * BLOCK_SIZE;
-            return Ok(TargetInfo { name: "(staged)".into(), id: tree, size, read_only: false });
-        }
-        let target = self.target(tree)?;
-        if target.read_only {
-            return Err(Error::new(
+        match self.kind(tree)? {
+            TreeKind::Snapshot(..) => Err(Error::new(
                 ErrorKind::ReadOnly,
-                format!("{} is a snapshot and cannot be changed; clone it first", target.name),
-            ));
+                format!(
+                    "{} is a snapshot and cannot be changed; clone it first",
+                    self.target(tree)?.name
+                ),
+            )),
+            TreeKind::Volume(_) => self.size(tree),
+            TreeKind::Staging => Ok(self.map.blocks(tree).unwrap_or(0) * BLOCK_SIZE),
         }
-        Ok(target)
     }
 
     pub fn check_health(&self) -> Result<(), Error> {
@@ -131,19 +139,32 @@ impl State {
         }
     }
 
-    /// Checks a byte range of a target.
-    pub fn check_range(target: &TargetInfo, offset: u64, length: u64) -> Result<(), Error> {
-        if offset.checked_add(length).is_none_or(|end| end > target.size) {
+    /// Refuses a byte range that a tree does not have, to be read.
+    pub fn check_read(&self, tree: TreeId, offset: u64, length: u64) -> Result<(), Error> {
+        self.check_range(tree, self.size(tree)?, offset, length)
+    }
+
+    /// The same, to be changed.
+    pub fn check_write(&self, tree: TreeId, offset: u64, length: u64) -> Result<(), Error> {
+        self.check_range(tree, self.writable(tree)?, offset, length)
+    }
+
+    fn check_range(&self, tree: TreeId, size: u64, offset: u64, length: u64) -> Result<(), Error> {
+        if offset.checked_add(length).is_none_or(|end| end > size) {
+            let name = self.catalog.full_name(tree).unwrap_or_else(|| "(staged)".into());
             return Err(Error::new(
                 ErrorKind::Invalid,
                 format!(
-                    "the range {offset}+{length} passes the end of {}, which has {} bytes",
-                    target.name, target.size
+                    "the range {offset}+{length} passes the end of {name}, which has {size} bytes"
                 ),
             ));
         }
         Ok(())
     }
+}
+
+fn gone() -> Error {
+    Error::new(ErrorKind::NotFound, "the volume or snapshot was deleted")
 }
 
 /// Why a step could not be taken at once.

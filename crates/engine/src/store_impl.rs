@@ -54,8 +54,7 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
 
     async fn read(&self, id: TreeId, offset: u64, length: u64) -> Result<Vec<Chunk>, Error> {
         let begun = self.runtime().now();
-        let target = self.state().target(id)?;
-        State::check_range(&target, offset, length)?;
+        self.state().check_read(id, offset, length)?;
         if length == 0 {
             return Ok(Vec::new());
         }
@@ -78,8 +77,7 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
         durability: Durability,
     ) -> Result<(), Error> {
         let begun = self.runtime().now();
-        let target = self.state().writable(id)?;
-        State::check_range(&target, offset, data.len() as u64)?;
+        self.state().check_write(id, offset, data.len() as u64)?;
         let length = data.len() as u64;
         // An empty write makes what came before it durable all the same.
         let before = self.state().log.sequence;
@@ -100,8 +98,7 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
         _mode: ZeroMode,
         durability: Durability,
     ) -> Result<(), Error> {
-        let target = self.state().writable(id)?;
-        State::check_range(&target, offset, length)?;
+        self.state().check_write(id, offset, length)?;
         if length == 0 {
             let before = self.state().log.sequence;
             return self.settle(before, durability).await;
@@ -134,8 +131,7 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
         durability: Durability,
     ) -> Result<(), Error> {
         let begun = self.runtime().now();
-        let target = self.state().writable(id)?;
-        State::check_range(&target, offset, length)?;
+        self.state().check_write(id, offset, length)?;
         let (first, last) = (offset.div_ceil(BLOCK_SIZE), (offset + length) / BLOCK_SIZE);
         let mut sequence = self.state().log.sequence;
         if first < last {
@@ -163,8 +159,7 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
         length: u64,
         limit: usize,
     ) -> Result<Vec<Extent>, Error> {
-        let target = self.state().target(id)?;
-        State::check_range(&target, offset, length)?;
+        self.state().check_read(id, offset, length)?;
         let end = offset + length;
         let mut extents: Vec<Extent> = Vec::new();
         let mut at = offset;
@@ -172,7 +167,7 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
             // A leaf's worth at a time: a run of many addresses is one extent here.
             let runs: Vec<Run> = self
                 .step(|state| {
-                    state.target(id)?;
+                    state.size(id)?;
                     Ok(state.map.runs(id, Lba(at / BLOCK_SIZE), 1024)?)
                 })
                 .await?;
@@ -202,8 +197,7 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
     async fn cache(&self, id: TreeId, offset: u64, length: u64) -> Result<(), Error> {
         // Brings the map's nodes and the checksums in; data itself is cached by the device, if at
         // all.
-        let target = self.state().target(id)?;
-        State::check_range(&target, offset, length)?;
+        self.state().check_read(id, offset, length)?;
         self.extents(id, offset, length, usize::MAX).await.map(|_| ())
     }
 
@@ -424,23 +418,21 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 impl State {
     /// Refuses remaps of what is gone, read-only or too short.
     fn check_remaps(&mut self, remaps: &[Remap]) -> Result<(), Error> {
-        let inside = |target: &TargetInfo, lba: u64, blocks: u64| {
-            let offset = lba.saturating_mul(BLOCK_SIZE);
-            let length = blocks.saturating_mul(BLOCK_SIZE);
-            State::check_range(target, offset, length)
-        };
+        let bytes = |blocks: u64| blocks.saturating_mul(BLOCK_SIZE);
         for remap in remaps {
             match *remap {
-                Remap::Trim { tree, lba, blocks } => inside(&self.writable(tree)?, lba, blocks)?,
+                Remap::Trim { tree, lba, blocks } => {
+                    self.check_write(tree, bytes(lba), bytes(blocks))?
+                }
                 Remap::Clone { from, from_lba, to, to_lba, blocks } => {
-                    inside(&self.target(from)?, from_lba, blocks)?;
-                    inside(&self.writable(to)?, to_lba, blocks)?;
+                    self.check_read(from, bytes(from_lba), bytes(blocks))?;
+                    self.check_write(to, bytes(to_lba), bytes(blocks))?;
                 }
                 Remap::Move { from, from_lba, to, to_lba, blocks } => {
                     if from != STAGED {
-                        inside(&self.writable(from)?, from_lba, blocks)?;
+                        self.check_write(from, bytes(from_lba), bytes(blocks))?;
                     }
-                    inside(&self.writable(to)?, to_lba, blocks)?;
+                    self.check_write(to, bytes(to_lba), bytes(blocks))?;
                 }
             }
         }

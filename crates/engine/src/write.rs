@@ -56,9 +56,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             self.admit((rest.len() as u64 / BLOCK_SIZE).min(128)).await?;
             let (blocks, at) = self
                 .step(|state| {
-                    state.writable(tree)?;
-                    let size = state.map.blocks(tree).unwrap_or(0);
-                    if lba + done + rest.len() as u64 / BLOCK_SIZE > size {
+                    let size = state.writable(tree)?;
+                    if (lba + done) * BLOCK_SIZE + rest.len() as u64 > size {
                         return Err(shrunk().into());
                     }
                     state.write_step(tree, lba + done, &rest)
