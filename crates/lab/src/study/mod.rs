@@ -26,6 +26,7 @@ mod on_page_mapped;
 mod oracle;
 mod payload;
 mod precondition;
+mod sampler;
 mod saved;
 mod source;
 mod spec;

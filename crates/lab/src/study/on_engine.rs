@@ -20,6 +20,7 @@ use super::meter::Meter;
 use super::oracle::Oracle;
 use super::payload::Tagged;
 use super::precondition::Precondition;
+use super::sampler::Sampler;
 use super::source::Source;
 use super::spec::Study;
 use super::world::{Prices, World, WorldRuntime};
@@ -274,7 +275,7 @@ async fn play(
     let meter = Meter::new(runtime.now_ns(), study.measure.points, log)?;
     *host.meter.borrow_mut() = Some(meter);
     host.limits.start(runtime.now_ns());
-    let sampler = Sampler::start(&host, &drive, study);
+    let sampler = Sampler::start(&host, study);
     let notes = ask(&host, source, &sampler, &done).await?;
     figures.notes.extend(notes);
     if let Some(why) = host.failed.take() {
@@ -583,94 +584,6 @@ impl Snapshot {
     }
 }
 
-/// Looks at the engine now and then.
-struct Sampler {
-    drive: SimDrive,
-    timed: bool,
-    next: Cell<u64>,
-    step: Cell<u64>,
-    points_max: usize,
-    points: RefCell<Vec<Point>>,
-}
-
-/// What was seen.
-#[derive(Clone, Copy)]
-struct Point {
-    at: f64,
-    moved: f64,
-    written: f64,
-    free_share: f64,
-    /// Blocks of payload in sealed segments of data.
-    data_blocks: f64,
-}
-
-/// Nanoseconds, or blocks, between the first looks.
-const FIRST_STEP: (u64, u64) = (1_000_000, 256);
-
-impl Sampler {
-    fn start(host: &Host, drive: &SimDrive, study: &Study) -> Rc<Self> {
-        let timed = study.measure.timed;
-        let step = if timed { FIRST_STEP.0 } else { FIRST_STEP.1 };
-        let sampler = Rc::new(Sampler {
-            drive: drive.clone(),
-            timed,
-            next: Cell::new(0),
-            step: Cell::new(step),
-            points_max: study.measure.points.max(2),
-            points: RefCell::default(),
-        });
-        sampler.look(host);
-        sampler
-    }
-
-    /// Looks, if it is time to.
-    fn look(&self, host: &Host) {
-        let at = match self.timed {
-            true => host.runtime.now_ns() - host.limits.from_ns.get(),
-            false => host.limits.of.get().0.wrapping_sub(host.limits.requests.get()),
-        };
-        if at < self.next.get() {
-            return;
-        }
-        let mut points = self.points.borrow_mut();
-        if points.len() >= 2 * self.points_max {
-            let mut odd = false;
-            points.retain(|_| {
-                odd = !odd;
-                odd
-            });
-            self.step.set(self.step.get() * 2);
-        }
-        self.next.set(at + self.step.get());
-        let stats = host.engine.stats();
-        let segments = host.engine.segments();
-        let data = segments.iter().filter(|segment| segment.content != SegmentContent::Map);
-        points.push(Point {
-            at: if self.timed { at as f64 / 1e9 } else { at as f64 },
-            moved: stats.moved_bytes as f64,
-            written: stats.accepted_write_bytes as f64,
-            free_share: 1.0 - stats.space.utilization,
-            data_blocks: data.map(|segment| segment.payload_blocks as f64).sum(),
-        });
-        let _ = &self.drive;
-    }
-
-    fn tell(&self, figures: &mut Figures) {
-        let points = self.points.borrow();
-        let x = if self.timed { "time_s" } else { "requests" };
-        let free = points.iter().map(|point| (point.at, point.free_share)).collect();
-        figures.course("free_space", x, "share_of_segments", free);
-        let share = |pair: &[Point]| {
-            let (moved, written) =
-                (pair[1].moved - pair[0].moved, pair[1].written - pair[0].written);
-            let all = moved + written;
-            (all > 0.0).then_some((pair[1].at, moved / all))
-        };
-        let shares = points.windows(2).filter_map(share).collect();
-        figures.course("reclaim_share", x, "share_of_data_writes", shares);
-    }
-}
-
 #[allow(clippy::too_many_arguments)]
 fn conclude(
     study: &Study,
@@ -736,9 +649,7 @@ fn conclude(
     );
     let payload: f64 = data().map(|segment| segment.payload_blocks as f64).sum();
     {
-        let points = sampler.points.borrow();
-        let count = points.len().max(1) as f64;
-        let mean = points.iter().map(|point| point.data_blocks).sum::<f64>() / count;
+        let mean = sampler.mean_data_blocks();
         figures.number("data_segments_payload_blocks", payload);
         figures.number("data_segments_payload_mean_blocks", mean);
     }

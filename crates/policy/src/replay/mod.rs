@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Here alone, all of a load is known beforehand, so here alone policies can be told the
-//! [`Future`](crate::placement::Future): see [`Replay::run_offline`].
+//! [`Future`]: see [`Replay::run_offline`].
 
 mod log;
 mod report;
