@@ -4,7 +4,7 @@
 //! A zone is a superblock ([`Layout`]). Appends fill its program units in order. What does not fill
 //! a unit waits in the controller's memory, which a capacitor keeps: it counts as written, and
 //! sealing the zone pads it. Clients' blocks are kept as tags, or, where no oracle looks at them,
-//! not at all; others whole. The root lies beside the zones, and takes one program to replace.
+//! not at all; others whole, packed ([`packed`]). The root lies beside the zones, and takes one program to replace.
 //!
 //! **Leaves out** failures of NAND, power cuts, growing.
 
@@ -18,6 +18,7 @@ use mjolnir_flash::nand::{Nand, NandError};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
 
 use super::layout::Layout;
+use super::packed;
 use super::payload::{self, PLAIN_TAG};
 use super::world::WorldRuntime;
 
@@ -52,8 +53,77 @@ pub(super) struct Zone {
     pub blocks: u32,
     /// Bytes on NAND; the rest waits for its program unit to fill up.
     pub programmed: u64,
-    /// Blocks that are kept whole, by offset, without the zeroes at their end.
-    pub whole: Vec<(u32, Box<[u8]>)>,
+    /// Blocks that are kept whole, by offset, with where each ends in `packed`.
+    whole: Vec<(u32, u32)>,
+    packed: Vec<u8>,
+    about: packed::Zone,
+}
+
+impl Zone {
+    /// With so many blocks written, of which so many bytes are on NAND.
+    pub fn new(blocks: u32, programmed: u64) -> Self {
+        Zone { blocks, programmed, ..Zone::default() }
+    }
+
+    /// The offsets of the blocks that are kept whole.
+    pub fn whole(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
+        self.whole.iter().map(|(offset, _)| *offset)
+    }
+
+    /// Keeps the block at an offset, which lies behind all that are kept. `tagged` says whether an
+    /// oracle looks: then nobody knows here what the tags are that a header sums.
+    pub fn keep(&mut self, start: u64, offset: u32, block: &[u8], tagged: bool) {
+        self.about.start = start;
+        self.about.note(offset, block);
+        let sums = sums(&self.whole, self.about.in_footer(offset), tagged);
+        self.about.pack(offset, block, &mut self.packed, sums);
+        self.whole.push((offset, self.packed.len() as u32));
+    }
+
+    /// Writes the `index`-th of the blocks that are kept to `block`.
+    pub fn kept(&self, index: usize, tagged: bool, block: &mut [u8]) {
+        let Some(&(offset, end)) = self.whole.get(index) else { return };
+        let begin = index.checked_sub(1).map_or(0, |before| self.whole[before].1);
+        let packed = &self.packed[begin as usize..end as usize];
+        let sums = sums(&self.whole, self.about.in_footer(offset), tagged);
+        self.about.unpack(offset, packed, block, sums);
+    }
+
+    /// Gives back the memory that nothing will come to fill.
+    fn close(&mut self) {
+        self.whole.shrink_to_fit();
+        self.packed.shrink_to_fit();
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let entries = self.whole.capacity() * size_of::<(u32, u32)>();
+        (size_of::<Zone>() + entries + self.packed.capacity()) as u64
+    }
+}
+
+/// The sums of the tags in a zone, for packing: asked by rising offset.
+fn sums(
+    whole: &[(u32, u32)],
+    in_footer: bool,
+    tagged: bool,
+) -> impl FnMut(u64) -> Option<u32> + use<'_> {
+    let plain = (!tagged).then(|| payload::checksum_of_tag(PLAIN_TAG));
+    let mut next = 0;
+    move |offset| {
+        // What a group header sums comes after it, and is not known yet when it is packed.
+        if in_footer {
+            if next == 0 {
+                next = whole.partition_point(|(kept, _)| u64::from(*kept) < offset);
+            }
+            while whole.get(next).is_some_and(|(kept, _)| u64::from(*kept) < offset) {
+                next += 1;
+            }
+            if whole.get(next).is_some_and(|(kept, _)| u64::from(*kept) == offset) {
+                return None;
+            }
+        }
+        plain
+    }
 }
 
 pub(super) struct State {
@@ -65,7 +135,6 @@ pub(super) struct State {
     pub tags: Option<Vec<u64>>,
     pub root: Option<Bytes>,
     pub counts: DriveCounts,
-    pub whole_bytes: u64,
     /// When the last page is on NAND that is being programmed.
     written_ns: u64,
     root_ns: u64,
@@ -107,7 +176,6 @@ impl SimDrive {
                     tags: oracle.then(|| vec![0; blocks]),
                     root: None,
                     counts: DriveCounts::default(),
-                    whole_bytes: 0,
                     written_ns: 0,
                     root_ns,
                     read_overhead_ns,
@@ -166,9 +234,7 @@ impl State {
         for (offset, block) in (first..).zip(appended) {
             let tag = payload::tag_of(block);
             if tag.is_none() {
-                let used = block.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-                self.whole_bytes += used as u64;
-                state.whole.push((offset, block[..used].into()));
+                state.keep(tags_from, offset, block, self.tags.is_some());
             }
             if let Some(tags) = &mut self.tags {
                 tags[(tags_from + u64::from(offset)) as usize] = tag.unwrap_or(0);
@@ -207,11 +273,8 @@ impl State {
         let state = &self.zones[zone as usize];
         let mut whole = state.whole.partition_point(|(offset, _)| u64::from(*offset) < first);
         for (block, offset) in buffer.chunks_exact_mut(BLOCK_BYTES).zip(first..) {
-            if let Some((_, bytes)) =
-                state.whole.get(whole).filter(|(kept, _)| u64::from(*kept) == offset)
-            {
-                block[..bytes.len()].copy_from_slice(bytes);
-                block[bytes.len()..].fill(0);
+            if state.whole.get(whole).is_some_and(|(kept, _)| u64::from(*kept) == offset) {
+                state.kept(whole, self.tags.is_some(), block);
                 whole += 1;
             } else if offset < u64::from(state.blocks) {
                 let at = u64::from(zone) * self.layout.zone_blocks + offset;
@@ -250,6 +313,7 @@ impl State {
         self.table.seal(zone)?;
         let filled = u64::from(self.zones[zone.0 as usize].blocks) * BLOCK_SIZE;
         let padded = filled.next_multiple_of(self.layout.unit_bytes);
+        self.zones[zone.0 as usize].close();
         if padded > self.zones[zone.0 as usize].programmed {
             self.counts.padding_bytes += padded - filled;
         }
@@ -267,12 +331,7 @@ impl State {
                 self.counts.erases += 1;
             }
         }
-        let state = &mut self.zones[zone.0 as usize];
-        let whole: u64 = state.whole.iter().map(|(_, bytes)| bytes.len() as u64).sum();
-        self.whole_bytes -= whole;
-        // Its memory serves the zone's next life.
-        state.whole.clear();
-        (state.blocks, state.programmed) = (0, 0);
+        self.zones[zone.0 as usize] = Zone::default();
         self.table.end_reset(ticket);
         Ok(())
     }
@@ -280,11 +339,9 @@ impl State {
     /// Bytes of memory that the simulation of the drive takes.
     pub fn memory_bytes(&self) -> u64 {
         let blocks = u64::from(self.nand.geometry().blocks());
-        let entry = size_of::<(u32, Box<[u8]>)>();
-        let entries: usize = self.zones.iter().map(|zone| zone.whole.capacity() * entry).sum();
+        let zones: u64 = self.zones.iter().map(Zone::memory_bytes).sum();
         let tags = self.tags.as_ref().map_or(0, |tags| 8 * tags.len() as u64);
-        let zones = (self.zones.len() * size_of::<Zone>()) as u64;
-        8 * blocks + entries as u64 + self.whole_bytes + tags + zones
+        8 * blocks + zones + tags
     }
 }
 

@@ -24,6 +24,7 @@ mod meter;
 mod on_engine;
 mod on_page_mapped;
 mod oracle;
+mod packed;
 mod payload;
 mod precondition;
 mod sampler;

@@ -35,16 +35,19 @@ pub(super) fn put_tag(block: &mut [u8], tag: u64) {
     block[8..16].copy_from_slice(&tag.to_le_bytes());
 }
 
+/// The checksum of a block with a tag.
+pub(super) fn checksum_of_tag(tag: u64) -> u32 {
+    // The finalizer of SplitMix64: every bit of the tag reaches every bit of the sum.
+    let mut x = tag.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (x ^ (x >> 31)) as u32
+}
+
 /// The checksum of a block's content: of its tag, if it has one.
 pub(super) fn checksum(block: &[u8]) -> u32 {
     match tag_of(block) {
-        // The finalizer of SplitMix64: every bit of the tag reaches every bit of the sum.
-        Some(tag) => {
-            let mut x = tag.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (x ^ (x >> 31)) as u32
-        }
+        Some(tag) => checksum_of_tag(tag),
         None => crc32c::crc32c(block),
     }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 
 use bytes::Bytes;
+use mjolnir_units::BLOCK_BYTES;
 
 use super::drive::{SimDrive, Zone};
 
@@ -29,12 +30,17 @@ pub(super) fn save(drive: &SimDrive, expected: Option<Vec<u64>>, path: &str) -> 
     numbers(tags);
     numbers(&expected);
     for zone in &state.zones {
-        numbers(&[zone.blocks.into(), zone.programmed, zone.whole.len() as u64]);
+        numbers(&[zone.blocks.into(), zone.programmed, zone.whole().len() as u64]);
     }
-    for (offset, bytes) in state.zones.iter().flat_map(|zone| &zone.whole) {
-        out.extend_from_slice(&offset.to_le_bytes());
-        out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-        out.extend_from_slice(bytes);
+    let mut block = [0; BLOCK_BYTES];
+    for zone in &state.zones {
+        for (index, offset) in zone.whole().enumerate() {
+            zone.kept(index, state.tags.is_some(), &mut block);
+            let used = block.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            out.extend_from_slice(&offset.to_le_bytes());
+            out.extend_from_slice(&(used as u32).to_le_bytes());
+            out.extend_from_slice(&block[..used]);
+        }
     }
     let root = state.root.clone().unwrap_or_default();
     out.extend_from_slice(&(root.len() as u32).to_le_bytes());
@@ -111,18 +117,21 @@ pub(super) fn restore(drive: &SimDrive, path: &str) -> Result<Option<Vec<u64>>, 
         let zones = state.zones.len();
         let heads = reader.u64s(3 * zones as u64)?;
         for (zone, head) in state.zones.iter_mut().zip(heads.chunks_exact(3)) {
-            *zone = Zone { blocks: head[0] as u32, programmed: head[1], whole: Vec::new() };
+            *zone = Zone::new(head[0] as u32, head[1]);
         }
-        let mut whole_bytes = 0;
+        // What was written with tags of its own is read with them.
+        let tagged = state.tags.is_some() || !tags.is_empty();
+        let zone_blocks = state.layout.zone_blocks;
+        let mut block = [0; BLOCK_BYTES];
         for (zone, head) in heads.chunks_exact(3).enumerate() {
             for _ in 0..head[2] {
                 let (offset, length) = (reader.u32()?, reader.u32()?);
                 let bytes = reader.take(length as usize)?;
-                whole_bytes += u64::from(length);
-                state.zones[zone].whole.push((offset, bytes.into()));
+                block.get_mut(..bytes.len())?.copy_from_slice(bytes);
+                block[bytes.len()..].fill(0);
+                state.zones[zone].keep(zone as u64 * zone_blocks, offset, &block, tagged);
             }
         }
-        state.whole_bytes = whole_bytes;
         let length = reader.u32()?;
         state.root = Some(Bytes::copy_from_slice(reader.take(length as usize)?));
         reader.0.is_empty().then_some((tags, expected))
