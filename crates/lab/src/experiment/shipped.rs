@@ -13,7 +13,7 @@ macro_rules! shipped {
 
 /// Name and text of each, in the order in which they are listed.
 pub const SHIPPED: &[(&str, &str)] =
-    shipped!["waf-closed-forms", "disksim-means", "victim-policies"];
+    shipped!["waf-closed-forms", "disksim-means", "victim-policies", "pacing"];
 
 /// An experiment's text, with what errors call it: a shipped one by its name, or a file by its
 /// path.

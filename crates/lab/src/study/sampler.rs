@@ -97,5 +97,13 @@ impl Sampler {
         };
         let shares = points.windows(2).filter_map(share).collect();
         figures.course("reclaim_share", x, "share_of_data_writes", shares);
+        if self.timed {
+            let rate = |pair: &[Point]| {
+                let mib = (pair[1].moved - pair[0].moved) / f64::from(1 << 20);
+                (pair[1].at, mib / (pair[1].at - pair[0].at))
+            };
+            let rates = points.windows(2).map(rate).collect();
+            figures.course("reclaim_bandwidth", x, "reclaim_mib_per_s", rates);
+        }
     }
 }
