@@ -139,6 +139,13 @@ impl Report {
         let _ = std::io::stdout().flush();
     }
 
+    /// Courses of a line's run, a row for each point; only JSON has room for them.
+    pub fn courses(&self, name: &str, columns: &[&str], points: &[Vec<f64>]) {
+        if self.json {
+            println!("{}", json!({ "courses": name, "columns": columns, "points": points }));
+        }
+    }
+
     /// A row that cannot be measured here.
     pub fn skip(&mut self, row: &Row, why: &str) {
         self.progress(&format!("{}: skipped: {why}", row.name));

@@ -2,10 +2,12 @@
 
 mod cleaning;
 mod disk;
+mod lab;
 mod map_mark;
 mod map_memory;
 mod map_trees;
 mod nbd;
+mod pacing;
 mod recording;
 pub mod recovery;
 mod scan;
@@ -29,7 +31,9 @@ pub fn all() -> impl Iterator<Item = &'static Row> {
         nbd::ROWS,
         disk::ROWS,
         steady::ROWS,
+        pacing::ROWS,
         recovery::ROWS,
+        lab::ROWS,
     ]
     .into_iter()
     .flatten()
