@@ -114,6 +114,9 @@ pub struct Figure {
     /// A course that runs recorded, by its name: it is drawn, and `x` and `y` are not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub course: Option<String>,
+    /// Further courses in the same figure, of the same unit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub besides: Vec<String>,
     /// A swept key, `case`, or the name of a number.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub x: String,
@@ -257,6 +260,10 @@ impl Experiment {
                     let what = format!("figure {name:?} needs either x and y, or course alone");
                     return Err(place.at(&field("name"), what));
                 }
+            }
+            if figure.course.is_none() && !figure.besides.is_empty() {
+                let what = format!("figure {name:?} has courses besides none: say course too");
+                return Err(place.at(&field("besides"), what));
             }
             for key in figure.series.iter().flatten() {
                 known(&field("series"), key)?;

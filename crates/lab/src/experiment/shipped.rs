@@ -12,8 +12,16 @@ macro_rules! shipped {
 }
 
 /// Name and text of each, in the order in which they are listed.
-pub const SHIPPED: &[(&str, &str)] =
-    shipped!["waf-closed-forms", "disksim-means", "victim-policies", "pacing"];
+pub const SHIPPED: &[(&str, &str)] = shipped![
+    "waf-closed-forms",
+    "disksim-means",
+    "victim-policies",
+    "pacing",
+    "mjolnir-fig2",
+    "mjolnir-table2",
+    "mjolnir-table3",
+    "mjolnir-breakdown",
+];
 
 /// An experiment's text, with what errors call it: a shipped one by its name, or a file by its
 /// path.

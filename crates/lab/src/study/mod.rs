@@ -8,7 +8,8 @@
 //!   payload. `front`: queue, link and core.
 //! * `source`: synthetic jobs and traces. `client`: who makes their requests. `oracle`: what a read
 //!   may return.
-//! * `meter`, `measured`: what is told.
+//! * `reclaim_cost`: another sort of run on the same drive, of reclaim alone.
+//! * `meter`, `sampler`, `measured`: what is told.
 //!
 //! **Processor work** takes virtual time by stated constants (`engine.request_ns`,
 //! `engine.scan_ns_per_mapping`), which stand in the results.
@@ -27,6 +28,7 @@ mod oracle;
 mod packed;
 mod payload;
 mod precondition;
+mod reclaim_cost;
 mod sampler;
 mod saved;
 mod source;
@@ -35,6 +37,7 @@ mod world;
 
 pub use kind::Simulate;
 pub use measured::{Measured, Written};
+pub use reclaim_cost::ReclaimCost;
 pub use spec::{
     Bytes, DeviceSpec, DriveKind, DriveSpec, EngineSpec, LoadSpec, MeasureSpec, PreconditionSpec,
     Study,

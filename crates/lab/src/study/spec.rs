@@ -157,6 +157,7 @@ impl Default for EngineSpec {
             // Measured with the shipping engine on a device in memory, one core of a 3 GHz server:
             // rounded.
             request_ns: 2_000.0,
+            // `mjolnir-bench mark-64g` gave 674 million mappings a second on one core: 1.48 ns.
             scan_ns_per_mapping: 1.5,
             cores: 1,
         }

@@ -98,6 +98,8 @@ impl Ord for Timer {
 struct Core {
     now: Cell<u64>,
     cpu_ns: Cell<u64>,
+    /// When each core that marks may use is free again.
+    cores_free_ns: RefCell<Vec<u64>>,
     timed: Cell<bool>,
     prices: Prices,
     ready: Ready,
@@ -126,6 +128,7 @@ impl World {
             core: Rc::new(Core {
                 now: Cell::new(0),
                 cpu_ns: Cell::new(0),
+                cores_free_ns: RefCell::new(vec![0; prices.cores.max(1)]),
                 timed: Cell::new(false),
                 prices,
                 ready,
@@ -206,6 +209,14 @@ impl Drop for World {
 }
 
 impl Core {
+    /// Takes the core that is free first; answers when the job is done.
+    fn take_core(&self, cost_ns: u64) -> u64 {
+        let mut cores = self.cores_free_ns.borrow_mut();
+        let first = cores.iter_mut().min().expect("there is a core");
+        *first = self.now.get().max(*first) + cost_ns;
+        *first
+    }
+
     fn poll(&self, number: u32) {
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(number as usize) else { return };
@@ -359,7 +370,7 @@ impl Runtime for WorldRuntime {
             let cost_ns = (steps as f64 * core.prices.scan_ns_per_mapping) as u64;
             core.cpu_ns.set(core.cpu_ns.get() + cost_ns);
             if cost_ns > 0 {
-                runtime.sleep_until(core.now.get() + cost_ns).await;
+                runtime.sleep_until(core.take_core(cost_ns)).await;
             }
             (result, Duration::from_nanos(cost_ns))
         }
@@ -380,6 +391,8 @@ impl Runtime for WorldRuntime {
 
 #[cfg(test)]
 mod tests {
+    use futures_lite::future::zip;
+
     use super::*;
 
     #[test]
@@ -398,6 +411,23 @@ mod tests {
         let done = world.run(async move { own.sleep_until(40).await }, &mut || true);
         assert_eq!(done, Ok(()));
         assert_eq!(*seen.borrow(), [(10, 2), (30, 1), (30, 3)]);
+    }
+
+    #[test]
+    fn jobs_beyond_the_cores_wait_for_one() {
+        for (cores, wanted_ns) in [(1, 3_000), (2, 2_000), (3, 1_000)] {
+            let world = World::new(1, Prices { scan_ns_per_mapping: 10.0, cores });
+            let runtime = world.runtime();
+            runtime.set_timed(true);
+            let own = runtime.clone();
+            let jobs = async move {
+                let job = || own.parallel_steps(100, || ());
+                zip(job(), zip(job(), job())).await;
+                own.now_ns()
+            };
+            assert_eq!(world.run(jobs, &mut || true), Ok(wanted_ns), "{cores} cores");
+            assert_eq!(runtime.cpu_time(), Duration::from_nanos(3_000));
+        }
     }
 
     #[test]

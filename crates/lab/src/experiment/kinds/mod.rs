@@ -12,6 +12,7 @@ static KINDS: &[&dyn Kind] = &[
     &uniform_overwrites::UniformOverwrites,
     &disksim::DiskSim,
     &crate::study::Simulate,
+    &crate::study::ReclaimCost,
 ];
 
 /// The kind of that name.

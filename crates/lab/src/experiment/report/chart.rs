@@ -87,7 +87,11 @@ impl Chart {
             series: Vec::new(),
         };
         match &figure.course {
-            Some(course) => chart.courses(course, &points, &keys, figure),
+            Some(course) => {
+                for course in [course].into_iter().chain(&figure.besides) {
+                    chart.courses(course, &points, &keys, figure);
+                }
+            }
             None => chart.numbers(results, &points, &keys, figure),
         }
         if chart.series.iter().all(|line| line.points.is_empty()) {
@@ -137,7 +141,8 @@ impl Chart {
             let marks = thinned(&series.points);
             let points = marks.into_iter().map(|(x, y)| Mark { x, y, ci95: None }).collect();
             let colour = self.series.len();
-            let name = series_name(point, keys, None);
+            let what = (!figure.besides.is_empty()).then_some(course);
+            let name = series_name(point, keys, what);
             self.series.push(Line { group: name.clone(), name, colour, look, points });
         }
     }
