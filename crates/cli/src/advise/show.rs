@@ -120,14 +120,13 @@ fn wins(advice: &Advice) -> Vec<String> {
     let mut lines: Vec<String> = table.text().lines().map(str::to_owned).collect();
     lines.push(String::new());
     if best.is_some() {
+        let spread = advice.win.ci95.map(|half| format!(" ± {}", output::percent(half)));
         lines.push(format!(
-            "  The best saves {} of all writes, {} ({} starts in the trace), ± {} between halves of it;",
-            output::percent(advice.win.mean),
-            match advice.win.ci95 {
-                Some(half) => format!("± {}", output::percent(half)),
-                None => "an unknown spread".to_owned(),
-            },
-            advice.win.runs,
+            "  The best {} {}{} of all writes ({} in the trace), ± {} between halves of it;",
+            if advice.win.mean < 0.0 { "costs" } else { "saves" },
+            output::percent(advice.win.mean.abs()),
+            spread.unwrap_or_default(),
+            output::count(advice.win.runs.into(), "start"),
             output::percent(advice.halves_spread),
         ));
         lines.push(format!(

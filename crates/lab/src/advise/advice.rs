@@ -215,6 +215,11 @@ impl Advice {
             self.verdict = Verdict::NotInTheLab;
             self.choice = self.default.choice.clone();
         }
+        self.notes.push(
+            "the engine's WAF has metadata in it, and what reclaim moves ahead of need while the \
+             trace rests: compare it across columns"
+                .to_owned(),
+        );
         let waits = |latency: &Latency| latency.write_p99_us.is_some_and(|p99| p99 > KEEPS_UP_US);
         if waits(default) || waits(best) {
             self.notes.push(

@@ -325,12 +325,12 @@ source = "A trace of one's own"
 question = "Does it hold there, and how long do requests take?"
 kind = "simulate"
 notes = [
-    "NVMeVirt's 970 PRO, cut to this trace's data, with an erase of 3 ms. The drive was filled, and half of it overwritten at random, before. Requests come at the trace's times, however long they wait.",
+    "NVMeVirt's 970 PRO, cut to this trace's data, with an erase of 3 ms. The drive was filled in order before. Requests come at the trace's times, however long they wait.",
 ]
 [configuration]
 device = {{ file = "970pro", nand = {{ blocks_per_plane = {blocks_per_plane}, pages_per_block = {pages_per_block} }}, timing = {{ erase_ns = 3_000_000 }} }}
 drive = {{ kind = "engine", bytes = {}, zone_planes = {ZONE_PLANES} }}
-precondition = {{ fill = 1.0, overwrites = 0.5, request_blocks = 8 }}
+precondition = {{ fill = 1.0 }}
 measure = {{ drive_writes = {drive_writes:.1}, requests = {requests} }}
 [configuration.workload]
 trace = {}
