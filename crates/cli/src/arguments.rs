@@ -25,6 +25,7 @@ Examples:
   mjolnir record start s.mj a.mjtrace             record what clients ask for
   mjolnir check s.mj                              check the structure of the store
   mjolnir salvage s.mj                            accept what damage took, and go on
+  mjolnir advise a.mjtrace --quick                which policies suit that load?
   mjolnir lab run all --quick                     run the lab's experiments, and report
 
 Every command works the same on a store at rest and on one being served. `format` and `salvage`
@@ -60,6 +61,8 @@ pub enum Command {
     /// Tell what is in a block trace, or convert one to another format.
     #[command(subcommand)]
     Trace(crate::trace::TraceCommand),
+    /// Tell which placement, victim policy and spare space suit a trace, and what that wins.
+    Advise(Box<crate::advise::AdviseOptions>),
     /// Run experiments on simulated flash, in virtual time, and report on them.
     #[command(subcommand)]
     Lab(crate::lab::LabCommand),

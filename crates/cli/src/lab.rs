@@ -1,10 +1,13 @@
 //! The `lab` commands: run experiments, report on them, compare them.
 
-mod build;
+pub mod build;
 mod compare;
 mod list;
 mod progress;
 mod run;
+
+pub use progress::Progress;
+pub use run::{INTERRUPTED, jobs, signals, stopped};
 
 use std::path::PathBuf;
 

@@ -10,6 +10,7 @@
 //! * Exit status: 0 done, 1 refused, failed, or damage found, 2 the command line is wrong, 130
 //!   interrupted.
 
+mod advise;
 mod arguments;
 mod commands;
 mod control;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Command::Salvage { store } => salvage::run(&store, json),
         Command::Completions { shell } => generate::completions(shell),
         Command::Man { out } => generate::man(out.as_deref()),
+        Command::Advise(options) => advise::run(&options, json),
         Command::Trace(command) => trace::run(&command, json),
         Command::Lab(command) => lab::run(&command, json),
         Command::Demo(options) => demo::run(options, json).map_err(Failure::from),

@@ -16,6 +16,7 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::output;
+pub use info::oddities;
 use target::Target;
 
 const FORMATS: &str = "\
@@ -90,7 +91,7 @@ impl Reading {
     }
 
     /// Opens a trace. What errors say of the reader's options is said in the command line's words.
-    fn open(&self, file: &Path) -> Result<TraceReader<Box<dyn Read>>, Failure> {
+    pub fn open(&self, file: &Path) -> Result<TraceReader<Box<dyn Read>>, Failure> {
         let name = file.display().to_string();
         let input: Box<dyn Read> = if file == Path::new("-") {
             Box::new(io::stdin().lock())
@@ -106,7 +107,8 @@ impl Reading {
     }
 }
 
-fn refused(error: impl std::fmt::Display) -> Failure {
+/// An error of the reader in the command line's words.
+pub fn refused(error: impl std::fmt::Display) -> Failure {
     let advice = error
         .to_string()
         .replace("let the reader skip bad records", "skip bad records with --lenient")

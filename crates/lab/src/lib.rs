@@ -25,6 +25,7 @@
 //! * The model never asks the store what should be true; it knows only what was invoked,
 //!   acknowledged and flushed.
 
+pub mod advise;
 mod chance;
 mod disk;
 mod executor;

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::output;
 
 /// What a shell says of who was interrupted.
-const INTERRUPTED: u8 = 130;
+pub const INTERRUPTED: u8 = 130;
 
 /// Runs experiments.
 pub fn run(options: &RunOptions, json: bool) -> Result<(), Failure> {
@@ -25,7 +25,7 @@ pub fn run(options: &RunOptions, json: bool) -> Result<(), Failure> {
     std::fs::create_dir_all(out)
         .map_err(|error| Failure::new(format!("making {}: {error}", out.display())))?;
     let stop = signals()?;
-    let (version, jobs) = (build::version(), jobs(options));
+    let (version, jobs) = (build::version(), jobs(options.jobs));
     let (mut summaries, mut failed) = (Vec::new(), 0);
     for plan in &plans {
         let name = &plan.experiment.name;
@@ -108,12 +108,14 @@ fn plans(options: &RunOptions) -> Result<Vec<Plan>, Failure> {
     Ok(plans)
 }
 
-fn jobs(options: &RunOptions) -> usize {
+/// How many runs at a time.
+pub fn jobs(wanted: Option<u32>) -> usize {
     let processors = || std::thread::available_parallelism().map_or(1, NonZero::get);
-    options.jobs.map_or_else(processors, |jobs| jobs as usize)
+    wanted.map_or_else(processors, |jobs| jobs as usize)
 }
 
-fn stopped(error: &RunError, out: &Path) -> Failure {
+/// A sweep that ended early, for the user.
+pub fn stopped(error: &RunError, out: &Path) -> Failure {
     match error {
         RunError::Stopped { kept, runs } => Failure::new(format!(
             "interrupted; {kept} of {runs} runs are kept in {}: give the same command again to go \
@@ -126,7 +128,7 @@ fn stopped(error: &RunError, out: &Path) -> Failure {
 }
 
 /// The first SIGINT or SIGTERM sets the flag, the second one ends the process.
-fn signals() -> Result<Arc<AtomicBool>, Failure> {
+pub fn signals() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let failed = |error| Failure::new(format!("listening for signals: {error}"));
     for signal in [SIGINT, SIGTERM] {

@@ -135,7 +135,7 @@ fn text(report: &ReadReport, summary: &Summary, volumes: &Volumes) -> String {
 }
 
 /// What a person should know of how a trace was read.
-pub(super) fn oddities(report: &ReadReport) -> Vec<String> {
+pub fn oddities(report: &ReadReport) -> Vec<String> {
     let mut lines = report.notes.clone();
     for (what, count) in report.passed_over.iter() {
         lines.push(format!("{count} passed over: {}", what.name()));

@@ -110,6 +110,20 @@ impl<P: Place> Log<P> {
         self.spare_sum += 1.0 - self.live_blocks as f64 / (held * f64::from(self.segment_blocks));
     }
 
+    /// A client gives a block up. Nothing happens to one that is not there.
+    pub fn trim(&mut self, lba: u32) {
+        // `kill` takes it that a write follows: whatever it found, one block less is live then.
+        self.kill(lba);
+        self.map[lba as usize] = NONE;
+        self.live_blocks -= 1;
+    }
+
+    /// Half of what is counted has passed.
+    pub fn note_middle(&mut self) {
+        self.report.first_half_client_blocks = self.report.client_blocks;
+        self.report.first_half_moved_blocks = self.report.moved_blocks;
+    }
+
     fn segments_in_use(&self) -> f64 {
         (self.segments.len() - self.free.len()) as f64
     }

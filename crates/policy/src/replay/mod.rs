@@ -49,9 +49,12 @@ pub struct Replay {
     pub segment_blocks: u32,
     /// When reclaim works.
     pub trigger: Trigger,
-    /// The first so many writes of the load are not counted in the results.
+    /// The first so many steps of the load are not counted in the results.
     pub fill: usize,
 }
+
+/// In a load: added to an address, it gives the block up instead of writing it.
+pub const TRIM: u32 = 1 << 31;
 
 /// Who is asked where a block goes.
 trait Place {
@@ -118,7 +121,8 @@ impl Replay {
         Shape { segment_blocks: self.segment_blocks.into(), segments, ..Shape::default() }
     }
 
-    /// Replays a load, given as the address of each block written.
+    /// Replays a load, given as the address of each block written; with [`TRIM`] added, of a block
+    /// given up.
     ///
     /// It ends early where reclaim wins nothing any more; [`ReplayReport::stuck`] says so.
     pub fn run(
@@ -139,9 +143,17 @@ impl Replay {
     ) -> ReplayReport {
         let mut next_of = vec![NEVER; blocks(load)];
         let mut next_writes = vec![NEVER; load.len()];
-        for (index, &lba) in load.iter().enumerate().rev() {
-            next_writes[index] = next_of[lba as usize];
-            next_of[lba as usize] = index as u64 + 1;
+        // Sequence numbers count writes alone; a trim ends a life as the next write would.
+        let mut sequence = load.iter().filter(|&&step| step & TRIM == 0).count() as u64;
+        for (index, &step) in load.iter().enumerate().rev() {
+            let lba = (step & !TRIM) as usize;
+            if step & TRIM == 0 {
+                next_writes[index] = next_of[lba];
+                next_of[lba] = sequence;
+                sequence -= 1;
+            } else {
+                next_of[lba] = sequence + 1;
+            }
         }
         self.replay(load, Some(&next_writes), victim, Offline(placement))
     }
@@ -154,11 +166,19 @@ impl Replay {
         place: impl Place,
     ) -> ReplayReport {
         let mut log = Log::new(self, blocks(load), place, next_writes.is_some());
-        for (index, &lba) in load.iter().enumerate() {
+        let middle = self.fill + load.len().saturating_sub(self.fill) / 2;
+        for (index, &step) in load.iter().enumerate() {
             if index == self.fill {
                 log.begin_to_count();
             }
-            log.write(lba, next_writes.map_or(NEVER, |next| next[index]));
+            if index == middle {
+                log.note_middle();
+            }
+            if step & TRIM != 0 {
+                log.trim(step & !TRIM);
+                continue;
+            }
+            log.write(step, next_writes.map_or(NEVER, |next| next[index]));
             if !log.reclaim(victim) {
                 return log.report(true);
             }
@@ -169,5 +189,5 @@ impl Replay {
 
 /// One more than the highest address.
 fn blocks(load: &[u32]) -> usize {
-    load.iter().max().map_or(0, |&highest| highest as usize + 1)
+    load.iter().map(|step| step & !TRIM).max().map_or(0, |highest| highest as usize + 1)
 }

@@ -20,6 +20,10 @@ pub struct ReplayReport {
     pub client_blocks: u64,
     /// Blocks that reclaim moved.
     pub moved_blocks: u64,
+    /// Of the former two, those of the first half of the steps that are counted.
+    pub first_half_client_blocks: u64,
+    /// As above.
+    pub first_half_moved_blocks: u64,
     /// Segments reclaimed. 0 explains a write amplification of 1.
     pub victims: u64,
     /// Segments in use, open ones included, on average over the client's writes.
@@ -37,9 +41,19 @@ pub struct ReplayReport {
 impl ReplayReport {
     /// Blocks written, moved ones included, for each that clients wrote. 0 before the first.
     pub fn waf(&self) -> f64 {
-        if self.client_blocks == 0 {
-            return 0.0;
-        }
-        (self.client_blocks + self.moved_blocks) as f64 / self.client_blocks as f64
+        waf(self.client_blocks, self.moved_blocks)
     }
+
+    /// The same for each half of the steps that are counted: how steady it is.
+    pub fn waf_halves(&self) -> [f64; 2] {
+        let (client, moved) = (self.first_half_client_blocks, self.first_half_moved_blocks);
+        [waf(client, moved), waf(self.client_blocks - client, self.moved_blocks - moved)]
+    }
+}
+
+fn waf(client_blocks: u64, moved_blocks: u64) -> f64 {
+    if client_blocks == 0 {
+        return 0.0;
+    }
+    (client_blocks + moved_blocks) as f64 / client_blocks as f64
 }

@@ -2,6 +2,7 @@
 
 mod closed_form;
 mod disksim;
+pub(crate) mod replay;
 mod uniform_overwrites;
 
 use super::Kind;
@@ -11,6 +12,7 @@ static KINDS: &[&dyn Kind] = &[
     &closed_form::ClosedForm,
     &uniform_overwrites::UniformOverwrites,
     &disksim::DiskSim,
+    &replay::ReplayTrace,
     &crate::study::Simulate,
     &crate::study::ReclaimCost,
 ];

@@ -1,0 +1,188 @@
+//! Advice, for people.
+
+use std::path::Path;
+
+use mjolnir_lab::advise::{Advice, Choice, Latency, Measure, Verdict};
+
+use crate::output::{self, Table};
+
+/// The whole of it: what to do first, then what it wins, how sure that is, and by which rules.
+pub(super) fn text(
+    trace: &str,
+    rules: &[String],
+    advice: &Advice,
+    report: Option<&Path>,
+) -> String {
+    let mut lines = vec![format!("{trace}: {}", headline(advice))];
+    lines.push(String::new());
+    lines.push(command(advice));
+    lines.push(String::new());
+    lines.extend(wins(advice));
+    lines.push(String::new());
+    let mut text = lines.join("\n") + "\n" + &spares(advice);
+    text += "\nHow it was found out\n";
+    for rule in rules.iter().chain(&advice.notes) {
+        text += &format!("  {rule}\n");
+    }
+    text += "  spare: where the space bought, times write amplification, is least\n";
+    match report {
+        Some(page) => text += &format!("\nreport: {}\n", page.display()),
+        None => text += "\n--out FOLDER keeps all results, and a report on them.\n",
+    }
+    text
+}
+
+fn headline(advice: &Advice) -> String {
+    let (best, default) = (&advice.best, &advice.default);
+    match advice.verdict {
+        Verdict::Choose => format!(
+            "choose {}: {} less is written than by default",
+            advice.choice,
+            output::percent(advice.win.mean)
+        ),
+        Verdict::WithinSpread if best.choice == default.choice => {
+            "keep the default: nothing else was tried with success".to_owned()
+        }
+        Verdict::WithinSpread => format!(
+            "keep the default ({}): nothing beats it by more than the spread",
+            advice.choice
+        ),
+        Verdict::NotInTheLab => format!(
+            "keep the default ({}): {} wins in the replay, but not on the engine",
+            advice.choice, best.choice
+        ),
+    }
+}
+
+/// What to give the server, and how large the store should be.
+fn command(advice: &Advice) -> String {
+    let Choice { placement, victim } = &advice.choice;
+    format!(
+        "  mjolnir serve --placement {placement} --victim {victim}\n  spare {}: a store of {} for \
+         these {} of data",
+        output::percent(advice.spare),
+        output::bytes(advice.store_bytes),
+        output::bytes(advice.data_bytes),
+    )
+}
+
+fn measured(measure: &Measure) -> String {
+    match measure.waf.ci95 {
+        Some(half) => format!("{:.3} ± {half:.3}", measure.waf.mean),
+        None => format!("{:.3}", measure.waf.mean),
+    }
+}
+
+/// The default, the best and the bound, side by side.
+fn wins(advice: &Advice) -> Vec<String> {
+    let best = (advice.best.choice != advice.default.choice).then_some(&advice.best);
+    let mut table = Table::new(&["", ">DEFAULT", ">BEST", ">FUTURE KNOWN"]);
+    let dash = || "–".to_owned();
+    let mut row = |name: &str, a: String, b: Option<String>, c: Option<String>| {
+        table.row(vec![format!("  {name}"), a, b.unwrap_or_else(dash), c.unwrap_or_else(dash)]);
+    };
+    let future = advice.future.as_ref();
+    row(
+        "placement",
+        advice.default.choice.placement.clone(),
+        best.map(|best| best.choice.placement.clone()),
+        future.map(|future| future.choice.placement.clone()),
+    );
+    row(
+        "victim",
+        advice.default.choice.victim.clone(),
+        best.map(|best| best.choice.victim.clone()),
+        future.map(|future| future.choice.victim.clone()),
+    );
+    row("WAF, replayed", measured(&advice.default), best.map(measured), future.map(measured));
+    if let Some(default) = &advice.lab_default {
+        let best = advice.lab_best.as_ref().filter(|_| best.is_some());
+        let waf = |latency: &Latency| format!("{:.3}", latency.waf);
+        row("WAF, engine", waf(default), best.map(waf), None);
+        type Figure = fn(&Latency) -> Option<f64>;
+        let figures: [(&str, Figure); 5] = [
+            ("write p50", |latency| latency.write_p50_us),
+            ("write p99", |latency| latency.write_p99_us),
+            ("write p99.9", |latency| latency.write_p99_9_us),
+            ("read p99", |latency| latency.read_p99_us),
+            ("read p99.9", |latency| latency.read_p99_9_us),
+        ];
+        for (name, figure) in figures {
+            let shown = |latency: &Latency| figure(latency).map(microseconds);
+            if let Some(default) = shown(default) {
+                row(name, default, best.and_then(shown), None);
+            }
+        }
+    }
+    if let Some([default, with_best]) = advice.life_years {
+        row("flash life", years(default), best.map(|_| years(with_best)), None);
+    }
+    let mut lines: Vec<String> = table.text().lines().map(str::to_owned).collect();
+    lines.push(String::new());
+    if best.is_some() {
+        let spread = advice.win.ci95.map(|half| format!(" ± {}", output::percent(half)));
+        lines.push(format!(
+            "  The best {} {}{} of all writes ({} in the trace), ± {} between halves of it;",
+            if advice.win.mean < 0.0 { "costs" } else { "saves" },
+            output::percent(advice.win.mean.abs()),
+            spread.unwrap_or_default(),
+            output::count(advice.win.runs.into(), "start"),
+            output::percent(advice.halves_spread),
+        ));
+        lines.push(format!(
+            "  flash lives {:.2} times as long: life goes with 1 / WAF, as replayed.",
+            advice.life_ratio
+        ));
+    }
+    if let Some(room) = advice.room_left() {
+        lines.push(match room > 0.005 {
+            true => format!(
+                "  With the future known, {} less would be written than by the better of them: so \
+                 much room is left.",
+                output::percent(room)
+            ),
+            false => "  Policies that know the future do no better: no room is left that we know \
+                      of."
+            .to_owned(),
+        });
+    }
+    if advice.life_years.is_some() {
+        lines.push(format!(
+            "  Years of life assume {} erases of all flash alike, and writes at the trace's rate \
+             for ever.",
+            advice.endurance_cycles
+        ));
+    }
+    lines
+}
+
+fn microseconds(us: f64) -> String {
+    output::time((us * 1e3) as u64)
+}
+
+fn years(years: f64) -> String {
+    match years {
+        0.0..0.003 => format!("{:.1} hours", years * 365.25 * 24.0),
+        0.003..0.3 => format!("{:.1} days", years * 365.25),
+        0.1..1000.0 => format!("{years:.1} years"),
+        _ => "> 1000 years".to_owned(),
+    }
+}
+
+/// Each spare size.
+fn spares(advice: &Advice) -> String {
+    let heads = ["", ">SPARE", ">DEFAULT", ">BEST", ">FUTURE KNOWN", "BEST IS"];
+    let mut table = Table::new(&heads);
+    for at in &advice.spares {
+        let waf = |waf: Option<f64>| waf.map_or("no room".to_owned(), |waf| format!("{waf:.3}"));
+        table.row(vec![
+            if at.spare == advice.spare { "  *" } else { "" }.to_owned(),
+            output::percent(at.spare),
+            waf(at.default_waf),
+            waf(Some(at.best_waf)),
+            waf(at.future_waf),
+            at.best.to_string(),
+        ]);
+    }
+    format!("WAF by spare size, replayed once from one place of the trace\n{}", table.text())
+}

@@ -1,0 +1,276 @@
+//! The conclusion.
+
+use mjolnir_units::BLOCK_SIZE;
+use serde::Serialize;
+
+use super::stages::placed;
+use super::{Choice, Prepared, Shortlist};
+use crate::experiment::{Estimate, PointResult, Results};
+
+/// A win below this share is none that anybody would notice.
+const WIN_MIN: f64 = 0.005;
+/// A drive on which requests wait longer than this cannot keep up.
+const KEEPS_UP_US: f64 = 1e6;
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Take the choice.
+    Choose,
+    /// Nothing that was tried beats the default by more than the spread.
+    WithinSpread,
+    /// The replay found a better one, but on the engine it was none.
+    NotInTheLab,
+}
+
+/// A write amplification, and how sure it is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measure {
+    /// The policies.
+    #[serde(flatten)]
+    pub choice: Choice,
+    /// The write amplification.
+    pub waf: Estimate,
+}
+
+/// What was found at a spare factor: the default, the best choice, the bound.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AtSpare {
+    /// The spare factor.
+    pub spare: f64,
+    /// Write amplification of the default; none if it had no room.
+    pub default_waf: Option<f64>,
+    /// The best choice.
+    pub best: Choice,
+    /// Its write amplification.
+    pub best_waf: f64,
+    /// The least with the future known.
+    pub future_waf: Option<f64>,
+}
+
+/// What a run on the engine showed. Times are in microseconds, means over the seeds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Latency {
+    /// Write amplification, metadata and padding included.
+    pub waf: f64,
+    /// Half of all writes take no longer.
+    pub write_p50_us: Option<f64>,
+    /// Of a hundred writes, 99 take no longer.
+    pub write_p99_us: Option<f64>,
+    /// Of a thousand writes, 999 take no longer.
+    pub write_p99_9_us: Option<f64>,
+    /// Of a hundred reads, 99 take no longer.
+    pub read_p99_us: Option<f64>,
+    /// Of a thousand reads, 999 take no longer.
+    pub read_p99_9_us: Option<f64>,
+}
+
+/// Advice.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Advice {
+    /// What to do.
+    pub verdict: Verdict,
+    /// What to choose.
+    pub choice: Choice,
+    /// The spare factor to give the store.
+    pub spare: f64,
+    /// Bytes of the trace's data.
+    pub data_bytes: u64,
+    /// Bytes of a store for them.
+    pub store_bytes: u64,
+    /// What the default writes.
+    pub default: Measure,
+    /// What the best choice writes, be it the advice or not.
+    pub best: Measure,
+    /// What policies that know the future write.
+    pub future: Option<Measure>,
+    /// The share of writes that the best choice saves against the default, paired by seed.
+    pub win: Estimate,
+    /// Half of how far apart the wins are in both halves of what was counted.
+    pub halves_spread: f64,
+    /// What the win must exceed: the larger of the confidence interval and that of the halves.
+    pub spread: f64,
+    /// How many times as long flash lives under the best choice: the ratio of write
+    /// amplifications.
+    pub life_ratio: f64,
+    /// Years until the store's flash is worn, under the default and under the best choice.
+    pub life_years: Option<[f64; 2]>,
+    /// What `life_years` assumes: erases that flash withstands.
+    pub endurance_cycles: u64,
+    /// The default on the engine; none if it did not run.
+    pub lab_default: Option<Latency>,
+    /// The best choice on the engine.
+    pub lab_best: Option<Latency>,
+    /// Each spare factor.
+    pub spares: Vec<AtSpare>,
+    /// What a reader must know.
+    pub notes: Vec<String>,
+}
+
+impl Advice {
+    /// Draws the conclusion.
+    ///
+    /// # Errors
+    ///
+    /// A sentence: runs that it needs failed.
+    pub fn of(
+        prepared: &Prepared,
+        grid: &Results,
+        list: &Shortlist,
+        trial: &Results,
+        endurance_cycles: u64,
+    ) -> Result<Advice, String> {
+        let point = |choice: &Choice| {
+            let name = choice.to_string();
+            trial.points.iter().find(|point| point.case.as_ref() == Some(&name))
+        };
+        let measure = |choice: &Choice| {
+            let waf = *point(choice)?.numbers.get("waf")?;
+            Some(Measure { choice: choice.clone(), waf })
+        };
+        let spare = list.spare;
+        let Some(default) = measure(&Choice::default()) else {
+            return Err(format!(
+                "the default placement found no room to reclaim in at a spare factor of {spare}: \
+                 try larger ones with --spare"
+            ));
+        };
+        let best = list.best.iter().filter_map(measure);
+        let best = best.min_by(|a, b| a.waf.mean.total_cmp(&b.waf.mean));
+        let best = best.unwrap_or_else(|| default.clone());
+        let future = list.future.as_ref().and_then(measure);
+        let pairs = |number: &str| -> Vec<f64> {
+            let runs = |choice: &Choice| point(choice).map(|point| point.runs.as_slice());
+            let (Some(ours), Some(theirs)) = (runs(&best.choice), runs(&default.choice)) else {
+                return Vec::new();
+            };
+            let pairs = ours.iter().zip(theirs).filter_map(|(a, b)| {
+                Some(1.0 - a.outcome.numbers.get(number)? / b.outcome.numbers.get(number)?)
+            });
+            pairs.filter(|win| win.is_finite()).collect()
+        };
+        let mean = |wins: &[f64]| wins.iter().sum::<f64>() / wins.len().max(1) as f64;
+        let wins = pairs("waf");
+        let win = match wins.is_empty() {
+            true => Estimate { mean: 0.0, ci95: None, runs: 0 },
+            false => Estimate::of(&wins),
+        };
+        let halves = [mean(&pairs("waf_first_half")), mean(&pairs("waf_second_half"))];
+        let halves_spread = (halves[0] - halves[1]).abs() / 2.0;
+        let spread = halves_spread.max(win.ci95.unwrap_or(0.0));
+        let wins = win.mean >= WIN_MIN && win.mean > spread;
+        let (verdict, choice) = match wins {
+            true => (Verdict::Choose, best.choice.clone()),
+            false => (Verdict::WithinSpread, default.choice.clone()),
+        };
+        let data_bytes = prepared.blocks * BLOCK_SIZE;
+        let store_bytes = (data_bytes as f64 / (1.0 - spare)).ceil() as u64;
+        let life_years = (prepared.span_ns > 0).then(|| {
+            let years = prepared.span_ns as f64 / 1e9 / (365.25 * 86_400.0);
+            let a_year = (prepared.written_blocks * BLOCK_SIZE) as f64 / years;
+            let all = store_bytes as f64 * endurance_cycles as f64;
+            [default.waf.mean, best.waf.mean].map(|waf| all / (a_year * waf))
+        });
+        Ok(Advice {
+            verdict,
+            choice,
+            spare,
+            data_bytes,
+            store_bytes,
+            life_ratio: default.waf.mean / best.waf.mean,
+            default,
+            best,
+            future,
+            win,
+            halves_spread,
+            spread,
+            life_years,
+            endurance_cycles,
+            lab_default: None,
+            lab_best: None,
+            spares: spares(grid),
+            notes: Vec::new(),
+        })
+    }
+
+    /// Takes account of how both did on the engine.
+    pub fn add_lab(&mut self, lab: &Results) {
+        for failed in &lab.failures {
+            self.notes.push(format!("on the engine: {failed}"));
+        }
+        let latency = |choice: &Choice| {
+            let name = choice.to_string();
+            let point = lab.points.iter().find(|point| point.case.as_ref() == Some(&name))?;
+            Latency::of(point)
+        };
+        self.lab_default = latency(&self.default.choice);
+        self.lab_best = latency(&self.best.choice);
+        let (Some(default), Some(best)) = (&self.lab_default, &self.lab_best) else {
+            let why = "the engine did not run in the lab, so the advice rests on the replay alone";
+            self.notes.push(why.to_owned());
+            return;
+        };
+        if self.verdict == Verdict::Choose && best.waf >= default.waf {
+            self.verdict = Verdict::NotInTheLab;
+            self.choice = self.default.choice.clone();
+        }
+        self.notes.push(
+            "the engine's WAF has metadata in it, and what reclaim moves ahead of need while the \
+             trace rests: compare it across columns"
+                .to_owned(),
+        );
+        let waits = |latency: &Latency| latency.write_p99_us.is_some_and(|p99| p99 > KEEPS_UP_US);
+        if waits(default) || waits(best) {
+            self.notes.push(
+                "the simulated drive cannot keep up with the trace's times: latencies are those \
+                 of a queue that grows"
+                    .to_owned(),
+            );
+        }
+    }
+
+    /// The share of the best choice's writes that knowledge of the future would save besides.
+    pub fn room_left(&self) -> Option<f64> {
+        let future = self.future.as_ref()?;
+        Some(1.0 - future.waf.mean / self.best.waf.mean.min(self.default.waf.mean))
+    }
+}
+
+impl Latency {
+    fn of(point: &PointResult) -> Option<Latency> {
+        let number = |name: &str| point.numbers.get(name).map(|number| number.mean);
+        Some(Latency {
+            waf: number("waf")?,
+            write_p50_us: number("write_p50_us"),
+            write_p99_us: number("write_p99_us"),
+            write_p99_9_us: number("write_p99_9_us"),
+            read_p99_us: number("read_p99_us"),
+            read_p99_9_us: number("read_p99_9_us"),
+        })
+    }
+}
+
+/// The grid, by spare factor.
+fn spares(grid: &Results) -> Vec<AtSpare> {
+    let found: Vec<_> = grid.points.iter().filter_map(placed).collect();
+    let mut spares: Vec<f64> = found.iter().map(|(spare, ..)| *spare).collect();
+    spares.sort_by(f64::total_cmp);
+    spares.dedup();
+    let at = |spare: f64| {
+        let there = || found.iter().filter(move |(at, ..)| *at == spare);
+        let least = |future: bool| {
+            let fits = there().filter(move |(_, choice, _)| choice.knows_future() == future);
+            fits.min_by(|a, b| a.2.total_cmp(&b.2))
+        };
+        let (_, best, best_waf) = least(false)?;
+        Some(AtSpare {
+            spare,
+            default_waf: there().find(|(_, c, _)| *c == Choice::default()).map(|found| found.2),
+            best: best.clone(),
+            best_waf: *best_waf,
+            future_waf: least(true).map(|found| found.2),
+        })
+    };
+    spares.into_iter().filter_map(at).collect()
+}
