@@ -318,7 +318,10 @@ mod tests {
     }
 
     /// Made ready, and read again.
-    fn prepared(requests: &[Request]) -> Result<(Prepared, Vec<(Op, u64, u64)>), String> {
+    /// Operation, first block, blocks.
+    type Step = (Op, u64, u64);
+
+    fn prepared(requests: &[Request]) -> Result<(Prepared, Vec<Step>), String> {
         let mut volumes = Volumes::new();
         volumes.intern(b"a").unwrap();
         let mut writer = TraceWriter::new(Vec::new(), Format::Mjolnir, None).unwrap();
