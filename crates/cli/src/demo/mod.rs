@@ -94,8 +94,9 @@ pub fn run(options: DemoOptions, json: bool) -> Result<()> {
         options.size,
         ByteSize(STORE_BYTES_MIN)
     );
-    let place = Place::find(options.dir.as_deref(), bytes)?;
+    // Before there are files: who interrupts leaves none behind.
     let tally = Arc::new(Tally::new(signals()?));
+    let place = Place::find(options.dir.as_deref(), bytes)?;
     let demo = Demo { deal: Deal::of(bytes / 5 * 2, WRITERS), options, json, place, tally };
     let outcome = demo.run();
     let interrupted = demo.tally.is_interrupted();

@@ -216,8 +216,8 @@ impl Advice {
             self.choice = self.default.choice.clone();
         }
         self.notes.push(
-            "the engine's WAF has metadata in it, and what reclaim moves ahead of need while the \
-             trace rests: compare it across columns"
+            "the engine's WAF counts metadata too, and its reclaim does not wait until space is \
+             gone as the replay's does: compare it across columns, not with the replay's"
                 .to_owned(),
         );
         let waits = |latency: &Latency| latency.write_p99_us.is_some_and(|p99| p99 > KEEPS_UP_US);
