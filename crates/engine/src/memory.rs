@@ -2,8 +2,8 @@
 //!
 //! One budget covers everything that grows with the store or the load. What cannot be dropped (the
 //! node table, acknowledged data on its way, buffers for reads, versions that a walker holds,
-//! reclaim's index) is paid first. Map nodes and checksums share what is left: neither is pressed below its part while the
-//! other exceeds its own, and either may use what the other leaves.
+//! reclaim's index) is paid first. Map nodes and checksums share what is left: neither is pressed
+//! below its part while the other exceeds its own, and either may use what the other leaves.
 
 use crate::engine::State;
 use crate::options::OpenOptions;
