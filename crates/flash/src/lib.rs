@@ -38,8 +38,10 @@
 mod chance;
 pub mod controller;
 mod device;
+mod disksim;
 pub mod ftl;
 pub mod nand;
 
 pub use controller::{Completion, Request, RequestError, RequestKind, Ssd};
 pub use device::{Device, DeviceError};
+pub use disksim::ValidationLoad;

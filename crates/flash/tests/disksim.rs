@@ -3,36 +3,11 @@
 
 use mjolnir_flash::controller::Latencies;
 use mjolnir_flash::ftl::{Overwrites, Precondition};
-use mjolnir_flash::{Device, Request, RequestKind, Ssd};
-use rand_core::Rng;
-use rand_pcg::Pcg64Mcg;
-
-/// "Storage capacity per device" of the validation files, in their "blocking factor": 7,018,904
-/// sectors, which is an eighth of the drive.
-const PAGES: u64 = 7_018_904 / 8;
-const PAGE_BYTES: u64 = 4096;
+use mjolnir_flash::{Device, RequestKind, Ssd, ValidationLoad};
 
 struct Outcome {
     mean_ms: f64,
     ssd: Ssd,
-}
-
-/// From 0 (included) to 1 (not included).
-fn unit(random: &mut Pcg64Mcg) -> f64 {
-    (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
-}
-
-/// Pages of a request: sizes are exponential with mean 8 sectors, in whole sectors rounded up to
-/// pages; those below one sector are drawn again, together with the address.
-fn draw(random: &mut Pcg64Mcg) -> (u64, u64) {
-    loop {
-        let page = (unit(random) * PAGES as f64) as u64;
-        let sectors = (-8.0 * (1.0 - unit(random)).ln()) as u64;
-        let pages = sectors.div_ceil(8);
-        if pages > 0 && page + pages < PAGES {
-            return (page, pages);
-        }
-    }
 }
 
 fn run(kind: RequestKind, sequential: bool, requests: u64, seed: u64) -> Outcome {
@@ -41,21 +16,9 @@ fn run(kind: RequestKind, sequential: bool, requests: u64, seed: u64) -> Outcome
     // There every logical page is mapped at the start.
     let full = Precondition { fill: 1.0, overwrites: Overwrites::None, seed: 0 };
     ssd.ftl_mut().precondition(&full).unwrap();
-    let mut random = Pcg64Mcg::new(u128::from(seed) << 1 | 1);
     let mut latencies = Latencies::default();
-    let mut now_ns = 0;
-    let (mut page, mut pages) = (0, 1);
-    for _ in 0..requests {
-        now_ns += (unit(&mut random) * 1e6) as u64;
-        if sequential && page + 2 * pages < PAGES {
-            page += pages;
-        } else if sequential {
-            page = 0;
-        } else {
-            (page, pages) = draw(&mut random);
-        }
-        let (offset_bytes, length_bytes) = (page * PAGE_BYTES, pages * PAGE_BYTES);
-        let request = Request { kind, offset_bytes, length_bytes };
+    let load = ValidationLoad::new(kind, sequential, seed);
+    for (now_ns, request) in load.take(requests as usize) {
         latencies.add(ssd.submit(now_ns, request).unwrap().done_ns - now_ns);
     }
     Outcome { mean_ms: latencies.mean_ns() / 1e6, ssd }

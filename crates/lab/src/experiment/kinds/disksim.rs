@@ -3,19 +3,13 @@
 
 use mjolnir_flash::controller::Latencies;
 use mjolnir_flash::ftl::{Overwrites, Precondition};
-use mjolnir_flash::{Device, Request, RequestKind, Ssd};
-use rand_core::Rng;
-use rand_pcg::Pcg64Mcg;
+use mjolnir_flash::{Device, RequestKind, Ssd, ValidationLoad};
 use serde::Deserialize;
 use toml::Table;
 
 use crate::experiment::mistake::parse_configuration;
 use crate::experiment::{Kind, Outcome, Series};
 
-/// "Storage capacity per device" of the validation files, in their "blocking factor": 7,018,904
-/// sectors, which is an eighth of the drive.
-const PAGES: u64 = 7_018_904 / 8;
-const PAGE_BYTES: u64 = 4096;
 /// Points of the course.
 const COURSE_POINTS: u64 = 200;
 
@@ -48,24 +42,6 @@ struct RunKind {
     requests: u64,
 }
 
-/// From 0 (included) to 1 (not included).
-fn unit(random: &mut Pcg64Mcg) -> f64 {
-    (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
-}
-
-/// First page and pages of a request: sizes are exponential with mean 8 sectors, in whole sectors
-/// rounded up to pages; those below one sector are drawn again, together with the address.
-fn draw(random: &mut Pcg64Mcg) -> (u64, u64) {
-    loop {
-        let page = (unit(random) * PAGES as f64) as u64;
-        let sectors = (-8.0 * (1.0 - unit(random)).ln()) as u64;
-        let pages = sectors.div_ceil(8);
-        if pages > 0 && page + pages < PAGES {
-            return (page, pages);
-        }
-    }
-}
-
 pub(super) struct DiskSim;
 
 impl Kind for DiskSim {
@@ -76,7 +52,7 @@ impl Kind for DiskSim {
     fn check(&self, configuration: &Table) -> Result<(), String> {
         let Configuration { device, run } = parse_configuration(configuration)?;
         let device = Device::shipped(&device).map_err(|error| format!("device: {error}"))?;
-        if device.logical_bytes() < 2 * PAGES * PAGE_BYTES {
+        if device.logical_bytes() < 2 * ValidationLoad::BYTES {
             let name = &device.name;
             return Err(format!("device = {name:?}: it has less room than these runs address"));
         }
@@ -100,27 +76,18 @@ impl Kind for DiskSim {
         // There every logical page is mapped at the start.
         let full = Precondition { fill: 1.0, overwrites: Overwrites::None, seed: 0 };
         ssd.ftl_mut().precondition(&full).map_err(|error| words(&error))?;
-        let mut random = Pcg64Mcg::new(u128::from(seed) << 1 | 1);
-        let (mut latencies, mut now_ns) = (Latencies::default(), 0);
-        let (mut page, mut pages) = (0, 1);
+        let mut latencies = Latencies::default();
         let window = (requests / COURSE_POINTS).max(1);
         let (mut course, mut sum_ns) = (Vec::new(), 0);
         let kind = match operation {
             Operation::Read => RequestKind::Read,
             Operation::Write => RequestKind::Write,
         };
-        for number in 0..requests {
+        let load = ValidationLoad::new(kind, order == Order::Sequential, seed);
+        for (number, (now_ns, request)) in (0..requests).zip(load) {
             if number % 4096 == 0 && !progress(number as f64 / requests as f64) {
                 return Err("told to stop".to_owned());
             }
-            now_ns += (unit(&mut random) * 1e6) as u64;
-            match order {
-                Order::Sequential if page + 2 * pages < PAGES => page += pages,
-                Order::Sequential => page = 0,
-                Order::Random => (page, pages) = draw(&mut random),
-            }
-            let (offset_bytes, length_bytes) = (page * PAGE_BYTES, pages * PAGE_BYTES);
-            let request = Request { kind, offset_bytes, length_bytes };
             let done = ssd.submit(now_ns, request).map_err(|error| words(&error))?;
             let latency_ns = done.done_ns - now_ns;
             latencies.add(latency_ns);
