@@ -57,6 +57,8 @@ mod write;
 pub use admin::{DiffExtent, DiffPage};
 pub use check::CheckReport;
 pub use engine::Engine;
+#[doc(hidden)]
+pub use format::bind;
 pub use loss::{DamagedPlace, LogLoss, Loss, RecordRange};
 pub use options::{FormatOptions, OpenOptions, ReclaimOptions};
 #[doc(hidden)]

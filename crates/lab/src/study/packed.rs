@@ -11,6 +11,7 @@
 //!         rows = 0 ends it; the bytes of the block after the last region are zero
 //! ```
 
+use mjolnir_engine::bind;
 use mjolnir_units::{BLOCK_BYTES, Pba};
 
 const GROUP_MAGIC: u32 = 0x5052_474d;
@@ -63,12 +64,7 @@ impl Zone {
 
     /// The checksum that a block with a tag is likely to have been given.
     fn checksum(&self, offset: u64, tag_sum: u32) -> u32 {
-        // As `bind` of the engine's format.
-        let place = self.start + offset;
-        let mut x = Pba(place).0 ^ self.incarnation.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ (x >> 31)) as u32 ^ tag_sum
+        bind(Pba(self.start + offset), self.incarnation) ^ tag_sum
     }
 
     /// Takes out of a block the checksums that it is bound to list; done twice, it is undone.
