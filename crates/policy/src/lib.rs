@@ -13,12 +13,13 @@
 //!   wait, and how much of a processor scanning may take.
 //!
 //! [`replay`] measures placement and victim policies together: nothing but a log of segments, and a
-//! load.
+//! load. [`closed_form`] has what theory says of the plainest loads.
 //!
 //! **Imports** `units`. **Leaves out** all I/O, locks, clocks and randomness: ages are counted in
 //! log sequence numbers, and durations are handed in. A policy may keep state between decisions
 //! (hysteresis, say), but only what its views told it; those that draw lots carry a seeded source.
 
+pub mod closed_form;
 pub mod pacing;
 pub mod placement;
 pub mod read_plan;

@@ -6,6 +6,7 @@
 //! cycle takes as long as clients need to fill some segments, and its victims are all that reclaim
 //! has until the next one ends. Not checked here: time.
 
+use mjolnir_policy::closed_form;
 use mjolnir_policy::pacing::{FreeSpace, Gate, PacingPolicy, PacingView};
 use mjolnir_policy::victim::{Greedy, SegmentView, VictimPolicy, VictimView};
 use mjolnir_units::ZoneId;
@@ -175,25 +176,6 @@ fn run(logical_share: f64, marking: Marking, seed: u64) -> Outcome {
     Outcome { amplification, free_mean: free_sum as f64 / measured as f64, free_min, panics }
 }
 
-/// Write amplification of FIFO reclaim under uniform load. The share `x` that is still live in a
-/// victim satisfies `x = e^(-(1 - x) × physical / logical)`; it is found by bisection.
-fn fifo_amplification(physical_over_logical: f64) -> f64 {
-    let (mut low, mut high) = (1e-9, 1.0);
-    for _ in 0..200 {
-        let dead: f64 = 0.5 * (low + high);
-        if (-dead * physical_over_logical).exp() < 1.0 - dead { low = dead } else { high = dead }
-    }
-    1.0 / low
-}
-
-#[test]
-fn the_closed_form_is_the_published_one() {
-    for (spare, published) in [(0.07, 7.318), (0.15, 3.519), (0.28, 1.992)] {
-        let ours = fifo_amplification(1.0 / (1.0 - spare));
-        assert!((ours - published).abs() < 0.001, "{spare}: {ours}");
-    }
-}
-
 #[test]
 fn reclaim_keeps_up_without_panic_and_amplifies_as_the_closed_form_says() {
     for (logical_share, seed) in [(0.60, 1), (0.75, 2), (0.85, 3)] {
@@ -207,7 +189,7 @@ fn reclaim_keeps_up_without_panic_and_amplifies_as_the_closed_form_says() {
         assert!(outcome.free_min >= RESERVE, "{context}");
         // What data can fill: all but the free segments. One for the two open, half full.
         let filled = TOTAL as f64 - outcome.free_mean - 1.0;
-        let expected = fifo_amplification(filled / (TOTAL as f64 * logical_share));
+        let expected = closed_form::fifo(1.0 - TOTAL as f64 * logical_share / filled);
         let ratio = outcome.amplification / expected;
         assert!((0.90..1.05).contains(&ratio), "{context}, closed form {expected:.3}");
     }

@@ -13,7 +13,6 @@
 //! This module alone of the lab uses threads and files: it is the door between runs, which know
 //! neither, and a user's folder. Of time it knows nothing; who shows progress has a clock.
 
-pub mod closed_form;
 pub mod compare;
 mod file;
 mod keys;

@@ -5,32 +5,9 @@
 //! the reserve and free segments are no room for data to grow stale in.
 
 use mjolnir_lab::study::Measured;
+use mjolnir_policy::closed_form::{fifo, greedy, random};
 
 use crate::{number, run};
-
-/// Lambert's W on its principal branch, for -1/e <= x < 0, by bisection.
-fn lambert_w(x: f64) -> f64 {
-    let (mut low, mut high) = (-1.0, 0.0);
-    for _ in 0..200 {
-        let w: f64 = 0.5 * (low + high);
-        if w * w.exp() < x { low = w } else { high = w }
-    }
-    0.5 * (low + high)
-}
-
-fn fifo(spare: f64) -> f64 {
-    let alpha = 1.0 / (1.0 - spare);
-    let live = -lambert_w(-alpha * (-alpha).exp()) / alpha;
-    1.0 / (1.0 - live)
-}
-
-/// Greedy with `pages` pages a segment (Desnoyers).
-fn greedy(spare: f64, pages: f64) -> f64 {
-    let alpha = 1.0 / (1.0 - spare);
-    let c = (1.0 + 1.0 / (2.0 * pages)) * alpha;
-    let least = 0.5 - pages / alpha * lambert_w(-c * (-c).exp());
-    pages / (pages - (least - 1.0))
-}
 
 fn engine(victim: &str, megabytes: u32) -> Measured {
     run(&format!(
@@ -85,7 +62,7 @@ fn fifo_is_lamberts_w() {
 /// wholly live segment, of which there are some 2 % here: so much less.
 #[test]
 fn random_is_nearly_one_over_the_spare_factor() {
-    let off = off("random", 80, |spare| 1.0 / spare);
+    let off = off("random", 80, random);
     assert!((-0.07..0.04).contains(&off), "{off}");
 }
 

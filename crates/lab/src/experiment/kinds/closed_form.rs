@@ -1,10 +1,11 @@
 //! `closed-form`: write amplification by formula.
 
+use mjolnir_policy::closed_form;
 use serde::Deserialize;
 use toml::Table;
 
 use crate::experiment::mistake::{nearest_hint, parse_configuration};
-use crate::experiment::{Kind, Outcome, closed_form};
+use crate::experiment::{Kind, Outcome};
 
 /// The most pages of an erase block that the fixed point is solved for.
 const PAGES_MAX: u32 = 1 << 16;
