@@ -46,6 +46,8 @@ impl CheckpointState {
     }
 }
 
+/// Bytes that a checkpoint should free for each that it writes, where there is no hurry.
+const WON_FOR_WRITTEN: u64 = 16;
 /// Nodes (and pages of the node table) per trip to the log: clients get their turn in between.
 const NODES_A_STEP: usize = 128;
 
@@ -373,11 +375,18 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
 impl State {
     /// Whether a checkpoint should be taken: asked for, much log, much dirty map, or retiring
-    /// segments while free ones are few.
+    /// segments that are worth it while free ones are few.
     fn checkpoint_due(&mut self, options: &OpenOptions) -> bool {
         self.update_reserve();
-        let retiring = self.space.count(SegmentState::Retiring);
-        let few = self.space.free_count() < 2 * self.space.reserve() + retiring;
+        let frees = self.space.count(SegmentState::Retiring);
+        let few = self.space.free_count() < 2 * self.space.reserve() + frees;
+        // What a checkpoint writes is the price of what it frees. Where clients leave time for it,
+        // enough retires first to make the price small.
+        let room = self.space.free_count().saturating_sub(self.space.reserve());
+        let hurried = room < 2 + self.space.checkpoint_least();
+        let cheap =
+            frees as u64 * self.space.payload_bytes() >= WON_FOR_WRITTEN * self.checkpoint_bytes();
+        let worth = frees > 0 && (hurried || cheap);
         // Reserving more than an eighth of the store for a checkpoint is a sign to take one.
         let dirty = self.space.checkpoint_reserve() > 2 + self.space.segments.len() / 8;
         // Dirty nodes cannot leave memory before they are written, whoever made them so: reclaim
@@ -388,7 +397,7 @@ impl State {
             || heavy
             || self.log.since_checkpoint >= options.checkpoint_bytes
             || (dirty && !idle)
-            || (few && retiring > 0)
+            || (few && worth)
             || (self.is_squeezed() && !idle)
     }
 

@@ -298,10 +298,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if state.space.next_reset_wanted() {
             self.inner.reset_wanted.notify(1);
         }
-        // Pacing decides anew whenever a segment was taken.
+        // Pacing decides anew whenever a segment was taken, and so do checkpoints.
         if state.reclaim.allocated_seen != state.space.allocated_total {
             state.reclaim.allocated_seen = state.space.allocated_total;
             self.inner.reclaim_wanted.notify(1);
+            self.inner.checkpoint_wanted.notify(1);
         }
         let options = &self.inner.options;
         if state.is_squeezed()

@@ -200,10 +200,7 @@ impl Space {
         match claim {
             // What a checkpoint supersedes comes back with later ones only, as the segments that
             // it lies in empty: the map's use of space swings by what is written each time.
-            Claim::Client => {
-                let swing = self.checkpoint_reserve - CHECKPOINT_SLACK;
-                self.checkpoint_reserve + swing + reclaim + relief
-            }
+            Claim::Client => self.checkpoint_reserve + self.checkpoint_least() + reclaim + relief,
             Claim::Relief => self.checkpoint_reserve + reclaim,
             Claim::Reclaim => self.checkpoint_reserve,
             Claim::Map => 0,
@@ -215,7 +212,7 @@ impl Space {
     /// to the last.
     pub fn is_crowded(&self, claim: Claim) -> bool {
         let least = match claim {
-            Claim::Relief => self.checkpoint_reserve - CHECKPOINT_SLACK + 1,
+            Claim::Relief => self.checkpoint_least() + 1,
             _ => self.kept(claim),
         };
         self.free_count() < least
@@ -233,11 +230,15 @@ impl Space {
         self.checkpoint_reserve
     }
 
+    /// Segments that a checkpoint has to write at least, a part counted as a whole.
+    pub fn checkpoint_least(&self) -> usize {
+        self.checkpoint_reserve - CHECKPOINT_SLACK
+    }
+
     /// Bytes of the map that a checkpoint has room to move besides what it must write: a segment
     /// at most. The tighter space is, the more it matters: moving wins more than it takes.
     pub fn compaction_bytes(&self) -> u64 {
-        let needed = self.checkpoint_reserve - CHECKPOINT_SLACK;
-        let spare = self.free_count().saturating_sub(needed).min(1) as u64;
+        let spare = self.free_count().saturating_sub(self.checkpoint_least()).min(1) as u64;
         spare * self.payload_bytes()
     }
 

@@ -195,6 +195,8 @@ pub struct Stats {
     pub panic: bool,
     /// Times that clients had to wait for reclaim.
     pub panics: u64,
+    /// Leaves of the map that relocation rewrote, each once for all that it moved of them.
+    pub leaves_repointed: u64,
     /// Copy-forwards that failed; the old data stayed.
     pub copy_forward_failures: u64,
     /// Times that a client's write waited for a segment.
@@ -303,6 +305,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             pressure: state.reclaim.last_pacing.pressure,
             panic: state.reclaim.last_pacing.panic,
             panics: reclaim.panics,
+            leaves_repointed: reclaim.leaves_repointed,
             copy_forward_failures: reclaim.copy_forward_failures,
             room_waits: counters.room_waits,
             checkpoints: counters.checkpoints,

@@ -89,6 +89,7 @@ pub use map::Map;
 pub use mark::MarkStep;
 pub use node::{BLOCKS_MAX, Edge, INNER_MAX, LEAF_MAX, LEVEL_MAX, Node, Root};
 pub use read::Run;
+pub use relocate::Repointed;
 pub use relocations::{Relocations, RelocationsBuilder};
 pub use table::TABLE_PAGE;
 pub use usage::Usage;

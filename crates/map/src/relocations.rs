@@ -2,27 +2,51 @@
 
 use mjolnir_units::Pba;
 
-/// Moves of physical extents: sorted, without overlap, contiguous ones merged.
+/// Moves of physical extents: sorted, without overlap, contiguous ones merged; and the extents that
+/// are to be emptied by them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Relocations {
     moves: Vec<Move>,
-    dense: Dense,
-    /// All that moved lies from the first of these blocks to before the second. Most of what is
-    /// asked for does not, and is answered by this alone.
+    /// Sorted: where each begins, and its blocks.
+    emptied: Vec<(u64, u64)>,
+    /// None where what moved lies too far apart for it.
+    table: Option<MoveTable>,
+    /// All that moved or is to be emptied lies from the first of these blocks to before the second.
+    /// Most of what is asked for does not, and is answered by this alone.
     span: (u64, u64),
 }
 
-/// Where each block went, if the moved ones lie close together: a leaf of single blocks in no
-/// order asks for each of them.
+/// What became of one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It was none of those to be moved.
+    Stays,
+    /// It lies where nothing should be left, and was not moved.
+    Left,
+    /// It went there.
+    Moved(Pba),
+}
+
+/// The fate of each block, by chunks of blocks: a leaf of single blocks in no order asks for each of
+/// them. Chunks in which nothing happened share one that is not stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Dense {
+struct MoveTable {
     from: u64,
-    /// The new address of block `from + index`, plus 1; 0 for one that was not moved.
+    /// Blocks of a chunk, as a power of two.
+    chunk_bits: u32,
+    /// Which chunk of `to` holds each chunk of blocks, plus 1; 0 for none.
+    chunks: Vec<u32>,
+    /// The new address of each block, plus 1; [`STAYS`] or [`LEFT`] for one that was not moved.
     to: Vec<u64>,
 }
 
-/// A dense table has at most so many entries for each moved block.
-const DENSE_ENTRIES: u64 = 16;
+const STAYS: u64 = 0;
+const LEFT: u64 = u64::MAX;
+/// Blocks of a chunk, as powers of two: so few that a chunk does not cost more than what it is for,
+/// so many that their index is short.
+const CHUNK_BITS: (u32, u32) = (6, 12);
+/// An index of so many chunks is made in any case.
+const CHUNKS_MAX: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Move {
@@ -35,6 +59,7 @@ struct Move {
 #[derive(Clone, Debug, Default)]
 pub struct RelocationsBuilder {
     moves: Vec<Move>,
+    emptied: Vec<(u64, u64)>,
 }
 
 impl RelocationsBuilder {
@@ -45,6 +70,23 @@ impl RelocationsBuilder {
         if blocks > 0 {
             self.moves.push(Move { from: from.0, blocks, to: to.0 });
         }
+        self
+    }
+
+    /// Nothing is to refer to `blocks` blocks from `from` any more: what does though it did not
+    /// move is told by [`Map::repoint`](crate::Map::repoint).
+    pub fn empties(&mut self, from: Pba, blocks: u64) -> &mut Self {
+        assert!(from <= Pba::MAX && blocks <= Pba::MAX.0 - from.0 + 1, "{from} is out of range");
+        if blocks > 0 {
+            self.emptied.push((from.0, blocks));
+        }
+        self
+    }
+
+    /// Adds all that another one collected.
+    pub fn append(&mut self, other: RelocationsBuilder) -> &mut Self {
+        self.moves.extend(other.moves);
+        self.emptied.extend(other.emptied);
         self
     }
 
@@ -63,29 +105,62 @@ impl RelocationsBuilder {
             }
             moves.push(next);
         }
-        let dense = Dense::of(&moves);
-        let first = moves.first().map_or(0, |first| first.from);
-        let end = moves.last().map_or(0, |last| last.from + last.blocks);
-        Relocations { moves, dense, span: (first, end) }
+        self.emptied.sort_unstable();
+        let extents = moves.iter().map(|m| (m.from, m.blocks)).chain(self.emptied.iter().copied());
+        let first = extents.clone().map(|(from, _)| from).min().unwrap_or(0);
+        let end = extents.map(|(from, blocks)| from + blocks).max().unwrap_or(0);
+        let table = MoveTable::of(&moves, &self.emptied, (first, end));
+        Relocations { moves, emptied: self.emptied, table, span: (first, end) }
     }
 }
 
-impl Dense {
-    fn of(moves: &[Move]) -> Dense {
-        let (Some(first), Some(last)) = (moves.first(), moves.last()) else {
-            return Dense::default();
-        };
-        let span = last.from + last.blocks - first.from;
-        let moved: u64 = moves.iter().map(|m| m.blocks).sum();
-        if span > DENSE_ENTRIES * moved {
-            return Dense::default();
+impl MoveTable {
+    fn of(moves: &[Move], emptied: &[(u64, u64)], (from, end): (u64, u64)) -> Option<Self> {
+        let filled =
+            moves.iter().map(|m| m.blocks).chain(emptied.iter().map(|(_, blocks)| *blocks));
+        let filled: u64 = filled.sum();
+        let chunks = |bits: &u32| (end - from) >> bits;
+        // The index is no longer than what it is for, where that can be had.
+        let (least, most) = CHUNK_BITS;
+        let chunk_bits = (least..=most)
+            .find(|bits| chunks(bits) <= filled)
+            .or(Some(most).filter(|bits| chunks(bits) < CHUNKS_MAX))?;
+        let chunks = vec![0; ((end - from) >> chunk_bits) as usize + 1];
+        let mut table = MoveTable { from, chunk_bits, chunks, to: Vec::new() };
+        for (at, blocks) in emptied {
+            (*at..at + blocks).for_each(|at| *table.entry(at) = LEFT);
         }
-        let mut to = vec![0; span as usize];
         for m in moves {
-            let at = (m.from - first.from) as usize;
-            to[at..at + m.blocks as usize].iter_mut().zip(m.to + 1..).for_each(|(t, a)| *t = a);
+            (m.from..m.from + m.blocks).zip(m.to + 1..).for_each(|(at, to)| *table.entry(at) = to);
         }
-        Dense { from: first.from, to }
+        Some(table)
+    }
+
+    fn entry(&mut self, at: u64) -> &mut u64 {
+        let at = at - self.from;
+        let chunk = &mut self.chunks[(at >> self.chunk_bits) as usize];
+        if *chunk == 0 {
+            let length = self.to.len() + (1 << self.chunk_bits);
+            self.to.resize(length, STAYS);
+            *chunk = (length >> self.chunk_bits) as u32;
+        }
+        let within = at & ((1 << self.chunk_bits) - 1);
+        &mut self.to[((u64::from(*chunk - 1) << self.chunk_bits) + within) as usize]
+    }
+
+    #[inline]
+    fn fate(&self, at: u64) -> Fate {
+        let at = at.wrapping_sub(self.from);
+        let chunk = self.chunks.get((at >> self.chunk_bits) as usize).copied().unwrap_or(0);
+        if chunk == 0 {
+            return Fate::Stays;
+        }
+        let within = at & ((1 << self.chunk_bits) - 1);
+        match self.to[((u64::from(chunk - 1) << self.chunk_bits) + within) as usize] {
+            STAYS => Fate::Stays,
+            LEFT => Fate::Left,
+            to => Fate::Moved(Pba(to - 1)),
+        }
     }
 }
 
@@ -107,14 +182,25 @@ impl Relocations {
         (skip < found.blocks).then(|| (Pba(found.to + skip), found.blocks - skip))
     }
 
-    /// Where the one block at `pba` went.
+    /// What became of the one block at `pba`.
     #[inline]
-    pub(crate) fn lookup_one(&self, pba: Pba) -> Option<Pba> {
-        if self.dense.to.is_empty() {
-            return self.lookup(pba).map(|(to, _)| to);
+    pub(crate) fn fate(&self, pba: Pba) -> Fate {
+        match &self.table {
+            Some(table) => table.fate(pba.0),
+            None => self.find_fate(pba),
         }
-        let to = *self.dense.to.get(pba.0.wrapping_sub(self.dense.from) as usize)?;
-        (to != 0).then(|| Pba(to - 1))
+    }
+
+    fn find_fate(&self, pba: Pba) -> Fate {
+        if let Some((to, _)) = self.lookup(pba) {
+            return Fate::Moved(to);
+        }
+        let before = self.emptied.partition_point(|(from, _)| *from <= pba.0);
+        let inside = |(from, blocks): &(u64, u64)| pba.0 - from < *blocks;
+        match self.emptied[..before].last().is_some_and(inside) {
+            true => Fate::Left,
+            false => Fate::Stays,
+        }
     }
 
     /// All moves, by source: from, blocks, to.
@@ -122,7 +208,7 @@ impl Relocations {
         self.moves.iter().map(|m| (Pba(m.from), m.blocks, Pba(m.to)))
     }
 
-    /// Whether `blocks` blocks from `pba` reach to where blocks moved.
+    /// Whether `blocks` blocks from `pba` reach to where blocks moved, or should have.
     #[inline]
     pub(crate) fn is_near(&self, pba: Pba, blocks: u64) -> bool {
         pba.0 < self.span.1 && pba.0 + blocks > self.span.0
@@ -134,6 +220,14 @@ impl Relocations {
             return false;
         }
         self.lookup(pba).is_some() || self.next_move(pba).is_some_and(|at| at.0 < pba.0 + blocks)
+    }
+
+    /// The first of `blocks` blocks from `pba` that should have moved and did not.
+    pub(crate) fn first_left(&self, pba: Pba, blocks: u64) -> Option<Pba> {
+        if !self.is_near(pba, blocks) {
+            return None;
+        }
+        (0..blocks).map(|index| pba.plus(index)).find(|at| self.fate(*at) == Fate::Left)
     }
 
     /// The first block behind `pba` where a move begins.
@@ -149,6 +243,11 @@ impl Relocations {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use rand_core::{Rng, SeedableRng};
+    use rand_pcg::Pcg64;
+
     use super::*;
 
     #[test]
@@ -166,14 +265,51 @@ mod tests {
         assert_eq!(moves.lookup(Pba(34)), Some((Pba(107), 1)));
         assert_eq!(moves.lookup(Pba(35)), None);
         assert!(moves.touches(Pba(16), 15) && !moves.touches(Pba(16), 14));
-        let far = |at: u64| moves.lookup(Pba(at)).map(|(to, _)| to);
-        assert!(!moves.dense.to.is_empty());
-        assert!((0..50).all(|at| moves.lookup_one(Pba(at)) == far(at)));
-        let mut scattered = Relocations::builder();
-        scattered.add(Pba(5), 1, Pba(0)).add(Pba(5000), 1, Pba(3));
-        let scattered = scattered.build();
-        assert!(scattered.dense.to.is_empty());
-        assert_eq!(scattered.lookup_one(Pba(5)), Some(Pba(0)));
-        assert_eq!(scattered.lookup_one(Pba(6)), None);
+        let same = |at: u64| match moves.lookup(Pba(at)) {
+            Some((to, _)) => moves.fate(Pba(at)) == Fate::Moved(to),
+            None => moves.fate(Pba(at)) == Fate::Stays,
+        };
+        assert!((0..500).all(same));
+    }
+
+    #[test]
+    fn fates_are_told_however_far_apart_and_what_is_left_is_found() {
+        let mut random = Pcg64::seed_from_u64(4);
+        for spread in [1, 100, 1 << 18, 1 << 33] {
+            let mut naive = BTreeMap::new();
+            let mut builder = Relocations::builder();
+            for zone in 0..8 {
+                let start = zone * 1000 * spread;
+                if zone % 3 > 0 {
+                    builder.empties(Pba(start), 700);
+                    naive.extend((start..start + 700).map(|at| (at, Fate::Left)));
+                }
+                let mut at = start;
+                while at < start + 600 {
+                    let blocks = 1 + random.next_u64() % 20;
+                    if random.next_u64().is_multiple_of(2) {
+                        let to = random.next_u64() % (1 << 40);
+                        builder.add(Pba(at), blocks, Pba(to));
+                        naive.extend((0..blocks).map(|i| (at + i, Fate::Moved(Pba(to + i)))));
+                    }
+                    at += blocks;
+                }
+            }
+            let moves = builder.build();
+            assert_eq!(moves.table.is_some(), spread < 1 << 33, "{spread}");
+            let entries = moves.table.as_ref().map_or(0, |t| t.chunks.len() / 2 + t.to.len());
+            assert!(entries < 1 << 20, "{entries} for a spread of {spread}");
+            for zone in 0..9 {
+                for at in (zone * 1000 * spread).saturating_sub(100)..zone * 1000 * spread + 1000 {
+                    let expected = naive.get(&at).copied().unwrap_or(Fate::Stays);
+                    assert_eq!(moves.fate(Pba(at)), expected, "block {at}, spread {spread}");
+                    let left = naive.range(at..at + 30).find(|(_, fate)| **fate == Fate::Left);
+                    let left = left.map(|(at, _)| Pba(*at));
+                    assert_eq!(moves.first_left(Pba(at), 30), left, "block {at}, spread {spread}");
+                }
+            }
+        }
+        assert_eq!(Relocations::default().fate(Pba(0)), Fate::Stays);
+        assert_eq!(Relocations::builder().build().fate(Pba(7)), Fate::Stays);
     }
 }

@@ -70,7 +70,7 @@ fn figure_1() {
         moves.add(Pba(pba), blocks, Pba(to));
         to += blocks;
     }
-    assert_eq!(map.repoint(leaves[0], &moves.build()), Ok(4));
+    assert_eq!(map.repoint(leaves[0], &moves.build()).map(|done| done.blocks), Ok(4));
 
     // (c) The leaf after the cycle.
     let after = map.leaf(leaves[0]).unwrap().unwrap();

@@ -18,8 +18,12 @@ fn relocate(world: &mut World, moves: &Relocations) {
                 sum + pba.map_or(0, |at| (at.0..at.0 + blocks).filter(moved).count() as u64)
             },
         );
-        assert_eq!(world.retry(|map| map.repoint(id, moves)), expected);
-        assert_eq!(world.retry(|map| map.repoint(id, moves)), 0, "nothing is left to repoint");
+        assert_eq!(world.retry(|map| map.repoint(id, moves)).blocks, expected);
+        assert_eq!(
+            world.retry(|map| map.repoint(id, moves)).blocks,
+            0,
+            "nothing is left to repoint"
+        );
     }
     for cell in world.model.values_mut().flatten() {
         if let Some((to, _)) = cell.and_then(|at| moves.lookup(Pba(at))) {
@@ -88,7 +92,7 @@ fn a_shared_leaf_is_repointed_once_for_all_who_share_it() {
 
     let mut moves = Relocations::builder();
     moves.add(Pba(world.model[&volume][10].unwrap()), 5, Pba(50_000));
-    assert_eq!(world.map.repoint(leaf, &moves.build()), Ok(5));
+    assert_eq!(world.map.repoint(leaf, &moves.build()).map(|done| done.blocks), Ok(5));
 
     assert_eq!(world.map.usage().nodes, nodes, "no node was copied");
     for tree in [volume, snapshots[0], snapshots[1999]] {
@@ -112,7 +116,7 @@ fn a_fragmented_leaf_is_split_by_the_next_private_change() {
         moves.add(Pba(first + 2 * i), 1, Pba(100_000 + 2 * i));
     }
     let moves = moves.build();
-    assert_eq!(world.map.repoint(leaf, &moves), Ok(10_000));
+    assert_eq!(world.map.repoint(leaf, &moves).map(|done| done.blocks), Ok(10_000));
     for cell in world.model.get_mut(&volume).unwrap() {
         *cell = cell.map(|at| moves.lookup(Pba(at)).map_or(at, |(to, _)| to.0));
     }
@@ -136,6 +140,26 @@ fn a_fragmented_leaf_is_split_by_the_next_private_change() {
 }
 
 #[test]
+fn what_should_have_moved_and_did_not_is_told() {
+    let mut world = World::new(1, (512, 128));
+    let volume = world.create(100);
+    world.write(volume, 0, 100);
+    let leaf = world.roots()[0].edge.child;
+    let first = Pba(world.model[&volume][0].unwrap());
+    let mut moves = Relocations::builder();
+    moves.empties(first, 50).add(first, 20, Pba(5000)).add(first.plus(21), 79, Pba(6000));
+    let done = world.map.repoint(leaf, &moves.build()).unwrap();
+    assert_eq!((done.blocks, done.left), (99, Some(first.plus(20))));
+    let dirty = world.map.dirty_bytes();
+    world.checkpoint();
+    let mut nothing = Relocations::builder();
+    nothing.empties(first.plus(20), 1);
+    let done = world.map.repoint(leaf, &nothing.build()).unwrap();
+    assert_eq!((done.blocks, done.left), (0, Some(first.plus(20))));
+    assert!(dirty > 0 && world.map.dirty_bytes() == 0, "a leaf that stays is not dirty");
+}
+
+#[test]
 fn what_is_gone_is_repointed_without_effect() {
     let mut world = World::new(1, (512, 128));
     let volume = world.create(10);
@@ -145,11 +169,15 @@ fn what_is_gone_is_repointed_without_effect() {
     moves.add(Pba(0), 100, Pba(1000));
     let moves = moves.build();
     world.map.trim(TreeId(volume), Lba(0), 10).unwrap();
-    assert_eq!(world.map.repoint(leaf, &moves), Ok(0), "it refers to none any more");
+    assert_eq!(
+        world.map.repoint(leaf, &moves).map(|done| done.blocks),
+        Ok(0),
+        "it refers to none any more"
+    );
     world.drop_tree(volume);
     assert_eq!(world.map.leaf(leaf), Ok(None), "it is as good as gone");
     world.map.free_some(1);
-    assert_eq!(world.map.repoint(leaf, &moves), Ok(0), "it is gone");
+    assert_eq!(world.map.repoint(leaf, &moves).map(|done| done.blocks), Ok(0), "it is gone");
     assert_eq!(world.map.leaf(leaf), Ok(None));
 }
 
@@ -165,7 +193,7 @@ fn extents_that_come_to_lie_next_to_each_other_become_one() {
     for i in 0..50 {
         moves.add(Pba(1000 - 10 * i), 2, Pba(5000 + 2 * i));
     }
-    assert_eq!(world.map.repoint(leaf, &moves.build()), Ok(100));
+    assert_eq!(world.map.repoint(leaf, &moves.build()).map(|done| done.blocks), Ok(100));
     let node = world.map.leaf(leaf).unwrap().unwrap();
     assert_eq!(node.extents().collect::<Vec<_>>(), [(0, 100, Some(Pba(5000)))]);
 }

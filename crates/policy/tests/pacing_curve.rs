@@ -10,6 +10,7 @@ const SEGMENT: u64 = 1_000;
 fn busy(free_segments: u32, reclaimable_blocks: u64) -> PacingView {
     PacingView {
         free_segments,
+        retiring_segments: 0,
         open_room_blocks: 0,
         reserve_segments: 10,
         total_segments: 1_000,
@@ -119,6 +120,7 @@ fn views() -> impl Strategy<Value = PacingView> {
             let rest = u64::from(total - free_segments) * SEGMENT;
             PacingView {
                 free_segments,
+                retiring_segments: 0,
                 open_room_blocks: room,
                 reserve_segments: reserve.min(total / 4),
                 total_segments: total,

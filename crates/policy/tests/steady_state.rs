@@ -75,6 +75,7 @@ impl Log {
         let sealed = self.segments.iter().filter(|segment| segment.sealed.is_some());
         PacingView {
             free_segments: self.free.len() as u32,
+            retiring_segments: 0,
             open_room_blocks: (SEGMENT - self.segments[self.open[0]].owners.len()) as u64,
             reserve_segments: RESERVE as u32,
             total_segments: TOTAL as u32,

@@ -17,6 +17,8 @@ pub(crate) struct ReverseIndex {
     leaves: BTreeMap<ZoneId, BTreeSet<NodeId>>,
     /// The candidates, the most promising first.
     order: Vec<ZoneId>,
+    /// Candidates that are being relocated: the first ones.
+    held: Vec<ZoneId>,
     entries: usize,
     entries_max: usize,
     /// Candidates given up for want of memory.
@@ -29,6 +31,7 @@ impl ReverseIndex {
         ReverseIndex {
             leaves: BTreeMap::new(),
             order: Vec::new(),
+            held: Vec::new(),
             entries: 0,
             entries_max: (bytes / ENTRY_BYTES) as usize,
             dropped: 0,
@@ -39,7 +42,14 @@ impl ReverseIndex {
     pub fn choose(&mut self, candidates: Vec<ZoneId>) {
         self.leaves = candidates.iter().map(|zone| (*zone, BTreeSet::new())).collect();
         self.order = candidates;
+        self.held.clear();
         self.entries = 0;
+    }
+
+    /// These, the first ones, are not given up for want of memory until others are held.
+    pub fn hold(&mut self, candidates: &[ZoneId]) {
+        debug_assert!(self.order.starts_with(candidates), "others are more promising");
+        self.held = candidates.to_vec();
     }
 
     pub fn clear(&mut self) {
@@ -59,17 +69,14 @@ impl ReverseIndex {
         self.order.iter().copied()
     }
 
-    /// The most promising candidate. It is never given up for want of memory.
-    pub fn first(&self) -> Option<ZoneId> {
-        self.order.first().copied()
-    }
-
     /// A leaf refers to a zone, which may be a candidate or not.
     pub fn add(&mut self, zone: ZoneId, leaf: NodeId) {
         let Some(leaves) = self.leaves.get_mut(&zone) else { return };
         self.entries += usize::from(leaves.insert(leaf));
-        while self.entries > self.entries_max && self.order.len() > 1 {
-            let last = *self.order.last().expect("several");
+        while self.entries > self.entries_max
+            && let [_, .., last] = self.order[..]
+            && !self.held.contains(&last)
+        {
             self.remove(last);
             self.dropped += 1;
         }
@@ -87,6 +94,7 @@ impl ReverseIndex {
         if let Some(leaves) = self.leaves.remove(&zone) {
             self.entries -= leaves.len();
             self.order.retain(|other| *other != zone);
+            self.held.retain(|other| *other != zone);
         }
     }
 
@@ -126,6 +134,15 @@ mod tests {
         assert_eq!(index.leaves(ZoneId(7)).unwrap().len(), 100);
         assert_eq!(index.leaves(ZoneId(3)), None);
         index.remove(ZoneId(7));
+        index.choose(vec![ZoneId(1), ZoneId(2), ZoneId(3)]);
+        index.hold(&[ZoneId(1), ZoneId(2)]);
+        (0..100).for_each(|leaf| index.add_to_all(NodeId(leaf)));
+        assert_eq!(index.candidates().collect::<Vec<_>>(), [ZoneId(1), ZoneId(2)], "both are held");
+        index.remove(ZoneId(1));
+        index.hold(&[]);
+        index.add(ZoneId(2), NodeId(100));
+        assert_eq!(index.len(), 1, "the last one stays, held or not");
+        index.remove(ZoneId(2));
         assert!(index.is_empty() && index.bytes() == 0);
     }
 }

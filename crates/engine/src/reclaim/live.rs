@@ -101,16 +101,17 @@ impl LiveMap {
 /// A set of zones that is asked for each mapping of a map.
 pub(super) struct ZoneSet {
     divide: Divide,
-    members: Vec<bool>,
+    /// For each zone its place in the set's order, plus 1; 0 for those that are not in it.
+    places: Vec<u32>,
     any: bool,
 }
 
 impl ZoneSet {
     pub fn new(zones: usize, zone_blocks: u64, members: impl Iterator<Item = ZoneId>) -> Self {
         let mut set =
-            ZoneSet { divide: Divide::by(zone_blocks), members: vec![false; zones], any: false };
-        for zone in members {
-            set.members[zone.0 as usize] = true;
+            ZoneSet { divide: Divide::by(zone_blocks), places: vec![0; zones], any: false };
+        for (place, zone) in (1..).zip(members) {
+            set.places[zone.0 as usize] = place;
             set.any = true;
         }
         set
@@ -120,11 +121,12 @@ impl ZoneSet {
         !self.any
     }
 
-    /// The block's zone, if it is in the set.
+    /// The block's zone and its place in the set's order, if it is in the set.
     #[inline]
-    pub fn find(&self, pba: Pba) -> Option<ZoneId> {
+    pub fn find(&self, pba: Pba) -> Option<(ZoneId, usize)> {
         let zone = self.divide.quotient(pba.0);
-        self.members.get(zone as usize)?.then_some(ZoneId(zone as u32))
+        let place = *self.places.get(zone as usize)?;
+        (place != 0).then(|| (ZoneId(zone as u32), place as usize - 1))
     }
 }
 

@@ -42,7 +42,7 @@ fn scan(leaves: &[(NodeId, Arc<Node>)], live: &LiveMap, candidates: &ZoneSet) ->
         }
         let mut last = None;
         for pba in leaf.entries().iter().filter_map(|entry| word::pba(*entry)) {
-            if let Some(zone) = candidates.find(pba)
+            if let Some((zone, _)) = candidates.find(pba)
                 && last != Some(zone)
             {
                 found.referrers.push((zone, *id));

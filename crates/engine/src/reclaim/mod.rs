@@ -10,14 +10,17 @@
 //!
 //! * While candidates exist, every new leaf version, and every leaf that gains existing
 //!   references, is checked, and joins the reverse index if it refers to one (`take_touched`).
-//! * A candidate is given up only when, in one step without an `.await`, every leaf in its index
+//! * Candidates are given up only when, in one step without an `.await`, every leaf in their index
 //!   has been repointed and no touched leaf is unchecked.
 //! * What is given up is *retiring* until a checkpoint frozen afterwards is durable.
 
+mod copy;
 mod index;
 mod live;
+mod live_runs;
 mod mark;
 mod relocate;
+mod repoint;
 mod select;
 
 #[doc(hidden)]
@@ -32,7 +35,7 @@ use mjolnir_device::{Device, Runtime};
 use mjolnir_policy::pacing::{self, Gate, Pacing, PacingPolicy, PacingView, ScanBudget};
 use mjolnir_policy::read_plan::{self, ReadPlanPolicy};
 use mjolnir_policy::victim::{self, VictimPolicy};
-use mjolnir_store::{Error, ErrorKind};
+use mjolnir_store::Error;
 use mjolnir_units::ZoneId;
 
 use crate::engine::{Engine, State};
@@ -95,7 +98,6 @@ pub(crate) struct ReclaimCounters {
     pub leaves_scanned: u64,
     pub mappings_scanned: u64,
     pub scan_cpu_ns: u64,
-    pub segments_relocated: u64,
     pub segments_retired: u64,
     pub blocks_moved: u64,
     pub leaves_repointed: u64,
@@ -319,31 +321,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         }
         won.retired += emptied.len();
-        // The most promising first: it is the one that is never given up for want of memory.
-        loop {
-            let next = self.state().reclaim.index.first();
-            let Some(zone) = next.filter(|_| !self.state().closing) else { break };
+        while !won.cramped && self.state().has_candidates() {
             // Repointing dirties leaves, as many bytes as are moved or more.
             if self.state().is_squeezed() {
                 self.checkpoint_within_task().await?;
             }
-            match self.relocate(zone).await {
-                Ok(true) => won.retired += 1,
-                Ok(false) => break,
-                Err(error) if self.state().failed.is_some() => return Err(error),
-                Err(error) => {
-                    // The old data stays in force. For want of space the others would fail too.
-                    let mut state = self.state();
-                    state.reclaim.counters.copy_forward_failures += 1;
-                    state.reclaim.index.remove(zone);
-                    if error.kind == ErrorKind::NoSpace {
-                        won.cramped = true;
-                        break;
-                    }
-                    let segment = state.space.get_mut(zone);
-                    segment.stuck = segment.live;
-                }
-            }
+            let relocated = self.relocate().await?;
+            won.retired += relocated.retired;
+            won.cramped = relocated.cramped;
         }
         {
             let mut state = self.state();
@@ -379,6 +364,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 }
 
 impl State {
+    /// Whether there is something to relocate, and time for it.
+    fn has_candidates(&self) -> bool {
+        !self.reclaim.index.is_empty() && !self.closing
+    }
+
     /// Asks the pacing policy again.
     pub fn update_pacing(&mut self) {
         let zone_blocks = self.space.zone_blocks;
@@ -393,6 +383,7 @@ impl State {
         }
         let view = PacingView {
             free_segments: self.space.free_count() as u32,
+            retiring_segments: self.space.count(SegmentState::Retiring) as u32,
             open_room_blocks: self.client_room_blocks().min(zone_blocks),
             reserve_segments: self.space.reserve() as u32,
             total_segments: self.space.segments.len() as u32,

@@ -5,6 +5,8 @@
 pub struct PacingView {
     /// Segments that could be opened now, the reserve among them.
     pub free_segments: u32,
+    /// Segments that reclaim has emptied, and that the next checkpoint makes free.
+    pub retiring_segments: u32,
     /// Unwritten blocks of the segment that clients append to. Less than a segment; it makes
     /// decisions glide from one segment to the next instead of stepping.
     pub open_room_blocks: u64,
@@ -27,10 +29,9 @@ pub struct PacingView {
 }
 
 impl PacingView {
-    /// Free space above the reserve, in segments; never negative.
+    /// Free space above the reserve, in segments, with what is about to be free; never negative.
     pub fn slack_segments(&self) -> f64 {
-        let free = f64::from(self.free_segments) + self.in_segments(self.open_room_blocks);
-        (free - f64::from(self.reserve_segments)).max(0.0)
+        (self.free_space() - f64::from(self.reserve_segments)).max(0.0)
     }
 
     /// What reclaim could win at most, in segments.
@@ -40,13 +41,17 @@ impl PacingView {
 
     /// Used share of the store, 0 to 1.
     pub fn utilization(&self) -> f64 {
-        let free = f64::from(self.free_segments) + self.in_segments(self.open_room_blocks);
-        (1.0 - free / f64::from(self.total_segments.max(1))).clamp(0.0, 1.0)
+        (1.0 - self.free_space() / f64::from(self.total_segments.max(1))).clamp(0.0, 1.0)
     }
 
     /// Whether free space has fallen below the reserve while there is something to win.
     pub fn below_reserve(&self) -> bool {
         self.free_segments < self.reserve_segments && self.reclaimable_blocks > 0
+    }
+
+    fn free_space(&self) -> f64 {
+        let segments = f64::from(self.free_segments) + f64::from(self.retiring_segments);
+        segments + self.in_segments(self.open_room_blocks)
     }
 
     fn in_segments(&self, blocks: u64) -> f64 {

@@ -1,0 +1,269 @@
+//! Copy forward: a victim's live blocks are read, verified, and appended to the log elsewhere.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
+use mjolnir_device::{AlignedBuf, Device, DeviceError, Runtime};
+use mjolnir_map::{Relocations, RelocationsBuilder};
+use mjolnir_policy::read_plan::{ReadPlanView, Span};
+use mjolnir_store::Error;
+use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
+
+use crate::engine::{Engine, Hurdle, State};
+use crate::format::record::Record;
+use crate::memory::dirty_bytes_max;
+use crate::placement::Moved;
+use crate::read::Pin;
+use crate::reclaim::live_runs::{LiveBlocks, LiveRun};
+use crate::space::{Claim, RECLAIM_STREAM};
+
+/// Blocks read from a victim in one go: a slice of 2 MiB.
+const SLICE_BLOCKS: u64 = 512;
+
+/// Reads of a victim that are on their way. They hold its zone.
+struct Reads<D: Device, R: Runtime> {
+    engine: Engine<D, R>,
+    pin: Pin<D, R>,
+    spans: Vec<(Pba, LocalBoxFuture<'static, Result<AlignedBuf, DeviceError>>)>,
+}
+
+impl<D: Device, R: Runtime> Reads<D, R> {
+    /// All that could be read, in order. A stale block that fails takes its neighbours along, so
+    /// what is missing is worth another try without it.
+    async fn finish(self) -> Vec<(Pba, Bytes)> {
+        let mut read = Vec::with_capacity(self.spans.len());
+        for (at, reading) in self.spans {
+            if let Ok(buffer) = reading.await {
+                let blocks = buffer.len() as u64 / BLOCK_SIZE;
+                self.engine.state().counters.device_read_blocks += blocks;
+                read.push((at, buffer.freeze()));
+            }
+        }
+        drop(self.pin);
+        read
+    }
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Copies a victim's live blocks forward. Returns where they went, or none if the store is
+    /// closing; `groups` gains the groups that hold them. If it fails, the old data stays in force
+    /// and nothing is lost but the effort.
+    pub(super) async fn copy_out(
+        &self,
+        zone: ZoneId,
+        live: &mut LiveBlocks,
+        groups: &mut BTreeSet<u64>,
+    ) -> Result<Option<RelocationsBuilder>, Error> {
+        let (runs, opened) = self.live_runs(zone, live).await?;
+        let mut moves = Relocations::builder();
+        {
+            let mut guard = self.state();
+            let state = &mut *guard;
+            let live = runs.iter().map(|run| run.blocks).sum();
+            let now = state.log.sequence;
+            state.placement.reclaimed(state.space.get(zone), live, opened, now);
+            let zone_blocks = state.space.zone_blocks;
+            moves.empties(zone.start(zone_blocks), zone_blocks);
+        }
+        // The next slice is on its way while this one is copied.
+        let mut rest = slices(&runs).map(|slice| (slice, self.start_reads(zone, slice)));
+        let mut next = rest.next();
+        while let Some((slice, reads)) = next {
+            self.wait_for_share().await;
+            if self.state().closing {
+                return Ok(None);
+            }
+            next = rest.next();
+            let read = reads.finish().await;
+            let copied = async {
+                for run in slice {
+                    let (bytes, content) = self.verified(&read, run).await?;
+                    self.copy_run(zone, run, bytes, &content, &mut moves, groups).await?;
+                }
+                Ok(())
+            };
+            let copied = copied.await;
+            // Before any wait, and though the copy failed: clients may wait for what has not been
+            // sent.
+            self.send_relocated();
+            copied?;
+            self.wait_while_dirty().await?;
+        }
+        Ok(Some(moves))
+    }
+
+    /// Begins to read the live runs of a slice, as the read plan says.
+    fn start_reads(&self, zone: ZoneId, slice: &[LiveRun]) -> Reads<D, R> {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        let start = zone.start(state.space.zone_blocks);
+        let live: Vec<Span> =
+            slice.iter().map(|run| Span { at: run.at.0 - start.0, blocks: run.blocks }).collect();
+        let view = ReadPlanView { live: &live, read_blocks_max: SLICE_BLOCKS };
+        let plan = state.reclaim.read_plan.plan(&view);
+        let pin = Pin::new(self, state, zone);
+        let read = |span: Span| {
+            let buffer = state.buffers.take((span.blocks * BLOCK_SIZE) as usize);
+            let at = start.plus(span.at);
+            (at, self.device().read(at, buffer).boxed_local())
+        };
+        Reads { engine: self.clone(), pin, spans: plan.into_iter().map(read).collect() }
+    }
+
+    /// The bytes of a run out of what was read, each block verified; if it is not there in one
+    /// piece, read by itself. With them the checksums of their content, as far as they are known.
+    async fn verified(
+        &self,
+        read: &[(Pba, Bytes)],
+        run: &LiveRun,
+    ) -> Result<(Bytes, Vec<u32>), Error> {
+        let length = (run.blocks * BLOCK_SIZE) as usize;
+        let before = read.partition_point(|(at, _)| *at <= run.at);
+        if let Some((at, bytes)) = before.checked_sub(1).map(|index| &read[index]) {
+            let from = ((run.at.0 - at.0) * BLOCK_SIZE) as usize;
+            if from + length <= bytes.len() {
+                let bytes = bytes.slice(from..from + length);
+                let content = self.verify(run.at, &bytes).await?;
+                return Ok((bytes, content));
+            }
+        }
+        Ok((self.read_verified(run.at, run.blocks).await?, Vec::new()))
+    }
+
+    /// Appends a run to the stream that placement names and notes where each part went.
+    async fn copy_run(
+        &self,
+        zone: ZoneId,
+        run: &LiveRun,
+        bytes: Bytes,
+        content: &[u32],
+        moves: &mut RelocationsBuilder,
+        groups: &mut BTreeSet<u64>,
+    ) -> Result<(), Error> {
+        let mut done = 0;
+        while done < run.blocks {
+            let rest = bytes.slice((done * BLOCK_SIZE) as usize..);
+            let record = |blocks: u32| Record::Moved {
+                tree: run.owner.tree,
+                lba: run.owner.lba + done,
+                blocks,
+                birth: run.owner.birth,
+            };
+            let record_bytes = record(1).encoded_bytes();
+            let (at, fit, group) = self
+                .step(|state| {
+                    let block = Moved {
+                        tree: run.owner.tree,
+                        lba: run.owner.lba + done,
+                        from: state.space.get(zone).stream,
+                        birth: run.owner.birth,
+                    };
+                    let now = state.log.sequence;
+                    let wanted = state.placement.of_moved(&block, now);
+                    let (stream, at, fit) =
+                        state.room_for_moved(wanted, record_bytes, (run.blocks - done) as u32)?;
+                    state.placement.moved(&block, fit, wanted, stream, now);
+                    state.note_births(at, fit, block.birth, true);
+                    let payload = rest.slice(..(u64::from(fit) * BLOCK_SIZE) as usize);
+                    let group = state.log.push_known(
+                        stream,
+                        record(fit),
+                        &[payload],
+                        content.get(done as usize..).unwrap_or(&[]),
+                        record_bytes,
+                        false,
+                    );
+                    state.reclaim.counters.blocks_moved += u64::from(fit);
+                    state.reclaim.gate.reclaim_moved(u64::from(fit));
+                    Ok((at, fit, group))
+                })
+                .await?;
+            moves.add(run.at.plus(done), u64::from(fit), at);
+            groups.insert(group);
+            done += u64::from(fit);
+        }
+        self.notify();
+        Ok(())
+    }
+
+    /// Sends the groups that hold what reclaim moved.
+    fn send_relocated(&self) {
+        {
+            let mut guard = self.state();
+            let state = &mut *guard;
+            state.log.close_moved_groups(&mut state.space);
+        }
+        self.submit();
+    }
+
+    /// Waits until pacing lets reclaim move more.
+    async fn wait_for_share(&self) {
+        self.state().update_pacing();
+        self.notify();
+        self.wait_while(|state| {
+            let reclaim = &state.reclaim;
+            let forced = reclaim.forced > reclaim.forced_done;
+            let idle = state.clients_waiting == 0 && state.log.dirty_bytes == 0;
+            state.failed.is_none()
+                && !state.closing
+                && !forced
+                && !reclaim.urgent
+                && !idle
+                && reclaim.gate.reclaim_may_move() == 0
+                && reclaim.last_pacing.active
+        })
+        .await;
+    }
+
+    /// Keeps the engine's own unwritten data within the bound that clients keep to.
+    pub(crate) async fn wait_while_dirty(&self) -> Result<(), Error> {
+        let most = dirty_bytes_max(&self.inner.options);
+        self.wait_while(|state| state.failed.is_none() && state.log.dirty_bytes > most).await;
+        self.state().failed.clone().map_or(Ok(()), Err)
+    }
+}
+
+/// Groups runs so that each group is moved in one go.
+fn slices(runs: &[LiveRun]) -> impl Iterator<Item = &[LiveRun]> {
+    let mut rest = runs;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let mut blocks = 0;
+        let count = rest
+            .iter()
+            .take_while(|run| {
+                let fits = blocks < SLICE_BLOCKS;
+                blocks += run.blocks;
+                fits
+            })
+            .count();
+        let (slice, tail) = rest.split_at(count);
+        rest = tail;
+        Some(slice)
+    })
+}
+
+impl State {
+    /// Room for relocated blocks: in `wanted`, as long as clients might open a segment for it, or
+    /// one is open; else in reclaim's own stream, which has a reserve.
+    fn room_for_moved(
+        &mut self,
+        wanted: u8,
+        record_bytes: usize,
+        blocks: u32,
+    ) -> Result<(u8, Pba, u32), Hurdle> {
+        for stream in [wanted, RECLAIM_STREAM] {
+            if let Ok((at, fit)) = self.log.prepare(&mut self.space, stream, record_bytes, blocks) {
+                return Ok((stream, at, fit));
+            }
+            if self.space.allows(Claim::Client) {
+                break; // A segment is being reset or sealed: that is worth waiting for.
+            }
+        }
+        Err(Hurdle::NoRoom(Claim::Reclaim))
+    }
+}
