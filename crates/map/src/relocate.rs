@@ -1,5 +1,7 @@
 //! Repointing leaves after their blocks were relocated.
 
+use std::sync::Arc;
+
 use mjolnir_units::Pba;
 
 use crate::relocations::Fate;
@@ -27,15 +29,29 @@ impl Map {
     /// millions of runs of one leaf were torn apart at once. To go on would lose blocks.
     pub fn repoint(&mut self, leaf: NodeId, moves: &Relocations) -> Result<Repointed, Absent> {
         let Some(node) = self.leaf(leaf)? else { return Ok(Repointed::default()) };
-        let concerns = |entry: &u64| match (word::pba(*entry), word::blocks(*entry)) {
-            (Some(at), 1) => moves.fate(at) != Fate::Stays,
-            (Some(at), blocks) => moves.is_near(at, blocks),
-            (None, _) => false,
-        };
-        let Some(first) = node.entries().iter().position(concerns) else {
-            return Ok(Repointed::default());
-        };
-        let (words, found) = translate(node.entries(), first, moves);
+        match single_changes(node.entries(), moves) {
+            Some((changes, found)) => {
+                drop(node);
+                if !changes.is_empty() {
+                    self.table.edit(leaf, |node| {
+                        let words = node.words_mut();
+                        changes.into_iter().for_each(|(index, word)| words[index] = word);
+                    });
+                }
+                Ok(found)
+            }
+            None => self.repoint_runs(leaf, node, moves),
+        }
+    }
+
+    /// The same where words may be torn apart or joined.
+    fn repoint_runs(
+        &mut self,
+        leaf: NodeId,
+        node: Arc<Node>,
+        moves: &Relocations,
+    ) -> Result<Repointed, Absent> {
+        let (words, found) = translate(node.entries(), moves);
         if found.blocks == 0 {
             return Ok(found);
         }
@@ -50,13 +66,52 @@ impl Map {
     }
 }
 
-/// The words of a leaf with every reference into `moves` replaced, and what was found. The words
-/// before `first` are of no concern.
-fn translate(entries: &[u64], first: usize, moves: &Relocations) -> (Vec<u64>, Repointed) {
-    let mut words = Vec::with_capacity(entries.len());
-    words.extend_from_slice(&entries[..first]);
+/// The words that change, by their index, and what was found; none if not only words of one block
+/// change each for another, so that all else could stay as it is.
+fn single_changes(entries: &[u64], moves: &Relocations) -> Option<(Vec<(usize, u64)>, Repointed)> {
+    let mut changes: Vec<(usize, u64)> = Vec::new();
     let mut found = Repointed::default();
-    for entry in &entries[first..] {
+    for (index, entry) in entries.iter().enumerate() {
+        let Some(at) = word::pba(*entry) else { continue };
+        let blocks = word::blocks(*entry);
+        if blocks > 1 {
+            if moves.is_near(at, blocks) {
+                return None;
+            }
+            continue;
+        }
+        match moves.fate(at) {
+            Fate::Stays => {}
+            Fate::Left => found.left = found.left.or(Some(at)),
+            Fate::Moved(to) => {
+                found.blocks += 1;
+                changes.push((index, word::mapped(to, 1)));
+            }
+        }
+    }
+    let mut last = None;
+    for (place, (index, new)) in changes.iter().enumerate() {
+        let before = match last {
+            Some((before, word)) if before + 1 == *index => Some(word),
+            _ => index.checked_sub(1).map(|before| entries[before]),
+        };
+        let next = changes.get(place + 1).is_none_or(|(next, _)| *next != index + 1);
+        let after = entries.get(index + 1).filter(|_| next);
+        if before.is_some_and(|before| word::join(before, *new).is_some())
+            || after.is_some_and(|after| word::join(*new, *after).is_some())
+        {
+            return None;
+        }
+        last = Some((*index, *new));
+    }
+    Some((changes, found))
+}
+
+/// The words of a leaf with every reference into `moves` replaced, and what was found.
+fn translate(entries: &[u64], moves: &Relocations) -> (Vec<u64>, Repointed) {
+    let mut words = Vec::with_capacity(entries.len());
+    let mut found = Repointed::default();
+    for entry in entries {
         let Some(at) = word::pba(*entry) else {
             leaf::push(&mut words, *entry);
             continue;
