@@ -1,14 +1,13 @@
 //! A store filled to its last block by snapshots that all differ: deleting them gives the room
 //! back, and the volume can be written anew, again and again.
 
-mod support;
-
 use mjolnir_device::MemoryDevice;
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
 use mjolnir_store::{Durability, ErrorKind, Op, Store};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
-use support::{BLOCK, flat, payload};
+
+use crate::support::{BLOCK, flat, payload};
 
 const ZONES: u32 = 64;
 

@@ -1,12 +1,11 @@
 //! A checkpoint always finds room: neither a map that grows faster than the data nor a full store
 //! makes a store fail, and what was acknowledged survives a power cut.
 
-mod support;
-
 use mjolnir_device::MemoryDevice;
 use mjolnir_engine::{Engine, OpenOptions};
 use mjolnir_store::{ErrorKind, Store};
-use support::{BLOCK, fresh, put, run, soon, tag_of};
+
+use crate::support::{BLOCK, fresh, put, run, soon, tag_of};
 
 #[test]
 fn snapshots_after_every_few_writes_fill_a_store_without_making_it_fail() {

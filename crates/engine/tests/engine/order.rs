@@ -1,13 +1,12 @@
 //! Recovery finds every segment that was opened since the checkpoint, whatever the checkpoint met
 //! when it wrote its list of free ones.
 
-mod support;
-
 use mjolnir_device::MemoryDevice;
 use mjolnir_device::filter::Verb;
 use mjolnir_engine::{Engine, OpenOptions, ReclaimOptions};
 use mjolnir_store::{Durability, Store};
-use support::{BLOCK, Held, dropped_after, fresh, put, run, soon, tag_of, turns};
+
+use crate::support::{BLOCK, Held, dropped_after, fresh, put, run, soon, tag_of, turns};
 
 #[test]
 fn a_zone_that_is_being_reset_during_a_checkpoint_stays_in_the_order() {

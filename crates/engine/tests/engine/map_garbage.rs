@@ -1,12 +1,11 @@
 //! Snapshots that come and go on a mostly empty store leave copies of map nodes behind, which a
 //! mark frees though no space is scarce.
 
-mod support;
-
 use mjolnir_device::MemoryDevice;
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
 use mjolnir_store::{Durability, Store};
-use support::{payload, run};
+
+use crate::support::{payload, run};
 
 #[test]
 fn snapshots_that_come_and_go_do_not_fill_memory() {

@@ -1,11 +1,10 @@
 //! A store in memory: what was written is read back, across overwrites, reclaim and reopening.
 
-mod support;
-
 use mjolnir_device::MemoryDevice;
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
 use mjolnir_store::{Durability, Store};
-use support::{flat, payload, run};
+
+use crate::support::{flat, payload, run};
 
 #[test]
 fn overwrites_reclaim_and_reopening_keep_the_newest_bytes() {

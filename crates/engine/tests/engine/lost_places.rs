@@ -1,14 +1,13 @@
 //! Damage to what was logged last, which nothing later vouches for: what was promised is
 //! there, or the store says that it is not.
 
-mod support;
-
 use mjolnir_device::filter::{Damage, Fault, Verb};
 use mjolnir_device::{AlignedBuf, Device, ErrorKind as DeviceKind, MemoryDevice};
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
 use mjolnir_store::{ErrorKind, Store};
 use mjolnir_units::Pba;
-use support::{BLOCK, Tick, flat, put, run};
+
+use crate::support::{BLOCK, Tick, flat, put, run};
 
 const ZONE: u64 = 64;
 const TAG: u64 = 70;

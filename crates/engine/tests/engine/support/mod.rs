@@ -1,6 +1,5 @@
 //! A small world for the engine's tests: a runtime without threads, payloads that tell who wrote
 //! them, and a device whose requests can be held back.
-#![allow(dead_code)] // Each test file uses a part of it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

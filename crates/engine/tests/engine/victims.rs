@@ -1,11 +1,10 @@
 //! What the victim policy is asked, and that it remembers.
 
-mod support;
-
 use mjolnir_device::MemoryDevice;
 use mjolnir_device::filter::{Call, Record};
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions, ReclaimOptions};
-use support::{BLOCK, put, run};
+
+use crate::support::{BLOCK, put, run};
 
 /// Between equals, chance decides anew each time: a policy that is made anew for each choice would
 /// draw the same number again and again.

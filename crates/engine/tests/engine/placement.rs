@@ -2,14 +2,13 @@
 //! whatever the policy, a store keeps its data through reclaim, restarts and narrow devices, and
 //! says which streams it has.
 
-mod support;
-
 use mjolnir_device::{Device, DeviceInfo, MemoryDevice};
 use mjolnir_engine::{Engine, OpenOptions, Stats};
 use mjolnir_store::{Durability, ErrorKind, Store};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
-use support::{BLOCK, Tick, fresh, put, run, soon, tag_of};
+
+use crate::support::{BLOCK, Tick, fresh, put, run, soon, tag_of};
 
 const POLICIES: [&str; 6] = ["apart", "together", "dac", "sepbit", "autostream", "interval"];
 

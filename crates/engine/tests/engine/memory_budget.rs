@@ -1,7 +1,5 @@
 //! The memory budget is kept under random writes, and a store works, slowly, in almost none.
 
-mod support;
-
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -11,7 +9,8 @@ use mjolnir_engine::{Engine, OpenOptions};
 use mjolnir_store::{Durability, Store};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
-use support::{BLOCK, Tick, fresh, put, run, tag_of, turns};
+
+use crate::support::{BLOCK, Tick, fresh, put, run, tag_of, turns};
 
 /// The most memory that was in use while `operation` ran.
 async fn most_used<D: Device>(engine: &Engine<D, Tick>, operation: impl Future) -> u64 {

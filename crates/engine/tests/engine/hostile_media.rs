@@ -3,7 +3,7 @@
 //!
 //! The corpus in `fuzz/corpus/log` is also what the fuzzer starts from (`fuzz/targets/log.rs`).
 
-#[path = "../../../fuzz/replay.rs"]
+#[path = "../../../../fuzz/replay.rs"]
 mod replay;
 
 use mjolnir_engine::fuzz::decode_everything;

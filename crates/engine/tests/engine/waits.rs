@@ -1,14 +1,15 @@
 //! No wait is without end: not for space that cannot be won, not behind damage, not after closing,
 //! and not for a client that went away.
 
-mod support;
-
 use mjolnir_device::filter::{Damage, Fault, Verb};
 use mjolnir_device::{Device, MemoryDevice};
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions, ReclaimOptions};
 use mjolnir_store::{Durability, Error, ErrorKind, Store};
 use mjolnir_units::{Pba, TreeId};
-use support::{BLOCK, Held, Tick, dropped_after, fresh, payload, put, run, soon, tag_of, turns};
+
+use crate::support::{
+    BLOCK, Held, Tick, dropped_after, fresh, payload, put, run, soon, tag_of, turns,
+};
 
 async fn fill<D: Device>(engine: &Engine<D, Tick>, tree: TreeId) -> (u64, Error) {
     for lba in 0.. {

@@ -1,12 +1,11 @@
 //! Reclaim begins while there is still space, without being asked, and rests when there is nothing
 //! to win.
 
-mod support;
-
 use mjolnir_device::MemoryDevice;
 use mjolnir_engine::OpenOptions;
 use mjolnir_store::ErrorKind;
-use support::{BLOCK, fresh, put, run, soon, turns};
+
+use crate::support::{BLOCK, fresh, put, run, soon, turns};
 
 #[test]
 fn overwriting_for_long_never_waits_for_room() {

@@ -1,15 +1,14 @@
 //! Atomic vectors and transactions at their edges: targets that vanish, nothing to write, crashes
 //! and clients that go away half way.
 
-mod support;
-
 use bytes::Bytes;
 use mjolnir_device::MemoryDevice;
 use mjolnir_device::filter::Verb;
 use mjolnir_engine::{Engine, OpenOptions};
 use mjolnir_store::{Durability, ErrorKind, Op, Store};
 use mjolnir_units::TreeId;
-use support::{BLOCK, Held, dropped_after, fresh, payload, put, run, tag_of, turns};
+
+use crate::support::{BLOCK, Held, dropped_after, fresh, payload, put, run, tag_of, turns};
 
 #[test]
 fn a_commit_whose_target_is_gone_changes_nothing_and_stays_prepared() {
