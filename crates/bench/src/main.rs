@@ -14,16 +14,13 @@ mod clock;
 mod direct;
 mod heap;
 mod load;
-mod memory;
 mod peer;
 mod place;
-mod ram;
 mod report;
 mod rows;
 mod samples;
 mod sparse;
 mod table;
-mod thin;
 mod world;
 
 use std::path::PathBuf;

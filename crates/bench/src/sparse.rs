@@ -15,9 +15,8 @@ use bytes::Bytes;
 use mjolnir_backends::{FileDevice, OpenOptions};
 use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, Runtime, ZoneTable};
 use mjolnir_host::HostRuntime;
+use mjolnir_machine::is_zero;
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
-
-use crate::thin::is_zero;
 
 /// Where the first zone lies in the file, in bytes: docs/internals/container.md.
 const ZONES_AT: u64 = 1 << 20;

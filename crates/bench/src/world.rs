@@ -12,7 +12,7 @@ use mjolnir_store::ErrorKind;
 use mjolnir_units::{BLOCK_SIZE, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::ram::RamDevice;
+use mjolnir_machine::RamDevice;
 
 /// The real world with a single thread: pure jobs run at once, on the engine's own.
 #[derive(Clone)]

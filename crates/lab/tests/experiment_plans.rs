@@ -1,7 +1,7 @@
 //! An experiment file becomes points: every combination of what is swept. What is wrong in it is
 //! one sentence with file, line and the nearest right word.
 
-use mjolnir_lab::experiment::{Changes, Plan, SHIPPED};
+use mjolnir_lab::experiment::{Changes, Kinds, Plan};
 use toml::Value;
 
 const FILE: &str = r#"name = "mine"
@@ -44,7 +44,7 @@ why = "No reason."
 "#;
 
 fn plan(changes: &Changes) -> Plan {
-    Plan::new("mine.toml", FILE, changes).unwrap()
+    Plan::new("mine.toml", FILE, changes, &Kinds::default()).unwrap()
 }
 
 fn shown(plan: &Plan) -> Vec<String> {
@@ -117,9 +117,10 @@ fn seeds_count_up_from_the_first() {
 #[track_caller]
 fn refused(from: &str, to: &str, parts: &[&str]) {
     assert!(FILE.contains(from), "{from:?} is in the file");
-    let said = Plan::new("mine.toml", &FILE.replacen(from, to, 1), &Changes::default())
-        .expect_err("it should be refused")
-        .to_string();
+    let said =
+        Plan::new("mine.toml", &FILE.replacen(from, to, 1), &Changes::default(), &Kinds::default())
+            .expect_err("it should be refused")
+            .to_string();
     assert_eq!(said.lines().count(), 1, "one sentence: {said}");
     for part in parts.iter().chain(&["mine.toml"]) {
         assert!(said.contains(part), "no {part:?} in {said:?}");
@@ -167,16 +168,4 @@ fn too_large_a_sweep_is_refused() {
     let list = list.join(", ");
     let sweep = format!("spare = [0.1]\nwarm = [{list}]\nmeasured = [{list}]\n");
     refused("spare = [0.1, 0.2]", &sweep, &["100000 points"]);
-}
-
-#[test]
-fn shipped_experiments_are_sound_and_named_as_their_files() {
-    for (name, text) in SHIPPED {
-        for quick in [false, true] {
-            let changes = Changes { quick, ..Changes::default() };
-            let plan = Plan::new(name, text, &changes).unwrap();
-            assert_eq!(plan.experiment.name, *name);
-            assert!(!plan.points.is_empty() && !plan.experiment.figure.is_empty(), "{name}");
-        }
-    }
 }

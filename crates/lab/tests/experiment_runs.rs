@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use mjolnir_lab::experiment::{
-    Changes, Event, Plan, Results, RunError, SHIPPED, Setting, Version, report,
+    Changes, Event, Kinds, Plan, Results, RunError, Setting, Version, report,
 };
 
 const FILE: &str = r#"name = "mine"
@@ -39,7 +39,7 @@ course = "waf"
 
 fn plan(text: &str, seeds: u32) -> Plan {
     let changes = Changes { seeds: Some(seeds), ..Changes::default() };
-    Plan::new("mine.toml", text, &changes).unwrap()
+    Plan::new("mine.toml", text, &changes, &Kinds::default()).unwrap()
 }
 
 fn version(build: &str) -> Version {
@@ -176,17 +176,4 @@ fn a_figure_of_nothing_says_what_there_is() {
     let troubles = report::troubles(&results);
     assert_eq!(troubles.len(), 1);
     assert!(troubles[0].contains("wav") && troubles[0].contains("closed_form_waf"), "{troubles:?}");
-}
-
-/// The numbers that theory and the published simulator give, as the quick variants have them.
-#[test]
-fn shipped_experiments_run_and_agree() {
-    for (name, text) in SHIPPED {
-        let changes = Changes { quick: true, ..Changes::default() };
-        let plan = Plan::new(name, text, &changes).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let results = run(&plan, folder.path(), 2, "a").0.unwrap();
-        assert_eq!(results.failures, [], "{name}");
-        assert_eq!(report::troubles(&results), [""; 0], "{name}");
-    }
 }

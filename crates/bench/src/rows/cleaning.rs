@@ -11,11 +11,11 @@ use mjolnir_units::BLOCK_SIZE;
 use crate::chance::{Chance, Shuffle};
 use crate::clock::{Timer, Took};
 use crate::load;
-use crate::ram::RamDevice;
 use crate::report::Report;
 use crate::samples::Samples;
 use crate::table::{Bench, Line, Row, Target};
 use crate::world::{by_hand, in_memory};
+use mjolnir_machine::RamDevice;
 
 pub const ROWS: &[Row] = &[
     Row {

@@ -15,8 +15,8 @@ use crate::load::{self, Load};
 use crate::report::Report;
 use crate::samples::Samples;
 use crate::table::{Bench, Line, Row, Target};
-use crate::thin::ThinDevice;
 use crate::world::{GIB, MIB, blocks, fresh, roomy};
+use mjolnir_machine::ThinDevice;
 
 pub const ROWS: &[Row] = &[
     Row {

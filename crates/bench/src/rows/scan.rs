@@ -13,8 +13,8 @@ use crate::clock::Timer;
 use crate::report::Report;
 use crate::samples::Samples;
 use crate::table::{Bench, Line, Row, Target};
-use crate::thin::ThinDevice;
 use crate::world::{Alone, GIB, MIB, blocks, by_hand, fresh};
+use mjolnir_machine::ThinDevice;
 
 pub const ROWS: &[Row] = &[Row {
     name: "scan-threads",

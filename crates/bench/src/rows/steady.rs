@@ -12,11 +12,11 @@ use mjolnir_units::{BLOCK_SIZE, TreeId};
 
 use super::size_text;
 use crate::load::{self, Load, Windows};
-use crate::ram::RamDevice;
 use crate::report::Report;
 use crate::samples::{Latencies, Samples};
 use crate::table::{Bench, Line, Row, Target};
 use crate::world::{GIB, MIB, blocks, fresh, in_memory, on_disk};
+use mjolnir_machine::RamDevice;
 
 pub const ROWS: &[Row] = &[
     Row {

@@ -6,11 +6,11 @@ use mjolnir_store::Store;
 use mjolnir_units::BLOCK_SIZE;
 
 use crate::load::{self, Load};
-use crate::ram::RamDevice;
 use crate::report::Report;
 use crate::samples::Samples;
 use crate::table::{Bench, Line, Row, Target};
 use crate::world::{MIB, blocks, in_memory, roomy};
+use mjolnir_machine::RamDevice;
 
 pub const ROWS: &[Row] = &[Row {
     name: "store-cpu",

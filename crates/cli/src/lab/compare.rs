@@ -35,11 +35,18 @@ pub fn run(a: &Path, b: &Path, json: bool) -> Result<(), Failure> {
         }
         text += &table.text();
     }
-    let within = found.differences.iter().filter(|d| d.verdict == Verdict::WithinInterval).count();
+    let count = |verdict| found.differences.iter().filter(|d| d.verdict == verdict).count();
+    let by_clock = match count(Verdict::ByClock) {
+        0 => String::new(),
+        runs => format!(
+            ", {runs} were measured by the clock in one run each, which never gives the same twice"
+        ),
+    };
     text += &format!(
-        "{} compared: {} differ, {within} of them within confidence intervals\n",
+        "{} compared: {} differ, {} of them within confidence intervals{by_clock}\n",
         output::count(found.numbers_compared as u64, "number"),
         found.differences.len(),
+        count(Verdict::WithinInterval),
     );
     output::print(&text)
 }

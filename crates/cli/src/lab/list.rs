@@ -13,8 +13,13 @@ pub fn run(json: bool) -> Result<(), Failure> {
     for (name, text) in SHIPPED {
         let plan = |quick| {
             let changes = Changes { quick, ..Changes::default() };
-            Plan::new(&format!("experiments/{name}.toml"), text, &changes)
-                .map_err(|mistake| Failure::new(mistake.to_string()))
+            Plan::new(
+                &format!("experiments/{name}.toml"),
+                text,
+                &changes,
+                &mjolnir_machine::kinds(),
+            )
+            .map_err(|mistake| Failure::new(mistake.to_string()))
         };
         let (full, quick) = (plan(false)?, plan(true)?);
         let experiment = &full.experiment;

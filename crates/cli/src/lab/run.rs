@@ -96,7 +96,8 @@ fn plans(options: &RunOptions) -> Result<Vec<Plan>, Failure> {
     let mut taken = BTreeSet::new();
     for name in names {
         let (source, text) = experiment::find(name).map_err(refused)?;
-        let plan = Plan::new(&source, &text, &changes).map_err(refused)?;
+        let plan =
+            Plan::new(&source, &text, &changes, &mjolnir_machine::kinds()).map_err(refused)?;
         if !taken.insert(plan.experiment.name.clone()) {
             let name = &plan.experiment.name;
             return Err(Failure::new(format!(

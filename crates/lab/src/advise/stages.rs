@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Limits, Prepared};
 use crate::experiment::kinds::replay::FUTURES;
-use crate::experiment::{Changes, Mistake, Plan, PointResult, Results};
+use crate::experiment::{Changes, Kinds, Mistake, Plan, PointResult, Results};
 
 /// Policies that are repeated besides the default and the bound.
 const SHORTLIST: usize = 3;
@@ -362,7 +362,7 @@ fit = {{ passes = {passes} }}
     fn plan(&self, name: &str, text: &str, seeds: u32, seed: u64) -> Result<Plan, Mistake> {
         let (seed, seeds) = (Some(seed), Some(seeds));
         let changes = Changes { quick: false, seed, seeds, set: Vec::new() };
-        let mut plan = Plan::new(name, text, &changes)?;
+        let mut plan = Plan::new(name, text, &changes, &Kinds::default())?;
         plan.quick = self.quick;
         Ok(plan)
     }

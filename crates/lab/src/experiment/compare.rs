@@ -47,6 +47,9 @@ pub enum Verdict {
     BeyondInterval,
     /// Neither side has several seeds, so there is no interval.
     NoInterval,
+    /// As before, and it was measured by the clock: no two runs are the same, so that this
+    /// difference says nothing.
+    ByClock,
 }
 
 impl std::fmt::Display for Verdict {
@@ -55,6 +58,7 @@ impl std::fmt::Display for Verdict {
             Verdict::WithinInterval => "within the confidence interval",
             Verdict::BeyondInterval => "beyond the confidence interval",
             Verdict::NoInterval => "one seed each: no interval",
+            Verdict::ByClock => "by the clock, once each: run several seeds",
         })
     }
 }
@@ -62,9 +66,9 @@ impl std::fmt::Display for Verdict {
 impl Verdict {
     /// The interval of a difference of two means has, in half, the root of the sum of their
     /// squares.
-    fn of(a: &Estimate, b: &Estimate) -> Verdict {
+    fn of(a: &Estimate, b: &Estimate, by_clock: bool) -> Verdict {
         if a.ci95.is_none() && b.ci95.is_none() {
-            return Verdict::NoInterval;
+            return if by_clock { Verdict::ByClock } else { Verdict::NoInterval };
         }
         let half = a.ci95.unwrap_or(0.0).hypot(b.ci95.unwrap_or(0.0));
         match (a.mean - b.mean).abs() <= half {
@@ -144,7 +148,7 @@ impl Comparison {
                 a: *of_a,
                 b: *of_b,
                 ratio: (of_a.mean != 0.0).then(|| of_b.mean / of_a.mean),
-                verdict: Verdict::of(of_a, of_b),
+                verdict: Verdict::of(of_a, of_b, a.by_clock || b.by_clock),
             });
         }
         for number in b.numbers.keys().filter(|number| !a.numbers.contains_key(*number)) {
@@ -160,12 +164,15 @@ mod tests {
     #[test]
     fn intervals_decide() {
         let estimate = |mean, ci95| Estimate { mean, ci95, runs: 3 };
-        let verdict = |a, b| Verdict::of(&a, &b);
+        let verdict = |a, b| Verdict::of(&a, &b, false);
         let one = estimate(1.0, Some(0.3));
         assert_eq!(verdict(one, estimate(1.4, Some(0.4))), Verdict::WithinInterval);
         assert_eq!(verdict(one, estimate(1.6, Some(0.4))), Verdict::BeyondInterval);
         assert_eq!(verdict(one, estimate(1.2, None)), Verdict::WithinInterval);
         let single = estimate(1.0, None);
         assert_eq!(verdict(single, estimate(1.1, None)), Verdict::NoInterval);
+        let by_clock = |a, b| Verdict::of(&a, &b, true);
+        assert_eq!(by_clock(single, estimate(1.1, None)), Verdict::ByClock);
+        assert_eq!(by_clock(one, estimate(1.6, Some(0.4))), Verdict::BeyondInterval);
     }
 }

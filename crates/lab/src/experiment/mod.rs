@@ -8,7 +8,8 @@
 //!
 //! What is run is the affair of a [`Kind`]: a pure function of configuration and seed. So the
 //! results of an experiment are the same, byte for byte, whenever and with however many jobs it is
-//! run.
+//! run. Only kinds that measure the real world, which the lab has none of, are no such function:
+//! they say so ([`Kind::by_clock`]), results are marked, and nothing runs beside them.
 //!
 //! This module alone of the lab uses threads and files: it is the door between runs, which know
 //! neither, and a user's folder. Of time it knows nothing; who shows progress has a clock.
@@ -16,7 +17,7 @@
 pub mod compare;
 mod file;
 mod keys;
-pub mod kinds;
+pub(crate) mod kinds;
 pub mod ledger;
 mod mistake;
 mod outcome;
@@ -30,6 +31,7 @@ mod sweep;
 use serde::{Deserialize, Serialize};
 
 pub use file::{Case, Experiment, Figure, Paper, Quick, Style, Where};
+pub use kinds::Kinds;
 pub use mistake::{Mistake, nearest, nearest_hint, parse_configuration};
 pub use outcome::{Kind, Outcome, Series};
 pub use results::{Failed, PointResult, Results, SeedResult};

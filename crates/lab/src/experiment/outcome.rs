@@ -42,7 +42,13 @@ pub trait Kind: Sync {
         Vec::new()
     }
 
-    /// A pure function of configuration, seed and inputs. `progress` is told the share done, 0 to 1, and
+    /// Whether it measures the real world by the real clock. Then figures differ from run to run,
+    /// and it is run alone, after all others.
+    fn by_clock(&self) -> bool {
+        false
+    }
+
+    /// A pure function of configuration, seed and inputs, unless [`by_clock`](Self::by_clock). `progress` is told the share done, 0 to 1, and
     /// answers whether to go on; a run that is told not to answers with an error soon.
     fn run(
         &self,

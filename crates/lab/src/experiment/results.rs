@@ -46,6 +46,9 @@ pub struct PointResult {
     pub coordinates: BTreeMap<String, Coordinate>,
     /// The whole configuration.
     pub configuration: serde_json::Value,
+    /// Whether it was measured by the clock of a machine, and so differs from run to run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_clock: bool,
     /// Each number over the seeds.
     pub numbers: BTreeMap<String, Estimate>,
     /// Each run.
@@ -104,7 +107,8 @@ pub(super) struct Run {
 impl Results {
     pub(super) fn new(plan: &Plan, version: &Version, runs: Vec<Run>) -> Results {
         let mut failures = Vec::new();
-        let mut points: Vec<PointResult> = plan.points.iter().map(PointResult::new).collect();
+        let mut points: Vec<PointResult> =
+            plan.points.iter().map(|point| PointResult::new(plan, point)).collect();
         for run in runs {
             match run.outcome {
                 Ok(outcome) => points[run.point].runs.push(SeedResult { seed: run.seed, outcome }),
@@ -283,8 +287,10 @@ impl Results {
 }
 
 impl PointResult {
-    fn new(point: &Point) -> PointResult {
+    fn new(plan: &Plan, point: &Point) -> PointResult {
+        let kind = plan.kinds.by_name(&point.kind).expect("a plan's kinds are known");
         PointResult {
+            by_clock: kind.by_clock(),
             case: point.case.clone(),
             kind: point.kind.clone(),
             coordinates: point.coordinates.clone(),

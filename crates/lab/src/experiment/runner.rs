@@ -9,7 +9,7 @@ use std::sync::{Mutex, Once, PoisonError};
 
 use super::ledger::{Identity, Ledger, fnv_1a};
 use super::results::{Failed, Results, Run};
-use super::{Kind, Outcome, Plan, Point, Version, kinds};
+use super::{Kind, Outcome, Plan, Point, Version};
 
 /// How to run.
 pub struct Setting<'a> {
@@ -86,7 +86,10 @@ impl Plan {
         let kept = outcomes.iter().flatten().count();
         let runs = jobs.len();
         watch(Event::Begun { runs, kept });
-        let missing: Vec<usize> = (0..runs).filter(|&job| outcomes[job].is_none()).collect();
+        let mut missing: Vec<usize> = (0..runs).filter(|&job| outcomes[job].is_none()).collect();
+        // What goes by the clock comes last, when nothing runs beside it.
+        missing.sort_by_key(|&job| jobs[job].kind.by_clock());
+        let virtual_runs = missing.partition_point(|&job| !jobs[job].kind.by_clock());
         if !missing.is_empty() {
             Results::remove(setting.folder).map_err(RunError::Files)?;
         }
@@ -103,10 +106,12 @@ impl Plan {
         };
         hush_panics();
         std::thread::scope(|scope| {
-            for _ in 0..setting.jobs.clamp(1, missing.len().max(1)) {
-                scope.spawn(|| work.labour(&jobs, &missing));
+            for _ in 0..setting.jobs.clamp(1, virtual_runs.max(1)) {
+                scope.spawn(|| work.labour(&jobs, &missing[..virtual_runs]));
             }
         });
+        work.next.store(virtual_runs, Relaxed);
+        work.labour(&jobs, &missing);
         if let Some(trouble) = lock(&work.trouble).take() {
             return Err(RunError::Files(trouble));
         }
@@ -129,7 +134,7 @@ impl Plan {
     fn jobs(&self, version: &Version) -> Result<Vec<Job<'_>>, RunError> {
         let mut jobs = Vec::new();
         for (number, point) in self.points.iter().enumerate() {
-            let kind = kinds::by_name(&point.kind).expect("a plan's kinds are known");
+            let kind = self.kinds.by_name(&point.kind).expect("a plan's kinds are known");
             let mut inputs = Vec::new();
             for path in kind.inputs(&point.configuration) {
                 let bytes = std::fs::read(&path).map_err(|error| {

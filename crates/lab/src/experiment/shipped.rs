@@ -19,8 +19,10 @@ pub const SHIPPED: &[(&str, &str)] = shipped![
     "pacing",
     "mjolnir-fig2",
     "mjolnir-table2",
+    "mjolnir-fig3",
     "mjolnir-table3",
     "mjolnir-breakdown",
+    "mjolnir-tradeoff",
 ];
 
 /// An experiment's text, with what errors call it: a shipped one by its name, or a file by its

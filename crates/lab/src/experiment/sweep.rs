@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use super::file::{Experiment, Where};
-use super::kinds;
+use super::kinds::Kinds;
 use super::mistake::{Mistake, Place, nearest_hint};
 use super::{Kind, keys};
 
@@ -99,18 +99,21 @@ pub struct Plan {
     pub points: Vec<Point>,
     /// The seeds of each point.
     pub seeds: Vec<u64>,
+    /// The kinds that its points are of.
+    pub(super) kinds: Kinds,
 }
 
 impl Plan {
     /// Reads an experiment from the text of its file, which errors call `name`, and lays it out.
+    /// It may ask for `kinds`.
     ///
     /// # Errors
     ///
     /// The first mistake, in the file or in the changes.
-    pub fn new(name: &str, text: &str, changes: &Changes) -> Result<Plan, Mistake> {
+    pub fn new(name: &str, text: &str, changes: &Changes, kinds: &Kinds) -> Result<Plan, Mistake> {
         let experiment = Experiment::parse(name, text)?;
         let place = Place { name, text };
-        let points = points(&experiment, changes, &place)?;
+        let points = points(&experiment, changes, kinds, &place)?;
         let count = match changes.seeds {
             Some(seeds) => seeds,
             None if changes.quick => experiment.quick.seeds.unwrap_or(experiment.seeds),
@@ -118,13 +121,14 @@ impl Plan {
         };
         let first = changes.seed.unwrap_or(experiment.seed);
         let seeds = (0..u64::from(count.max(1))).map(|number| first.wrapping_add(number)).collect();
-        Ok(Plan { experiment, quick: changes.quick, points, seeds })
+        Ok(Plan { experiment, quick: changes.quick, points, seeds, kinds: kinds.clone() })
     }
 }
 
 fn points(
     experiment: &Experiment,
     changes: &Changes,
+    kinds: &Kinds,
     place: &Place<'_>,
 ) -> Result<Vec<Point>, Mistake> {
     let mut bases = Vec::new();
@@ -161,8 +165,8 @@ fn points(
     let mut all = Vec::new();
     for (index, (case, kind, configuration, sweep)) in bases.into_iter().enumerate() {
         let field = if case.is_some() { format!("case.{index}.kind") } else { "kind".to_owned() };
-        let Some(runner) = kinds::by_name(&kind) else {
-            let hint = nearest_hint(&kind, kinds::names());
+        let Some(runner) = kinds.by_name(&kind) else {
+            let hint = nearest_hint(&kind, kinds.names());
             return Err(place.at(&field, format!("no kind of run is called {kind:?}{hint}")));
         };
         let sweep: Vec<(String, Vec<Value>)> = sweep.into_iter().collect();

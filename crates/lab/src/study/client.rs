@@ -101,6 +101,15 @@ impl Host {
         self.limits.allow(self.runtime.now_ns()) && self.failed.borrow().is_none()
     }
 
+    /// What courses are drawn over: nanoseconds, or requests where nothing takes time, since the
+    /// beginning.
+    pub fn sampled_at(&self) -> u64 {
+        match self.runtime.is_timed() {
+            true => self.runtime.now_ns() - self.limits.from_ns.get(),
+            false => self.limits.of.get().0.wrapping_sub(self.limits.requests.get()),
+        }
+    }
+
     /// Takes one request off what may be made.
     pub fn take(&self, request: &Request) {
         self.limits.take(request);

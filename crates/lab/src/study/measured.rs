@@ -54,19 +54,24 @@ pub struct Measured {
     pub outcome: Outcome,
 }
 
-/// Collects figures.
+/// Collects figures, by the names that all runs give them.
 #[derive(Default)]
-pub(super) struct Figures {
+pub struct Figures {
+    /// As an [`Outcome`] has them.
     pub numbers: BTreeMap<String, f64>,
+    /// As an [`Outcome`] has them.
     pub series: BTreeMap<String, Series>,
+    /// As an [`Outcome`] has them.
     pub notes: Vec<String>,
 }
 
 impl Figures {
+    /// A single figure.
     pub fn number(&mut self, name: &str, value: f64) {
         self.numbers.insert(name.to_owned(), value);
     }
 
+    /// A course: its name, what x and y are, and the pairs.
     pub fn course(&mut self, name: &str, x: &str, y: &str, points: Vec<(f64, f64)>) {
         let series = Series { x: x.to_owned(), y: y.to_owned(), points };
         self.series.insert(name.to_owned(), series);
@@ -179,6 +184,7 @@ impl Figures {
         self.course("segment_utilization", "live_share", "share_of_segments", points);
     }
 
+    /// All of it.
     pub fn into_outcome(self) -> Outcome {
         Outcome { numbers: self.numbers, series: self.series, notes: self.notes }
     }

@@ -8,10 +8,12 @@ use mjolnir_workload::Op;
 use crate::experiment::Series;
 
 /// Latencies, bandwidth, pauses.
-pub(super) struct Meter {
+pub struct Meter {
     begun_ns: u64,
     latencies: Vec<Latencies>,
+    /// Requests completed.
     pub requests: u64,
+    /// Bytes of each operation.
     pub bytes: [u64; Op::ALL.len()],
     /// Completions by interval of time: bytes read and written.
     intervals: Vec<(u64, u64)>,
@@ -28,7 +30,12 @@ pub(super) struct Meter {
 const INTERVAL_NS: u64 = 1_000_000;
 
 impl Meter {
-    /// Begins to measure at an instant. Courses have at most `points` points.
+    /// Begins to measure at an instant. Courses have at most `points` points. `log` is the path of
+    /// a log of all requests.
+    ///
+    /// # Errors
+    ///
+    /// A sentence: the log cannot be written.
     pub fn new(begun_ns: u64, points: usize, log: Option<&str>) -> Result<Self, String> {
         let log = match log {
             None => None,
@@ -134,6 +141,10 @@ impl Meter {
     }
 
     /// Ends the log of requests, if one is kept.
+    ///
+    /// # Errors
+    ///
+    /// A sentence: it could not be written.
     pub fn end_log(&mut self) -> Result<(), String> {
         if let Some(failed) = self.log_failed.take() {
             return Err(failed);

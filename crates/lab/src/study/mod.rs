@@ -8,13 +8,15 @@
 //!   payload. `front`: queue, link and core.
 //! * `source`: synthetic jobs and traces. `client`: who makes their requests. `oracle`: what a read
 //!   may return.
-//! * `reclaim_cost`: another sort of run on the same drive, of reclaim alone.
+//! * `reclaim_cost`: another sort of run on the same drive, of reclaim alone, after `data` was
+//!   written.
 //! * `meter`, `sampler`, `measured`: what is told.
 //!
 //! **Processor work** takes virtual time by stated constants (`engine.request_ns`,
 //! `engine.scan_ns_per_mapping`), which stand in the results.
 
 mod client;
+mod data;
 mod drive;
 mod front;
 mod hardware;
@@ -35,9 +37,14 @@ mod source;
 mod spec;
 mod world;
 
+pub use data::{Data, DataSpec};
 pub use kind::Simulate;
-pub use measured::{Measured, Written};
-pub use reclaim_cost::ReclaimCost;
+pub use measured::{Figures, Measured, Written};
+pub use meter::Meter;
+pub use precondition::Precondition;
+pub use reclaim_cost::{ReclaimCost, collect_everything};
+pub use sampler::Sampler;
+pub use source::jobs;
 pub use spec::{
     Bytes, DeviceSpec, DriveKind, DriveSpec, EngineSpec, LoadSpec, MeasureSpec, PreconditionSpec,
     Study,

@@ -275,7 +275,8 @@ async fn play(
     let meter = Meter::new(runtime.now_ns(), study.measure.points, log)?;
     *host.meter.borrow_mut() = Some(meter);
     host.limits.start(runtime.now_ns());
-    let sampler = Sampler::start(&host, study);
+    let sampler = Rc::new(Sampler::new(&study.measure));
+    sampler.look(0, &host.engine);
     let notes = ask(&host, source, &sampler, &done).await?;
     figures.notes.extend(notes);
     if let Some(why) = host.failed.take() {
@@ -397,7 +398,7 @@ async fn ask(
     let note = {
         let (host, sampler, done) = (host.clone(), sampler.clone(), done.clone());
         move || {
-            sampler.look(&host);
+            sampler.look(host.sampled_at(), &host.engine);
             let share = host.limits.done(host.runtime.now_ns());
             done.set(PRECONDITION_PART + (1.0 - PRECONDITION_PART) * share);
         }
@@ -600,6 +601,7 @@ fn conclude(
     let difference = |of: fn(&Stats) -> u64| of(b) - of(a);
     let host_blocks = blocks(difference(|s| s.accepted_write_bytes));
     let reclaim_blocks = blocks(difference(|s| s.moved_bytes));
+    let host_gib = (host_blocks * BLOCK_SIZE as f64 / f64::from(1 << 30)).max(1e-9);
     let by_engine =
         blocks(difference(|s| s.log_write_bytes + s.reclaim_write_bytes + s.map_write_bytes));
     let padding = ended.drive.padding_bytes - begun.drive.padding_bytes;
@@ -619,6 +621,8 @@ fn conclude(
         ("reclaim_cycles", difference(|s| s.reclaim_cycles) as f64),
         ("mappings_scanned", difference(|s| s.mappings_scanned) as f64),
         ("scan_cpu_ms", difference(|s| s.scan_cpu_ns) as f64 / 1e6),
+        ("scan_cpu_ms_per_gib", difference(|s| s.scan_cpu_ns) as f64 / 1e6 / host_gib),
+        ("marks_per_gib", difference(|s| s.reclaim_cycles) as f64 / host_gib),
         ("panics", difference(|s| s.panics) as f64),
         ("room_waits", difference(|s| s.room_waits) as f64),
         ("checkpoints", difference(|s| s.checkpoints) as f64),

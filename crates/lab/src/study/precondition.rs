@@ -18,7 +18,7 @@ enum Pattern {
 
 /// A precondition, checked.
 #[derive(Clone, Debug)]
-pub(super) struct Precondition {
+pub struct Precondition {
     pattern: Pattern,
     fill: f64,
     overwrites: f64,
@@ -26,6 +26,11 @@ pub(super) struct Precondition {
 }
 
 impl Precondition {
+    /// Checks it.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that begins with the key.
     pub fn new(spec: &PreconditionSpec) -> Result<Self, String> {
         if !(0.0..=1.0).contains(&spec.fill) {
             return Err(format!("precondition.fill = {}: write a share from 0 to 1", spec.fill));

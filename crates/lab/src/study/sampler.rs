@@ -1,13 +1,12 @@
 //! What a drive's engine does over time: a look at its counts now and then.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 
-use mjolnir_engine::{SegmentContent, Stats};
+use mjolnir_device::{Device, Runtime};
+use mjolnir_engine::{Engine, SegmentContent, Stats};
 
-use super::client::Host;
 use super::measured::Figures;
-use super::spec::Study;
+use super::spec::MeasureSpec;
 
 /// Nanoseconds, or requests, between the first looks; it doubles as the run gets longer.
 const FIRST_STEP: (u64, u64) = (1_000_000, 256);
@@ -17,7 +16,7 @@ const HALF: f64 = 0.5;
 const RATE_POINTS: usize = 80;
 
 /// Looks at the engine now and then.
-pub(super) struct Sampler {
+pub struct Sampler {
     timed: bool,
     next: Cell<u64>,
     step: Cell<u64>,
@@ -38,6 +37,8 @@ struct Point {
     allocated: f64,
     reclaimed: f64,
     scan_cpu_ns: f64,
+    /// Reclaim's live bits and index.
+    reclaim_memory: f64,
     /// Blocks of payload in sealed segments of data.
     data_blocks: f64,
 }
@@ -55,32 +56,27 @@ impl Point {
             allocated: stats.segments_allocated as f64,
             reclaimed: stats.segments_reclaimed as f64,
             scan_cpu_ns: stats.scan_cpu_ns as f64,
+            reclaim_memory: (stats.mark_bytes + stats.index_bytes) as f64,
             data_blocks,
         }
     }
 }
 
 impl Sampler {
-    pub fn start(host: &Host, study: &Study) -> Rc<Self> {
-        let timed = study.measure.timed;
-        let step = if timed { FIRST_STEP.0 } else { FIRST_STEP.1 };
-        let sampler = Rc::new(Sampler {
-            timed,
+    /// Courses have about as many points as is said there, and go over time or over requests.
+    pub fn new(measure: &MeasureSpec) -> Self {
+        let step = if measure.timed { FIRST_STEP.0 } else { FIRST_STEP.1 };
+        Sampler {
+            timed: measure.timed,
             next: Cell::new(0),
             step: Cell::new(step),
-            points_max: study.measure.points.max(2),
+            points_max: measure.points.max(2),
             points: RefCell::default(),
-        });
-        sampler.look(host);
-        sampler
+        }
     }
 
-    /// Looks, if it is time to.
-    pub fn look(&self, host: &Host) {
-        let at = match self.timed {
-            true => host.runtime.now_ns() - host.limits.from_ns.get(),
-            false => host.limits.of.get().0.wrapping_sub(host.limits.requests.get()),
-        };
+    /// Looks, if it is time to: it is `at` nanoseconds, or requests, after the beginning.
+    pub fn look<D: Device, R: Runtime>(&self, at: u64, engine: &Engine<D, R>) {
         if at < self.next.get() {
             return;
         }
@@ -94,8 +90,8 @@ impl Sampler {
             self.step.set(self.step.get() * 2);
         }
         self.next.set(at + self.step.get());
-        let stats = host.engine.stats();
-        let segments = host.engine.segments();
+        let stats = engine.stats();
+        let segments = engine.segments();
         let data = segments.iter().filter(|segment| segment.content != SegmentContent::Map);
         let data_blocks = data.map(|segment| segment.payload_blocks as f64).sum();
         let at = if self.timed { at as f64 / 1e9 } else { at as f64 };
@@ -103,12 +99,13 @@ impl Sampler {
     }
 
     /// Blocks of payload in sealed segments of data, on the average over all looks.
-    pub fn mean_data_blocks(&self) -> f64 {
+    pub(super) fn mean_data_blocks(&self) -> f64 {
         let points = self.points.borrow();
         let count = points.len().max(1) as f64;
         points.iter().map(|point| point.data_blocks).sum::<f64>() / count
     }
 
+    /// Tells what was seen.
     pub fn tell(&self, figures: &mut Figures) {
         let points = self.points.borrow();
         let x = if self.timed { "time_s" } else { "requests" };
@@ -126,6 +123,8 @@ impl Sampler {
         };
         let shares = points.windows(2).filter_map(share).collect();
         figures.course("reclaim_share", x, "share_of_data_writes", shares);
+        let most = points.iter().map(|point| point.reclaim_memory).fold(0.0, f64::max);
+        figures.number("reclaim_memory_bytes_max", most);
         self.halves(figures, &points);
         if self.timed {
             rates(figures, &points);

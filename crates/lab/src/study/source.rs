@@ -48,7 +48,7 @@ impl Source {
     /// jobs that say no end go on.
     pub fn new(spec: &LoadSpec, bytes: u64, seed: u64, has_limit: bool) -> Result<Self, String> {
         match (&spec.synthetic, &spec.trace) {
-            (Some(jobs), None) => Self::jobs(jobs, bytes, seed, has_limit),
+            (Some(spec), None) => jobs(spec, bytes, seed, has_limit).map(Source::Jobs),
             (None, Some(path)) => Self::trace(spec, path, bytes),
             (Some(_), Some(_)) => {
                 Err("workload: say either `synthetic` or `trace`, not both".to_owned())
@@ -57,45 +57,6 @@ impl Source {
                                  path of one)"
                 .to_owned()),
         }
-    }
-
-    fn jobs(spec: &WorkloadSpec, bytes: u64, seed: u64, has_limit: bool) -> Result<Self, String> {
-        let mut spec = spec.clone();
-        spec.seed = spec.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(seed);
-        for job in &mut spec.jobs {
-            if job.size.is_none() {
-                let offset = match &job.offset {
-                    None => 0,
-                    Some(Value::Number(number)) => *number,
-                    Some(Value::Text(text)) => {
-                        text.parse::<ByteSize>()
-                            .map_err(|error| format!("workload.synthetic: offset: {error}"))?
-                            .0
-                    }
-                };
-                job.size = Some(Value::Number(bytes.saturating_sub(offset)));
-            }
-            let endless =
-                job.number_ios.is_none() && job.io_size.is_none() && job.runtime.is_none();
-            if endless && has_limit {
-                job.number_ios = Some(u64::MAX);
-            }
-        }
-        let workload =
-            Workload::new(&spec).map_err(|error| format!("workload.synthetic: {error}"))?;
-        for job in workload.jobs() {
-            let (_, end) = job.range();
-            if end > bytes {
-                return Err(format!(
-                    "workload.synthetic: {} goes up to byte {end}, but the drive offers {} ({} \
-                     bytes); give it a smaller size or none",
-                    job.name(),
-                    ByteSize(bytes),
-                    bytes
-                ));
-            }
-        }
-        Ok(Source::Jobs(workload))
     }
 
     fn trace(spec: &LoadSpec, path: &str, bytes: u64) -> Result<Self, String> {
@@ -139,6 +100,54 @@ impl Source {
         });
         Ok(Source::Trace(Box::new(Trace { requests: Box::new(requests), queue_depth, report })))
     }
+}
+
+/// Jobs for a drive of so many bytes. Where `has_limit`, the measurement ends them, and those that
+/// say no end go on.
+///
+/// # Errors
+///
+/// A sentence that begins with the key.
+pub fn jobs(
+    spec: &WorkloadSpec,
+    bytes: u64,
+    seed: u64,
+    has_limit: bool,
+) -> Result<Workload, String> {
+    let mut spec = spec.clone();
+    spec.seed = spec.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(seed);
+    for job in &mut spec.jobs {
+        if job.size.is_none() {
+            let offset = match &job.offset {
+                None => 0,
+                Some(Value::Number(number)) => *number,
+                Some(Value::Text(text)) => {
+                    text.parse::<ByteSize>()
+                        .map_err(|error| format!("workload.synthetic: offset: {error}"))?
+                        .0
+                }
+            };
+            job.size = Some(Value::Number(bytes.saturating_sub(offset)));
+        }
+        let endless = job.number_ios.is_none() && job.io_size.is_none() && job.runtime.is_none();
+        if endless && has_limit {
+            job.number_ios = Some(u64::MAX);
+        }
+    }
+    let workload = Workload::new(&spec).map_err(|error| format!("workload.synthetic: {error}"))?;
+    for job in workload.jobs() {
+        let (_, end) = job.range();
+        if end > bytes {
+            return Err(format!(
+                "workload.synthetic: {} goes up to byte {end}, but the drive offers {} ({} \
+                 bytes); give it a smaller size or none",
+                job.name(),
+                ByteSize(bytes),
+                bytes
+            ));
+        }
+    }
+    Ok(workload)
 }
 
 /// A trace's requests, with errors in words.

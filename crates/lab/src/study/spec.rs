@@ -86,7 +86,11 @@ pub enum Bytes {
 
 impl Bytes {
     /// As a number; `key` is what the error names.
-    pub(super) fn get(&self, key: &str) -> Result<u64, String> {
+    ///
+    /// # Errors
+    ///
+    /// A sentence that begins with the key.
+    pub fn get(&self, key: &str) -> Result<u64, String> {
         match self {
             Bytes::Number(number) => Ok(*number),
             Bytes::Text(text) => text

@@ -2,6 +2,12 @@
 //! nothing is told apart as volatile or durable, and requests complete at once. They differ in how
 //! they keep bytes.
 
+mod ram;
+mod thin;
+
+pub use ram::RamDevice;
+pub use thin::{ThinDevice, is_zero};
+
 use std::cell::RefCell;
 use std::future::{Future, ready};
 use std::rc::Rc;
@@ -24,13 +30,13 @@ pub trait Keep: 'static {
 
 /// A device in memory. Clones are handles of one device.
 pub struct Memory<K> {
-    pub(crate) state: Rc<RefCell<State<K>>>,
+    state: Rc<RefCell<State<K>>>,
 }
 
-pub(crate) struct State<K> {
-    pub table: ZoneTable,
-    pub kept: K,
-    pub root: Option<Bytes>,
+struct State<K> {
+    table: ZoneTable,
+    kept: K,
+    root: Option<Bytes>,
 }
 
 impl<K> Clone for Memory<K> {
@@ -121,7 +127,7 @@ impl<K: Keep> Device for Memory<K> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use mjolnir_host::HostRuntime;
     use mjolnir_units::BLOCK_BYTES;
 

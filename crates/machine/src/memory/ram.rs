@@ -4,7 +4,7 @@ use bytes::Bytes;
 use mjolnir_device::ZoneTable;
 use mjolnir_units::{BLOCK_BYTES, Pba, ZoneId};
 
-use crate::memory::{Keep, Memory};
+use super::{Keep, Memory};
 
 /// See the module. Its memory is touched when it is first written, and kept by resets: measure from
 /// the second use on.
@@ -65,6 +65,6 @@ mod tests {
 
     #[test]
     fn what_was_appended_is_read() {
-        crate::memory::tests::keeps(RamDevice::of_zones(2, 16).touched());
+        super::super::tests::keeps(RamDevice::of_zones(2, 16).touched());
     }
 }

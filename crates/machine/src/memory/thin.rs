@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use mjolnir_units::{BLOCK_BYTES, Pba, ZoneId};
 
-use crate::memory::{Keep, Memory};
+use super::{Keep, Memory};
 
 /// See the module.
 pub type ThinDevice = Memory<Thin>;
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn what_was_appended_is_read_and_zeroes_take_no_room() {
         let device = ThinDevice::of_zones(2, 16);
-        crate::memory::tests::keeps(device.clone());
+        super::super::tests::keeps(device.clone());
         assert!((BLOCK_BYTES..2 * BLOCK_BYTES).contains(&device.bytes()));
     }
 }

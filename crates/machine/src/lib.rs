@@ -1,0 +1,35 @@
+//! Experiments on this machine: the engine that ships, on a real file or in memory, by the real
+//! clock. The lab runs the same experiments in virtual time; these are kinds beside its own, in
+//! the same words.
+//!
+//! **Imports** the lab's experiments and studies, and `host`, which holds the real world.
+//! **Leaves out** what is measured against peers or targets (`bench`).
+//!
+//! Invariant: a figure from here is of the machine and the moment; each result says so, and none
+//! is called the same or different by one run alone.
+
+#![allow(clippy::disallowed_methods)] // It measures the real world; see clippy.toml.
+
+mod load;
+mod memory;
+mod place;
+mod reclaim;
+mod scan;
+mod threads;
+
+pub use memory::{Keep, Memory, RamDevice, ThinDevice, is_zero};
+
+use mjolnir_lab::experiment::{Kind, Kinds};
+
+/// The kinds of this crate.
+static OF_THE_MACHINE: &[&dyn Kind] = &[&load::Load, &reclaim::ReclaimCost, &scan::Scan];
+
+/// The sorts of run that experiments may ask for on a machine: the lab's, and those of this crate.
+pub fn kinds() -> Kinds {
+    Kinds::default().with(OF_THE_MACHINE)
+}
+
+/// A run that was told to stop, in words.
+fn stopped() -> String {
+    "told to stop".to_owned()
+}

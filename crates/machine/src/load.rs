@@ -1,0 +1,407 @@
+//! A load of clients on a store in a real file: the paper's figure 2.
+
+use std::cell::{Cell, RefCell};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use mjolnir_device::Runtime as _;
+use mjolnir_engine::{OpenOptions, ReclaimOptions};
+use mjolnir_host::{HostEngine, HostRuntime};
+use mjolnir_lab::experiment::{Kind, Outcome, parse_configuration};
+use mjolnir_lab::study::{
+    Bytes as Size, Figures, MeasureSpec, Meter, Precondition, PreconditionSpec, Sampler, Written,
+    jobs,
+};
+use mjolnir_store::{Durability, Store, ZeroMode};
+use mjolnir_units::{BLOCK_SIZE, TreeId};
+use mjolnir_workload::synthetic::{Workload, WorkloadSpec};
+use mjolnir_workload::{Op, Request};
+use serde::Deserialize;
+
+use crate::place::{MachineSpec, Place, payload};
+use crate::reclaim::processor_s;
+use crate::stopped;
+
+/// The volume that clients use.
+const VOLUME: &str = "drive";
+/// Blocks of each write that fills the volume.
+const FILL_BLOCKS: u64 = 128;
+/// The longest request, in bytes.
+const REQUEST_BYTES_MAX: u64 = 1 << 20;
+/// The part of a run that preconditioning is reckoned as, for progress.
+const PRECONDITION_PART: f64 = 0.3;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Configuration {
+    machine: MachineSpec,
+    drive: DriveSpec,
+    #[serde(default)]
+    engine: EngineSpec,
+    workload: LoadSpec,
+    #[serde(default)]
+    precondition: PreconditionSpec,
+    #[serde(default)]
+    measure: MeasureSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DriveSpec {
+    /// Bytes of the volume.
+    bytes: Size,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LoadSpec {
+    synthetic: WorkloadSpec,
+}
+
+/// As in a study, as far as it has a meaning here.
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct EngineSpec {
+    victim: String,
+    placement: String,
+    pacing: String,
+    read_plan: String,
+    candidates_max: usize,
+    candidate_threshold: f64,
+    start_utilization: f64,
+    scan_cpu_max: f64,
+}
+
+impl Default for EngineSpec {
+    fn default() -> Self {
+        let reclaim = ReclaimOptions::default();
+        EngineSpec {
+            victim: reclaim.policy,
+            placement: OpenOptions::default().placement,
+            pacing: reclaim.pacing,
+            read_plan: reclaim.read_plan,
+            candidates_max: reclaim.candidates_max,
+            candidate_threshold: reclaim.candidate_threshold,
+            start_utilization: reclaim.start_utilization,
+            scan_cpu_max: reclaim.scan_cpu_max,
+        }
+    }
+}
+
+impl EngineSpec {
+    fn options(&self, bytes: u64) -> OpenOptions {
+        OpenOptions {
+            placement: self.placement.clone(),
+            // As a study does.
+            checkpoint_bytes: (bytes / 8).clamp(16 << 20, 1 << 30),
+            reclaim: ReclaimOptions {
+                enabled: true,
+                start_utilization: self.start_utilization,
+                candidate_threshold: self.candidate_threshold,
+                policy: self.victim.clone(),
+                pacing: self.pacing.clone(),
+                read_plan: self.read_plan.clone(),
+                candidates_max: self.candidates_max,
+                scan_cpu_max: self.scan_cpu_max,
+            },
+            ..OpenOptions::default()
+        }
+    }
+}
+
+/// A configuration that was checked.
+struct Plan {
+    place: Place,
+    bytes: u64,
+    options: OpenOptions,
+    workload: Workload,
+    precondition: Precondition,
+    measure: MeasureSpec,
+    seed: u64,
+}
+
+impl Plan {
+    fn new(configuration: &toml::Table, seed: u64) -> Result<Self, String> {
+        let configuration: Configuration = parse_configuration(configuration)?;
+        let place = Place::new(&configuration.machine)?;
+        let bytes = configuration.drive.bytes.get("drive.bytes")? / BLOCK_SIZE * BLOCK_SIZE;
+        if bytes == 0 || bytes > place.bytes {
+            return Err(
+                "drive.bytes: write at least a block, and no more than machine.bytes".into()
+            );
+        }
+        let measure = configuration.measure;
+        if !measure.timed || measure.oracle || measure.log.is_some() {
+            return Err("measure: timed = false, oracle and log are for the lab alone".to_owned());
+        }
+        if configuration.precondition.restore.is_some() || configuration.precondition.save.is_some()
+        {
+            return Err("precondition: restore and save are for the lab alone".to_owned());
+        }
+        let has_limit = measure.requests.is_some()
+            || measure.blocks.is_some()
+            || measure.drive_writes.is_some()
+            || measure.seconds.is_some();
+        Ok(Plan {
+            workload: jobs(&configuration.workload.synthetic, bytes, seed, has_limit)?,
+            precondition: Precondition::new(&configuration.precondition)?,
+            options: configuration.engine.options(place.bytes),
+            place,
+            bytes,
+            measure,
+            seed,
+        })
+    }
+}
+
+/// What all clients share.
+struct Host<'a> {
+    engine: HostEngine,
+    runtime: HostRuntime,
+    volume: TreeId,
+    payload: &'a dyn Fn(usize) -> Bytes,
+    meter: RefCell<Meter>,
+    sampler: Sampler,
+    begun_ns: u64,
+    /// Requests, blocks of writes, and nanoseconds that are left.
+    requests: Cell<u64>,
+    blocks: Cell<u64>,
+    until_ns: u64,
+    memory_bytes: Cell<u64>,
+    /// The share done, and whether to go on.
+    progress: RefCell<&'a mut dyn FnMut(f64) -> bool>,
+    limits: (u64, u64),
+}
+
+impl Host<'_> {
+    fn share(&self, now_ns: u64) -> f64 {
+        let part = |left: u64, of: u64| match of {
+            0 | u64::MAX => 0.0,
+            of => 1.0 - left as f64 / of as f64,
+        };
+        let time = match self.until_ns {
+            u64::MAX => 0.0,
+            until => (now_ns - self.begun_ns) as f64 / (until - self.begun_ns).max(1) as f64,
+        };
+        let (requests, blocks) = self.limits;
+        part(self.requests.get(), requests).max(part(self.blocks.get(), blocks)).max(time).min(1.0)
+    }
+
+    async fn perform(&self, request: &Request) -> Result<(), String> {
+        let Request { op, offset, length, .. } = *request;
+        let aligned = offset.is_multiple_of(BLOCK_SIZE) && length.is_multiple_of(BLOCK_SIZE);
+        if !aligned || length > REQUEST_BYTES_MAX {
+            return Err(format!(
+                "workload.synthetic: a {op} of {length} bytes at byte {offset}: requests here are \
+                 of whole blocks of {BLOCK_SIZE}, and of at most {REQUEST_BYTES_MAX}"
+            ));
+        }
+        let (engine, volume, buffered) = (&self.engine, self.volume, Durability::Buffered);
+        let done = match op {
+            Op::Write => {
+                let data = (self.payload)((length / BLOCK_SIZE) as usize);
+                engine.write(volume, offset, data, buffered).await
+            }
+            Op::Read => engine.read(volume, offset, length).await.map(drop),
+            Op::Trim => engine.trim(volume, offset, length, buffered).await,
+            Op::WriteZeroes => {
+                engine.write_zeroes(volume, offset, length, ZeroMode::Unmap, buffered).await
+            }
+            Op::Flush => engine.flush().await,
+        };
+        done.map_err(|error| format!("a {op} of {length} bytes at byte {offset} failed: {error}"))
+    }
+
+    /// One place of a queue: a request, its completion, the next request.
+    async fn client(
+        &self,
+        mut next: impl FnMut() -> Option<Request>,
+        think_ns: u64,
+    ) -> Result<(), String> {
+        loop {
+            let now_ns = self.runtime.now().0;
+            if self.requests.get() == 0 || self.blocks.get() == 0 || now_ns >= self.until_ns {
+                return Ok(());
+            }
+            let Some(request) = next() else { return Ok(()) };
+            self.requests.set(self.requests.get() - 1);
+            if request.op == Op::Write {
+                let blocks = request.length.div_ceil(BLOCK_SIZE);
+                self.blocks.set(self.blocks.get().saturating_sub(blocks));
+            }
+            self.perform(&request).await?;
+            let done_ns = self.runtime.now().0;
+            let Request { op, offset, length, .. } = request;
+            self.meter.borrow_mut().completed(now_ns, done_ns, op, offset, length);
+            self.sampler.look(done_ns - self.begun_ns, &self.engine);
+            if self.meter.borrow().requests.is_multiple_of(4096) {
+                let memory = self.engine.stats().memory_bytes;
+                self.memory_bytes.set(self.memory_bytes.get().max(memory));
+                let share = PRECONDITION_PART + (1.0 - PRECONDITION_PART) * self.share(done_ns);
+                if !(self.progress.borrow_mut())(share) {
+                    return Err(stopped());
+                }
+            }
+            if think_ns > 0 {
+                self.runtime.sleep(std::time::Duration::from_nanos(think_ns)).await;
+            }
+        }
+    }
+}
+
+impl Plan {
+    async fn prepare(
+        &self,
+        engine: &HostEngine,
+        volume: TreeId,
+        payload: &dyn Fn(usize) -> Bytes,
+        progress: &mut dyn FnMut(f64) -> bool,
+    ) -> Result<(), String> {
+        let blocks = self.bytes / BLOCK_SIZE;
+        let filled = self.precondition.filled(blocks);
+        let fill = (0..filled.div_ceil(FILL_BLOCKS))
+            .map(|at| (at * FILL_BLOCKS, FILL_BLOCKS.min(filled - at * FILL_BLOCKS)));
+        let all = fill.chain(self.precondition.overwrites(filled, self.seed ^ 0x5eed));
+        for (number, (first, count)) in all.enumerate() {
+            let data = payload(count as usize);
+            let written = engine.write(volume, first * BLOCK_SIZE, data, Durability::Buffered);
+            written.await.map_err(|error| format!("preconditioning failed: {error}"))?;
+            if number % 4096 == 0 && !progress(0.0) {
+                return Err(stopped());
+            }
+        }
+        engine.flush().await.map_err(|error| format!("preconditioning failed: {error}"))
+    }
+
+    async fn play(
+        self,
+        runtime: HostRuntime,
+        progress: &mut dyn FnMut(f64) -> bool,
+    ) -> Result<Outcome, String> {
+        let words = |error: mjolnir_store::Error| format!("engine: {error}");
+        let engine = self.place.store(self.options.clone(), &runtime).await?;
+        let volume = engine.create_volume(VOLUME, self.bytes).await.map_err(words)?.id;
+        let payload = payload();
+        self.prepare(&engine, volume, &payload, progress).await?;
+        let measure = &self.measure;
+        let writes = measure.drive_writes.map(|times| times * (self.bytes / BLOCK_SIZE) as f64);
+        let blocks = measure.blocks.into_iter().chain(writes.map(|blocks| blocks as u64)).min();
+        let limits = (measure.requests.unwrap_or(u64::MAX), blocks.unwrap_or(u64::MAX));
+        let (begun_ns, before) = (runtime.now().0, engine.stats());
+        let processor = processor_s();
+        let span = measure.seconds.map(|seconds| (seconds * 1e9) as u64);
+        let host = Host {
+            runtime: runtime.clone(),
+            volume,
+            payload: &payload,
+            meter: RefCell::new(Meter::new(begun_ns, measure.points, None)?),
+            sampler: Sampler::new(measure),
+            begun_ns,
+            requests: Cell::new(limits.0),
+            blocks: Cell::new(limits.1),
+            until_ns: span.map_or(u64::MAX, |span| begun_ns + span),
+            memory_bytes: Cell::new(0),
+            progress: RefCell::new(progress),
+            limits,
+            engine,
+        };
+        host.sampler.look(0, &host.engine);
+        let mut clients = FuturesUnordered::new();
+        for number in 0..self.workload.jobs().len() {
+            let job = &self.workload.jobs()[number];
+            if job.is_timed() {
+                return Err("workload.synthetic: arrivals at times of their own are for the lab \
+                            alone; leave out rates"
+                    .to_owned());
+            }
+            let generator = std::rc::Rc::new(RefCell::new(self.workload.generator(number)));
+            for _ in 0..job.iodepth() {
+                let generator = generator.clone();
+                let next = move || generator.borrow_mut().next();
+                clients.push(host.client(next, job.think_ns()));
+            }
+        }
+        while let Some(done) = clients.next().await {
+            done?;
+        }
+        drop(clients);
+        let (after, processor) = (host.engine.stats(), processor_s() - processor);
+        host.engine.close().await.map_err(words)?;
+        let mut figures = Figures::default();
+        let meter = host.meter.into_inner();
+        let difference = |of: fn(&mjolnir_engine::Stats) -> u64| (of(&after) - of(&before)) as f64;
+        let blocks = BLOCK_SIZE as f64;
+        let (client, moved) = (
+            difference(|s| s.accepted_write_bytes) / blocks,
+            difference(|s| s.moved_bytes) / blocks,
+        );
+        let media =
+            difference(|s| s.log_write_bytes + s.reclaim_write_bytes + s.map_write_bytes) / blocks;
+        figures.written(&Written {
+            host_blocks: client,
+            reclaim_blocks: moved,
+            metadata_blocks: (media - client - moved).max(0.0),
+            padding_blocks: 0.0,
+        });
+        figures.meter(&meter, true);
+        host.sampler.tell(&mut figures);
+        let cycles = difference(|s| s.reclaim_cycles);
+        let gib = client * blocks / f64::from(1 << 30);
+        for (name, value) in [
+            ("victims", difference(|s| s.segments_reclaimed)),
+            ("reclaim_cycles", cycles),
+            ("mappings_scanned", difference(|s| s.mappings_scanned)),
+            ("scan_cpu_ms", difference(|s| s.scan_cpu_ns) / 1e6),
+            ("scan_cpu_ms_per_gib", difference(|s| s.scan_cpu_ns) / 1e6 / gib.max(1e-9)),
+            ("marks_per_gib", cycles / gib.max(1e-9)),
+            ("cpu_s", processor),
+            ("cpu_ms_per_gib", processor * 1e3 / gib.max(1e-9)),
+            ("panics", difference(|s| s.panics)),
+            ("room_waits", difference(|s| s.room_waits)),
+            ("checkpoints", difference(|s| s.checkpoints)),
+            ("map_bytes", after.map_bytes as f64),
+            ("index_bytes", after.index_bytes as f64),
+            ("mark_bytes", after.mark_bytes as f64),
+            ("engine_memory_bytes", host.memory_bytes.get().max(after.memory_bytes) as f64),
+            ("segment_bytes", after.segment_bytes as f64),
+            ("drive_bytes", self.bytes as f64),
+        ] {
+            figures.number(name, value);
+        }
+        let victims = difference(|s| s.segments_reclaimed);
+        figures.notes.push(match victims > 0.0 {
+            true => format!("reclaim ran: {victims} segments given up, {moved:.0} blocks moved"),
+            false => "reclaim did not run: there was room for all".to_owned(),
+        });
+        figures.notes.push(self.place.note());
+        Ok(figures.into_outcome())
+    }
+}
+
+/// `kind = "machine-load"`: as `simulate`, on a real file.
+pub struct Load;
+
+impl Kind for Load {
+    fn name(&self) -> &'static str {
+        "machine-load"
+    }
+
+    fn check(&self, configuration: &toml::Table) -> Result<(), String> {
+        Plan::new(configuration, 0).map(drop)
+    }
+
+    fn by_clock(&self) -> bool {
+        true
+    }
+
+    fn run(
+        &self,
+        configuration: &toml::Table,
+        seed: u64,
+        progress: &mut dyn FnMut(f64) -> bool,
+    ) -> Result<Outcome, String> {
+        let plan = Plan::new(configuration, seed)?;
+        mjolnir_host::run(async |runtime: HostRuntime| plan.play(runtime, progress).await)
+    }
+}

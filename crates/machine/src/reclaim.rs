@@ -1,0 +1,111 @@
+//! What it costs to reclaim data that is wholly live, on a real file: the paper's tables 2 and 3.
+
+use mjolnir_device::Runtime as _;
+use mjolnir_engine::ReclaimOptions;
+use mjolnir_host::HostRuntime;
+use mjolnir_lab::experiment::{Kind, Outcome, parse_configuration};
+use mjolnir_lab::study::{Data, DataSpec, Figures, collect_everything};
+use rustix::time::{ClockId, clock_gettime};
+use serde::Deserialize;
+
+use crate::place::{MachineSpec, Place, payload};
+use crate::stopped;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Configuration {
+    machine: MachineSpec,
+    data: DataSpec,
+    #[serde(default)]
+    engine: EngineSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct EngineSpec {
+    read_plan: String,
+}
+
+impl Default for EngineSpec {
+    fn default() -> Self {
+        EngineSpec { read_plan: ReclaimOptions::default().read_plan }
+    }
+}
+
+/// A configuration that was checked.
+struct Plan {
+    place: Place,
+    data: Data,
+    read_plan: String,
+}
+
+impl Plan {
+    fn new(configuration: &toml::Table) -> Result<Self, String> {
+        let Configuration { machine, data, engine } = parse_configuration(configuration)?;
+        let place = Place::new(&machine)?;
+        // All of it is moved.
+        let data = Data::new(data, place.bytes / 2)?;
+        Ok(Plan { place, data, read_plan: engine.read_plan })
+    }
+
+    async fn play(
+        self,
+        runtime: HostRuntime,
+        progress: &mut dyn FnMut(f64) -> bool,
+    ) -> Result<Outcome, String> {
+        let words = |error: mjolnir_store::Error| format!("engine: {error}");
+        let mut options = collect_everything();
+        options.reclaim.read_plan.clone_from(&self.read_plan);
+        let engine = self.place.store(options, &runtime).await?;
+        let turn = async |share: f64| match progress(0.5 * share) {
+            true => Ok(()),
+            false => Err(stopped()),
+        };
+        self.data.write(&engine, payload(), turn).await?;
+        let before = engine.stats();
+        let (begun, processor) = (runtime.now(), processor_s());
+        engine.collect().await.map_err(words)?;
+        let took = runtime.now().since(begun);
+        let processor = processor_s() - processor;
+        let after = engine.stats();
+        engine.close().await.map_err(words)?;
+        let mut figures = Figures::default();
+        figures.reclaim((&before, &after), took.as_nanos() as u64);
+        figures.number("cpu_ms", processor * 1e3);
+        figures.notes.push(self.place.note());
+        Ok(figures.into_outcome())
+    }
+}
+
+/// Processor time of all threads so far, in seconds.
+pub fn processor_s() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// `kind = "machine-reclaim-cost"`: as `reclaim-cost`, on a real file.
+pub struct ReclaimCost;
+
+impl Kind for ReclaimCost {
+    fn name(&self) -> &'static str {
+        "machine-reclaim-cost"
+    }
+
+    fn check(&self, configuration: &toml::Table) -> Result<(), String> {
+        Plan::new(configuration).map(drop)
+    }
+
+    fn by_clock(&self) -> bool {
+        true
+    }
+
+    fn run(
+        &self,
+        configuration: &toml::Table,
+        _: u64,
+        progress: &mut dyn FnMut(f64) -> bool,
+    ) -> Result<Outcome, String> {
+        let plan = Plan::new(configuration)?;
+        mjolnir_host::run(async |runtime: HostRuntime| plan.play(runtime, progress).await)
+    }
+}

@@ -1,0 +1,189 @@
+//! How the marking scan gains by threads: figure 3 of the paper. The store is in memory that keeps
+//! no payload, so that what is scanned can be large.
+
+use mjolnir_device::Runtime as _;
+use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
+use mjolnir_host::HostRuntime;
+use mjolnir_lab::experiment::{Kind, Outcome, parse_configuration};
+use mjolnir_lab::study::{Data, DataSpec, Figures, collect_everything};
+use mjolnir_units::BLOCK_SIZE;
+use serde::Deserialize;
+
+use crate::memory::ThinDevice;
+use crate::place::{cores, machine};
+use crate::stopped;
+use crate::threads::Threads;
+
+/// The most bytes that addresses are there for.
+const DATA_BYTES_MAX: u64 = 4 << 40;
+/// The part of a run that writing is reckoned as, for progress.
+const WRITE_PART: f64 = 0.7;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Configuration {
+    data: DataSpec,
+    /// Scans with each number of threads; their median counts.
+    #[serde(default = "three")]
+    rounds: usize,
+    /// The most threads; as many as there are cores if not said.
+    threads_max: Option<usize>,
+}
+
+fn three() -> usize {
+    3
+}
+
+/// A configuration that was checked.
+struct Plan {
+    data: Data,
+    zones: u32,
+    zone_blocks: u64,
+    rounds: usize,
+    threads_max: usize,
+}
+
+type ThinEngine = Engine<ThinDevice, Threads>;
+
+impl Plan {
+    fn new(configuration: &toml::Table) -> Result<Self, String> {
+        let Configuration { data: spec, rounds, threads_max } = parse_configuration(configuration)?;
+        let blocks = spec.bytes.get("data.bytes")? / BLOCK_SIZE;
+        let data = Data::new(spec, DATA_BYTES_MAX)?;
+        let threads_max = threads_max.unwrap_or_else(cores);
+        if rounds == 0 || threads_max == 0 {
+            return Err("rounds, threads_max: write at least 1".to_owned());
+        }
+        let zone_blocks = (blocks / 64).clamp(256, 32_768);
+        // Twice: what is written once more, and the map.
+        let zones = 2 * (blocks / zone_blocks) as u32 + 64;
+        Ok(Plan { data, zones, zone_blocks, rounds, threads_max })
+    }
+
+    async fn play(
+        self,
+        runtime: HostRuntime,
+        progress: &mut dyn FnMut(f64) -> bool,
+    ) -> Result<Outcome, String> {
+        let words = |error: mjolnir_store::Error| format!("engine: {error}");
+        let device = ThinDevice::of_zones(self.zones, self.zone_blocks);
+        let threads = Threads::one(runtime);
+        let format = FormatOptions::default();
+        Engine::format(device.clone(), threads.clone(), format).await.map_err(words)?;
+        let engine = Engine::open(device, threads.clone(), options()).await.map_err(words)?;
+        let zeroes = mjolnir_device::AlignedBuf::zeroed(1 << 20).freeze();
+        let payload = |blocks: usize| zeroes.slice(..blocks * BLOCK_SIZE as usize);
+        let turn = async |share: f64| match progress(WRITE_PART * share) {
+            true => Ok(()),
+            false => Err(stopped()),
+        };
+        self.data.write(&engine, payload, turn).await?;
+        let mut seconds = vec![Vec::new(); self.threads_max];
+        let all = (self.rounds * self.threads_max) as f64;
+        // Once unmeasured: memory is touched, and what was not in it is read.
+        scan(&engine, &threads).await?;
+        for round in 0..self.rounds {
+            for (before, seconds) in seconds.iter_mut().enumerate() {
+                let share = (round * self.threads_max + before) as f64 / all;
+                if !progress(WRITE_PART + (1.0 - WRITE_PART) * share) {
+                    return Err(stopped());
+                }
+                threads.set(before + 1);
+                seconds.push(scan(&engine, &threads).await?.seconds);
+            }
+        }
+        threads.set(1);
+        let last = scan(&engine, &threads).await?;
+        let stats = engine.stats();
+        engine.close().await.map_err(words)?;
+        let mut figures = Figures::default();
+        let medians: Vec<f64> = seconds.into_iter().map(median).collect();
+        let each = |of: &dyn Fn(f64) -> f64| {
+            (1u32..).map(f64::from).zip(medians.iter().map(|seconds| of(*seconds))).collect()
+        };
+        let (mappings, one) = (last.mappings, medians[0]);
+        figures.course("scan_rate", "threads", "mappings_per_s", each(&|s| mappings / s));
+        figures.course("scan_speed_up", "threads", "times", each(&|s| one / s));
+        figures.course("scan_time", "threads", "ms", each(&|s| s * 1e3));
+        let (most, fastest) = (self.threads_max as f64, medians[self.threads_max - 1]);
+        for (name, value) in [
+            ("mappings", mappings),
+            ("map_leaves", stats.map_leaves as f64),
+            ("map_bytes", stats.map_bytes as f64),
+            ("threads_max", most),
+            ("scan_1_thread_ms", one * 1e3),
+            ("scan_all_threads_ms", fastest * 1e3),
+            ("mappings_per_s_1_thread", mappings / one),
+            ("mappings_per_s_all_threads", mappings / fastest),
+            ("cpu_ns_per_mapping", last.cpu_ns / mappings.max(1.0)),
+            ("speed_up", one / fastest),
+            ("speed_up_per_thread", one / fastest / most),
+        ] {
+            figures.number(name, value);
+        }
+        figures.notes.push(format!("by the clock, the store in memory; {}", machine()));
+        Ok(figures.into_outcome())
+    }
+}
+
+/// Nothing is a candidate, so that a collection is a mark and no more.
+fn options() -> OpenOptions {
+    let mut options = collect_everything();
+    options.reclaim.candidate_threshold = 0.0;
+    options
+}
+
+/// One whole mark.
+struct Scanned {
+    seconds: f64,
+    mappings: f64,
+    cpu_ns: f64,
+}
+
+async fn scan(engine: &ThinEngine, threads: &Threads) -> Result<Scanned, String> {
+    let (before, begun) = (engine.stats(), threads.now());
+    engine.collect().await.map_err(|error| format!("engine: {error}"))?;
+    let took = threads.now().since(begun);
+    let after = engine.stats();
+    if after.moved_bytes > before.moved_bytes || after.reclaim_cycles == before.reclaim_cycles {
+        return Err("the collection was not a mark and no more".to_owned());
+    }
+    let marks = (after.reclaim_cycles - before.reclaim_cycles) as f64;
+    Ok(Scanned {
+        seconds: took.as_secs_f64() / marks,
+        mappings: (after.mappings_scanned - before.mappings_scanned) as f64 / marks,
+        cpu_ns: (after.scan_cpu_ns - before.scan_cpu_ns) as f64 / marks,
+    })
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// `kind = "machine-scan"`: writes data to a store in memory, then marks with 1 thread to many.
+pub struct Scan;
+
+impl Kind for Scan {
+    fn name(&self) -> &'static str {
+        "machine-scan"
+    }
+
+    fn check(&self, configuration: &toml::Table) -> Result<(), String> {
+        Plan::new(configuration).map(drop)
+    }
+
+    fn by_clock(&self) -> bool {
+        true
+    }
+
+    fn run(
+        &self,
+        configuration: &toml::Table,
+        _: u64,
+        progress: &mut dyn FnMut(f64) -> bool,
+    ) -> Result<Outcome, String> {
+        let plan = Plan::new(configuration)?;
+        mjolnir_host::run(async |runtime: HostRuntime| plan.play(runtime, progress).await)
+    }
+}
