@@ -20,8 +20,10 @@ struct Cached {
 }
 
 impl Checksums {
-    pub fn insert(&mut self, zone: ZoneId, values: Vec<u32>) -> Rc<Vec<u32>> {
+    pub fn insert(&mut self, zone: ZoneId, mut values: Vec<u32>) -> Rc<Vec<u32>> {
         self.remove(zone);
+        // They grew with their segment; what they have room for beyond would stay unaccounted.
+        values.shrink_to_fit();
         self.bytes += 4 * values.len() as u64;
         self.clock += 1;
         let values = Rc::new(values);
