@@ -1,8 +1,11 @@
 //! A load of clients on a store in a real file: the paper's figure 2.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures_lite::future::yield_now;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use mjolnir_device::Runtime as _;
@@ -243,8 +246,10 @@ impl Host<'_> {
                     return Err(stopped());
                 }
             }
-            if think_ns > 0 {
-                self.runtime.sleep(std::time::Duration::from_nanos(think_ns)).await;
+            match think_ns {
+                // Those who wait come first, as they do where a client is elsewhere.
+                0 => yield_now().await,
+                think_ns => self.runtime.sleep(Duration::from_nanos(think_ns)).await,
             }
         }
     }
@@ -287,7 +292,8 @@ impl Plan {
         let measure = &self.measure;
         let writes = measure.drive_writes.map(|times| times * (self.bytes / BLOCK_SIZE) as f64);
         let blocks = measure.blocks.into_iter().chain(writes.map(|blocks| blocks as u64)).min();
-        let limits = (measure.requests.unwrap_or(u64::MAX), blocks.unwrap_or(u64::MAX));
+        let requests = measure.requests.into_iter().chain(self.workload.requests_max()).min();
+        let limits = (requests.unwrap_or(u64::MAX), blocks.unwrap_or(u64::MAX));
         let (begun_ns, before) = (runtime.now().0, engine.stats());
         let processor = processor_s();
         let span = measure.seconds.map(|seconds| (seconds * 1e9) as u64);
@@ -315,7 +321,7 @@ impl Plan {
                             alone; leave out rates"
                     .to_owned());
             }
-            let generator = std::rc::Rc::new(RefCell::new(self.workload.generator(number)));
+            let generator = Rc::new(RefCell::new(self.workload.generator(number)));
             for _ in 0..job.iodepth() {
                 let generator = generator.clone();
                 let next = move || generator.borrow_mut().next();

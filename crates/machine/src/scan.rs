@@ -23,15 +23,16 @@ const WRITE_PART: f64 = 0.7;
 #[serde(deny_unknown_fields)]
 struct Configuration {
     data: DataSpec,
-    /// Scans with each number of threads; their median counts.
-    #[serde(default = "three")]
+    /// Scans with each number of threads; the fastest counts, since whatever else is at work on the
+    /// machine only makes them slower.
+    #[serde(default = "five")]
     rounds: usize,
     /// The most threads; as many as there are cores if not said.
     threads_max: Option<usize>,
 }
 
-fn three() -> usize {
-    3
+fn five() -> usize {
+    5
 }
 
 /// A configuration that was checked.
@@ -97,27 +98,27 @@ impl Plan {
         let stats = engine.stats();
         engine.close().await.map_err(words)?;
         let mut figures = Figures::default();
-        let medians: Vec<f64> = seconds.into_iter().map(median).collect();
+        let best: Vec<f64> = seconds.into_iter().map(fastest).collect();
         let each = |of: &dyn Fn(f64) -> f64| {
-            (1u32..).map(f64::from).zip(medians.iter().map(|seconds| of(*seconds))).collect()
+            (1u32..).map(f64::from).zip(best.iter().map(|seconds| of(*seconds))).collect()
         };
-        let (mappings, one) = (last.mappings, medians[0]);
+        let (mappings, one) = (last.mappings, best[0]);
         figures.course("scan_rate", "threads", "mappings_per_s", each(&|s| mappings / s));
         figures.course("scan_speed_up", "threads", "times", each(&|s| one / s));
         figures.course("scan_time", "threads", "ms", each(&|s| s * 1e3));
-        let (most, fastest) = (self.threads_max as f64, medians[self.threads_max - 1]);
+        let (most, together) = (self.threads_max as f64, best[self.threads_max - 1]);
         for (name, value) in [
             ("mappings", mappings),
             ("map_leaves", stats.map_leaves as f64),
             ("map_bytes", stats.map_bytes as f64),
             ("threads_max", most),
             ("scan_1_thread_ms", one * 1e3),
-            ("scan_all_threads_ms", fastest * 1e3),
+            ("scan_all_threads_ms", together * 1e3),
             ("mappings_per_s_1_thread", mappings / one),
-            ("mappings_per_s_all_threads", mappings / fastest),
+            ("mappings_per_s_all_threads", mappings / together),
             ("cpu_ns_per_mapping", last.cpu_ns / mappings.max(1.0)),
-            ("speed_up", one / fastest),
-            ("speed_up_per_thread", one / fastest / most),
+            ("speed_up", one / together),
+            ("speed_up_per_thread", one / together / most),
         ] {
             figures.number(name, value);
         }
@@ -156,9 +157,8 @@ async fn scan(engine: &ThinEngine, threads: &Threads) -> Result<Scanned, String>
     })
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+fn fastest(values: Vec<f64>) -> f64 {
+    values.into_iter().fold(f64::INFINITY, f64::min)
 }
 
 /// `kind = "machine-scan"`: writes data to a store in memory, then marks with 1 thread to many.

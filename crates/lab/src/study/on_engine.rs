@@ -175,6 +175,7 @@ pub(super) fn run(
     let limits = Limits::of(study, &plan)?;
     let has_limit = study.measure.has_limit();
     let source = Source::new(&study.workload, plan.bytes, seed, has_limit)?;
+    limits.expect(&source);
     let play = play(study, plan, seed, source, limits, runtime, done);
     world.run(play, &mut go_on)?
 }
@@ -197,6 +198,18 @@ impl Limits {
         let ns = measure.seconds.map(|seconds| (seconds * 1e9) as u64);
         limits.until_ns.set(ns.unwrap_or(u64::MAX));
         Ok(limits)
+    }
+
+    /// Where nothing else limits requests, as many as the workload makes are all, so that the share
+    /// done can be told.
+    fn expect(&self, source: &Source) {
+        if let Source::Jobs(workload) = source
+            && let Some(all) = workload.requests_max()
+        {
+            let requests = self.requests.get().min(all);
+            self.requests.set(requests);
+            self.of.set((requests, self.of.get().1));
+        }
     }
 
     /// The clock that limits count from starts now.

@@ -56,6 +56,11 @@ impl Workload {
         &self.jobs
     }
 
+    /// How many requests all jobs make at most; `None` where one says no number.
+    pub fn requests_max(&self) -> Option<u64> {
+        self.jobs.iter().try_fold(0u64, |sum, job| sum.checked_add(job.number_ios?))
+    }
+
     /// The requests of one job.
     ///
     /// # Panics
