@@ -5,6 +5,7 @@ mod embedded;
 
 use std::path::Path;
 
+use mjolnir_policy::placement::Shape;
 use serde::Deserialize;
 
 use crate::controller::ControllerSpec;
@@ -175,6 +176,25 @@ impl Device {
         // A hair above, so that 0.15 of 2000 is 300 although 0.15 is not quite 0.15 in binary.
         let reserved = (self.ftl.over_provisioning * f64::from(blocks) + 1e-6) as u32;
         blocks - reserved.min(blocks)
+    }
+
+    /// The most streams that a placement policy may have: append points of a plane for which its
+    /// spare erase blocks have room. One stays free while a victim moves, and one keeps cleaning
+    /// from being futile.
+    pub fn streams_max(&self) -> u32 {
+        let reserved = self.nand.blocks_per_plane - self.usable_blocks_per_plane();
+        reserved.saturating_sub(self.low_watermark_blocks() + 1)
+    }
+
+    /// What its placement policy is made for: pages are its blocks, and the planes' erase blocks
+    /// of one number together a segment, for a stream is open in each of them.
+    pub fn placement_shape(&self) -> Shape {
+        let planes = u64::from(self.nand.planes());
+        Shape {
+            segment_blocks: planes * u64::from(self.data_pages_per_block()),
+            segments: self.nand.blocks_per_plane.into(),
+            ..Shape::default()
+        }
     }
 
     /// Pages of each erase block that hold data.

@@ -1,10 +1,10 @@
 //! The FTL against a naive model: a table of which write each page holds, under random writes,
-//! overwrites, trims and reclaim, with every victim policy, with failing programs and erases, and
-//! across save and restore.
+//! overwrites, trims and reclaim, with every victim and placement policy, with failing programs and
+//! erases, and across save and restore.
 
 use mjolnir_flash::Device;
 use mjolnir_flash::ftl::{FtlError, Overwrites, PageMapped, Precondition, Read, RestoreError};
-use mjolnir_policy::victim;
+use mjolnir_policy::{placement, victim};
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 
@@ -89,6 +89,34 @@ fn every_page_holds_what_was_written_last() {
     }
 }
 
+/// The same, large enough for several streams.
+fn placing(kind: u64, placement: &str) -> Device {
+    let mut device = tiny(kind, "greedy");
+    device.nand.blocks_per_plane = 40;
+    device.ftl.placement = placement.to_owned();
+    device.check("placing").unwrap();
+    device
+}
+
+#[test]
+fn every_page_holds_what_was_written_last_wherever_it_is_placed() {
+    for placement in placement::names() {
+        for seed in 0..16 {
+            let mut device = placing(seed, placement);
+            // Half of them fail now and then.
+            device.faults.program_failures_ppm = 500 * (seed as u32 & 1);
+            device.faults.erase_failures_ppm = 1_000 * (seed as u32 & 1);
+            let mut ftl = PageMapped::new(&device, seed).with_oracle();
+            let mut mapped = vec![false; ftl.logical_pages() as usize];
+            work(&mut ftl, &mut mapped, seed, 8_000).unwrap();
+            let counted = mapped.iter().filter(|&&mapped| mapped).count() as u64;
+            let report = ftl.report();
+            assert_eq!(report.mapped_pages, counted, "{placement} seed {seed}");
+            assert!(report.counts.victims > 0, "{placement} seed {seed}: {}", report.reclaim);
+        }
+    }
+}
+
 #[test]
 fn failing_programs_and_erases_retire_blocks_and_lose_nothing() {
     let mut retired = 0;
@@ -145,8 +173,11 @@ fn wear_levelling_narrows_the_gap() {
 #[test]
 fn a_restored_drive_goes_on_as_the_saved_one() {
     // The policies that remember nothing: what others remember is not saved.
-    for (victim, seed) in [("greedy", 0), ("greedy", 5), ("greedy", 9), ("cost-benefit", 3)] {
-        let device = tiny(seed, victim);
+    let plain = [("greedy", 0), ("greedy", 5), ("greedy", 9), ("cost-benefit", 3)];
+    let plain = plain.map(|(victim, seed)| (victim, seed, tiny(seed, victim)));
+    let spread = [("apart", 1), ("dac", 3), ("dac", 6), ("dac", 9)];
+    let spread = spread.map(|(placement, seed)| (placement, seed, placing(seed, placement)));
+    for (policy, seed, device) in plain.into_iter().chain(spread) {
         let mut ftl = PageMapped::new(&device, seed);
         let mut mapped = vec![false; ftl.logical_pages() as usize];
         work(&mut ftl, &mut mapped, seed, 5_000).unwrap();
@@ -159,23 +190,27 @@ fn a_restored_drive_goes_on_as_the_saved_one() {
         let untimed = 3 * seed;
         work(&mut ftl, &mut mapped.clone(), untimed, 5_000).unwrap();
         work(&mut twin, &mut mapped, untimed, 5_000).unwrap();
-        assert_eq!(ftl.counts(), twin.counts(), "{victim} seed {seed}");
-        assert_eq!(ftl.save().unwrap(), twin.save().unwrap(), "{victim} seed {seed}");
+        assert_eq!(ftl.counts(), twin.counts(), "{policy} seed {seed}");
+        assert_eq!(ftl.save().unwrap(), twin.save().unwrap(), "{policy} seed {seed}");
     }
 }
 
 #[test]
 fn a_damaged_state_is_refused_and_never_panics() {
-    let device = tiny(1, "greedy");
-    let mut ftl = PageMapped::new(&device, 1);
+    damage(&tiny(1, "greedy"), &tiny(2, "greedy"));
+    damage(&placing(1, "dac"), &placing(1, "sepbit"));
+}
+
+fn damage(device: &Device, other: &Device) {
+    let mut ftl = PageMapped::new(device, 1);
     let mut mapped = vec![false; ftl.logical_pages() as usize];
     work(&mut ftl, &mut mapped, 1, 3_000).unwrap();
     let state = ftl.save().unwrap();
-    let restore = |bytes: &[u8]| PageMapped::new(&device, 1).restore(bytes).map(|_| ());
+    let restore = |bytes: &[u8]| PageMapped::new(device, 1).restore(bytes).map(|_| ());
     assert_eq!(restore(b"something else"), Err(RestoreError::NotAState));
     assert!(restore(&state[..state.len() / 2]).is_err());
     assert!(restore(&state[..10]).is_err());
-    let other = PageMapped::new(&tiny(2, "greedy"), 1).restore(&state).map(|_| ());
+    let other = PageMapped::new(other, 1).restore(&state).map(|_| ());
     assert_eq!(other, Err(RestoreError::OtherDevice));
     // With the checksum made right again, so that what is inside is looked at.
     let mut random = Pcg64Mcg::new(77);
@@ -189,7 +224,7 @@ fn a_damaged_state_is_refused_and_never_panics() {
         }
         let checksum = crc32c::crc32c(&bytes[..body]).to_le_bytes();
         bytes[body..].copy_from_slice(&checksum);
-        match PageMapped::new(&device, 1).restore(&bytes) {
+        match PageMapped::new(device, 1).restore(&bytes) {
             Err(_) => refused += 1,
             Ok(restored) => restored.check_invariants().unwrap(),
         }

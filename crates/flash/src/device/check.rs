@@ -1,5 +1,7 @@
 //! What a device file may say.
 
+use mjolnir_policy::placement;
+
 use crate::device::{Device, DeviceError};
 
 /// The fields of a device file, with their tables.
@@ -41,6 +43,7 @@ const FIELDS: &[&str] = &[
     "ftl.summary_page",
     "ftl.summary_bytes",
     "ftl.victim",
+    "ftl.placement",
     "ftl.wear_gap_max",
     "faults",
     "faults.program_failures_ppm",
@@ -203,14 +206,25 @@ impl Device {
             let why = "with ftl.summary_page an erase block needs at least 2 pages";
             return Err(refuse_number("nand.pages_per_block", 1, why.into()));
         }
-        // One is written, one is free while a victim moves, one keeps cleaning from being futile.
+        let placement =
+            placement::by_name_for(&ftl.placement, &self.placement_shape()).map_err(|error| {
+                refuse(source_name, "ftl.placement", &ftl.placement, error.to_string())
+            })?;
+        // Some are written, one is free while a victim moves, one keeps cleaning from being futile.
         let usable = self.usable_blocks_per_plane();
         let reserved = nand.blocks_per_plane - usable;
-        let needed = self.low_watermark_blocks() + 2;
+        let streams = u32::from(placement.streams());
+        let needed = self.low_watermark_blocks() + streams + 1;
         if reserved < needed || usable == 0 {
+            let written = match streams {
+                1 => "one that is written".to_owned(),
+                streams => {
+                    format!("{streams} that are written with ftl.placement = {:?}", ftl.placement)
+                }
+            };
             let why = format!(
                 "that leaves {reserved} erase blocks of a plane's {} spare, and {needed} are \
-                 needed (the low watermark, one that is written, one to win): raise it, lower \
+                 needed (the low watermark, {written}, one to win): raise it, lower \
                  ftl.low_watermark, or have more erase blocks",
                 nand.blocks_per_plane
             );

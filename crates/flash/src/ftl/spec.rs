@@ -25,7 +25,15 @@ pub struct FtlSpec {
     pub summary_bytes: u32,
     /// Which erase block cleaning chooses: a victim policy of `mjolnir-policy`, by name.
     pub victim: String,
+    /// Which append point of a plane a page goes to: a placement policy of `mjolnir-policy`, by
+    /// name. Absent: `together`, one for all.
+    #[serde(default = "together")]
+    pub placement: String,
     /// Static wear levelling: where erases of two erase blocks of a plane differ by more than
     /// this, the data of the less worn one moves. Absent: it never moves for that.
     pub wear_gap_max: Option<u32>,
+}
+
+fn together() -> String {
+    "together".to_owned()
 }

@@ -115,6 +115,7 @@ pub(super) fn run(
     ] {
         figures.number(name, value);
     }
+    figures.utilization(run.ssd.ftl().utilizations());
     figures.wear(run.ssd.ftl().nand().wear());
     figures.notes.push(report.reclaim.to_string());
     Ok(Measured {

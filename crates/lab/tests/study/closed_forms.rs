@@ -115,3 +115,34 @@ fn the_engine_amplifies_as_the_page_mapped_ftl_does() {
     println!("engine {engine:.3}, page-mapped {plain:.3}");
     assert!((engine / plain - 1.0).abs() < 0.03, "{engine} {plain}");
 }
+
+/// A page-mapped drive places pages by the engine's policies, and tells as the engine does how full
+/// its erase blocks are.
+#[test]
+fn the_page_mapped_ftl_takes_a_placement_policy() {
+    let wafs = ["together", "dac"].map(|placement| {
+        let measured = run(&format!(
+            "[device]
+            file = \"disksim-ssd\"
+            nand = {{ channels = 1, planes_per_die = 1, blocks_per_plane = 256, pages_per_block = 64 }}
+            ftl = {{ over_provisioning = 0.2, low_watermark = 0.0, placement = \"{placement}\" }}
+            [drive]
+            kind = \"page-mapped\"
+            [workload.synthetic]
+            job = [{{ rw = \"randwrite\", bs = \"4k\", random_distribution = \"zoned:80/10:20/90\" }}]
+            [precondition]
+            fill = 1.0
+            overwrites = 2.0
+            pattern = \"hotcold:80/10\"
+            [measure]
+            timed = false
+            drive_writes = 2.0"
+        ));
+        let full = &measured.outcome.series["segment_utilization"].points;
+        let sum: f64 = full.iter().map(|(_, share)| share).sum();
+        assert!((sum - 1.0).abs() < 1e-9 && full.len() == 51, "{full:?}");
+        measured.written.data_waf()
+    });
+    println!("together {:.3}, dac {:.3}", wafs[0], wafs[1]);
+    assert!(wafs[1] - 1.0 < 0.85 * (wafs[0] - 1.0), "{wafs:?}");
+}

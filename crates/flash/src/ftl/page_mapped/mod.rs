@@ -1,8 +1,9 @@
 //! The plain page-mapped FTL of DiskSim's SSD extension, and of most drives since.
 //!
 //! * Logical pages are striped over the dies ([`FtlSpec::stripe_pages`](super::FtlSpec)). A die is
-//!   an allocation pool: a write goes to the plane of its die that has most free pages. Host writes
-//!   and moved data share one append point a plane.
+//!   an allocation pool: a write goes to the plane of its die that has most free pages.
+//! * Each plane has an append point for each stream of the placement policy. The plain one,
+//!   `together`, has one stream: host writes and moved data share it.
 //! * Before a die serves a request, each of its planes whose free erase blocks fell to the low
 //!   watermark is cleaned until they are above it: the victim's live pages move to the plane's
 //!   append point, then it is erased. The request waits for that.
@@ -16,17 +17,20 @@ mod precondition;
 mod reclaim;
 mod report;
 mod state;
+mod streams;
 mod victims;
 
 use std::collections::VecDeque;
 
 use crate::device::Device;
 use crate::nand::{Nand, NandError};
+use mjolnir_policy::placement::{PlacementPolicy, Source};
 use mjolnir_policy::victim::VictimPolicy;
 use oracle::Oracle;
 pub use precondition::{Overwrites, Precondition, PreconditionReport};
 pub use report::{Counts, Reclaim, Report, Wear, WhyNoReclaim};
 pub use state::RestoreError;
+use streams::Streams;
 use victims::Victims;
 
 /// No page, or no erase block.
@@ -102,6 +106,13 @@ enum State {
 struct Plane {
     /// Erased blocks; those erased longest ago are used first, which spreads wear.
     free: VecDeque<u32>,
+    /// Programs under way whose data is still in the controller's memory: pages and end.
+    under_way: VecDeque<(u32, u32, u64)>,
+}
+
+/// Where pages of a stream are appended in a plane.
+#[derive(Clone, Debug)]
+struct Point {
     open: u32,
     /// Pages of the open block that are given out, and that are programmed.
     filled: u32,
@@ -111,8 +122,17 @@ struct Plane {
     /// When the last of these is in the controller's memory.
     waiting_from_ns: u64,
     youngest: u64,
-    /// Programs under way whose data is still in the controller's memory: pages and end.
-    under_way: VecDeque<(u32, u32, u64)>,
+}
+
+impl Point {
+    const NEW: Point = Point {
+        open: NONE,
+        filled: 0,
+        programmed: 0,
+        waiting_host_pages: 0,
+        waiting_from_ns: 0,
+        youngest: 0,
+    };
 }
 
 /// A page-mapped FTL on its NAND.
@@ -136,6 +156,9 @@ pub struct PageMapped {
     live_pages: Vec<u16>,
     states: Vec<State>,
     planes: Vec<Plane>,
+    /// Of the first plane's streams, of the second one's, ...
+    points: Vec<Point>,
+    streams: Streams,
     /// The plane of each die at which the search for the freest one begins.
     next_plane: Vec<u32>,
     /// Dies of which a block was taken since they were last looked at.
@@ -163,14 +186,14 @@ impl PageMapped {
         let plane = |plane: u32| Plane {
             free: (plane * geometry.blocks_per_plane..(plane + 1) * geometry.blocks_per_plane)
                 .collect(),
-            open: NONE,
-            filled: 0,
-            programmed: 0,
-            waiting_host_pages: 0,
-            waiting_from_ns: 0,
-            youngest: 0,
             under_way: VecDeque::new(),
         };
+        let placement = mjolnir_policy::placement::by_name_for(
+            &device.ftl.placement,
+            &device.placement_shape(),
+        )
+        .expect("a device that was checked names a placement policy");
+        let streams = Streams::new(placement, blocks, device.logical_pages() as usize);
         PageMapped {
             stripe_pages: device.ftl.stripe_pages.into(),
             data_pages,
@@ -188,6 +211,8 @@ impl PageMapped {
             live_pages: vec![0; blocks as usize],
             states: vec![State::Free; blocks as usize],
             planes: (0..planes).map(plane).collect(),
+            points: vec![Point::NEW; (planes * streams.count) as usize],
+            streams,
             next_plane: vec![0; geometry.dies() as usize],
             look: vec![true; geometry.dies() as usize],
             victims: Victims::new(policy, blocks, planes, data_pages),
@@ -207,6 +232,21 @@ impl PageMapped {
         let (blocks, planes) = (geometry.blocks(), geometry.planes());
         let victims = Victims::new(policy, blocks, planes, device.data_pages_per_block());
         PageMapped { victims, ..PageMapped::new(device, seed) }
+    }
+
+    /// The same with a placement policy of one's own, in place of the one that the device names.
+    /// It may have as many streams as the drive's spare space leaves room for (see
+    /// [`Device::streams_max`]).
+    pub fn with_placement_policy(
+        device: &Device,
+        seed: u64,
+        policy: Box<dyn PlacementPolicy>,
+    ) -> Self {
+        let drive = PageMapped::new(device, seed);
+        let streams = Streams::new(policy, device.nand.blocks(), drive.map.len());
+        assert!(streams.count <= device.streams_max(), "the policy has too many streams");
+        let points = vec![Point::NEW; drive.planes.len() * streams.count as usize];
+        PageMapped { streams, points, ..drive }
     }
 
     /// Keeps with each page which write it came from, and checks that at every read. Costs eight
@@ -275,10 +315,12 @@ impl PageMapped {
         // Only now: cleaning may have moved the page.
         let physical = self.map[page as usize];
         let (block, index) = self.split(physical);
-        let plane = &mut self.planes[self.nand.geometry().plane_of(block) as usize];
-        if plane.open == block && index >= plane.programmed {
+        let plane = self.nand.geometry().plane_of(block);
+        let point = &self.points[self.point_of(plane, self.streams.stream_of(block))];
+        if point.open == block && index >= point.programmed {
             return Ok(Read::Buffered);
         }
+        let plane = &mut self.planes[plane as usize];
         if let Some(at) = at {
             while plane.under_way.front().is_some_and(|&(.., end)| end <= at) {
                 plane.under_way.pop_front();
@@ -304,7 +346,7 @@ impl PageMapped {
         if let Some(oracle) = &mut self.oracle {
             oracle.wrote(page, self.sequence);
         }
-        self.place(plane, page as u32, Cause::Host, None, at)
+        self.append(plane, page as u32, Cause::Host, None, at)
     }
 
     /// Reads the old data of a page of which only a part is written anew, which moves the time
@@ -339,16 +381,16 @@ impl PageMapped {
     /// last of it is done, or 0 if nothing waited.
     pub fn flush(&mut self, at: Option<u64>) -> Result<u64, FtlError> {
         let mut done_ns = 0;
-        for plane in 0..self.planes.len() as u32 {
-            let state = &self.planes[plane as usize];
+        for point in 0..self.points.len() {
+            let state = &self.points[point];
             if state.open == NONE || state.filled == state.programmed {
                 continue;
             }
             let unit = self.pages_per_program;
             let padded = state.filled.next_multiple_of(unit).min(self.data_pages);
             self.counts.padding_pages += u64::from(padded - state.filled);
-            self.planes[plane as usize].filled = padded;
-            done_ns = done_ns.max(self.program_unit(plane, None, at)?);
+            self.points[point].filled = padded;
+            done_ns = done_ns.max(self.program_unit(point, None, at)?);
         }
         Ok(done_ns)
     }
@@ -384,6 +426,12 @@ impl PageMapped {
         for (number, plane) in self.planes.iter().enumerate() {
             if plane.free.iter().any(|&block| self.states[block as usize] != State::Free) {
                 return Err(format!("plane {number} lists a block as free that is not"));
+            }
+        }
+        for (number, point) in self.points.iter().enumerate() {
+            let stream = number as u32 % self.streams.count;
+            if point.open != NONE && self.streams.stream_of(point.open) != stream {
+                return Err(format!("stream {stream} appends to an erase block of another one"));
             }
         }
         match &self.oracle {
@@ -431,6 +479,13 @@ impl PageMapped {
         }
     }
 
+    /// The share of pages that is live, of each erase block that is written full.
+    pub fn utilizations(&self) -> impl Iterator<Item = f64> + '_ {
+        let blocks = self.states.iter().zip(&self.live_pages);
+        let sealed = blocks.filter(|(state, _)| **state == State::Sealed);
+        sealed.map(|(_, &live)| f64::from(live) / f64::from(self.data_pages))
+    }
+
     fn memory_bytes(&self) -> u64 {
         let blocks = self.states.len() as u64;
         let pages = 4 * (self.map.len() + self.owner.len()) as u64 + 8 * self.live.len() as u64;
@@ -439,7 +494,7 @@ impl PageMapped {
             Victims::Policy(_) => 60 * blocks,
         };
         let oracle = self.oracle.as_ref().map_or(0, |_| pages * 2);
-        pages + blocks * (2 + 1 + 4 + 8) + index + oracle
+        pages + blocks * (2 + 1 + 4 + 8) + index + oracle + self.streams.memory_bytes()
     }
 
     fn split(&self, physical: u32) -> (u32, u32) {
@@ -462,9 +517,58 @@ impl PageMapped {
     }
 
     fn free_pages(&self, plane: u32) -> u32 {
-        let plane = &self.planes[plane as usize];
-        let open = if plane.open == NONE { 0 } else { self.data_pages - plane.filled };
-        plane.free.len() as u32 * self.data_pages + open
+        let first = self.point_of(plane, 0);
+        let points = &self.points[first..first + self.streams.count as usize];
+        let left =
+            |point: &Point| if point.open == NONE { 0 } else { self.data_pages - point.filled };
+        let open: u32 = points.iter().map(left).sum();
+        self.planes[plane as usize].free.len() as u32 * self.data_pages + open
+    }
+
+    fn point_of(&self, plane: u32, stream: u32) -> usize {
+        (plane * self.streams.count + stream) as usize
+    }
+
+    /// The append point of a plane for a stream: another stream's, the one with most room, if
+    /// nothing is free to open for it.
+    fn point_with_room(&self, plane: u32, stream: u32) -> usize {
+        let point = self.point_of(plane, stream);
+        if self.points[point].open != NONE || !self.planes[plane as usize].free.is_empty() {
+            return point;
+        }
+        let open = (0..self.streams.count).map(|stream| self.point_of(plane, stream));
+        let open = open.filter(|&point| self.points[point].open != NONE);
+        open.min_by_key(|&point| self.points[point].filled).unwrap_or(point)
+    }
+
+    /// Appends a logical page in a plane, where the placement policy says.
+    fn append(
+        &mut self,
+        plane: u32,
+        page: u32,
+        cause: Cause,
+        bytes: Option<u32>,
+        at: Option<u64>,
+    ) -> Result<u64, FtlError> {
+        let source = match cause {
+            Cause::Host => Source::Client,
+            Cause::Reclaim | Cause::Wear => Source::Reclaim,
+        };
+        let point = match self.streams.fixed(source) {
+            Some(stream) => self.point_with_room(plane, stream),
+            None => {
+                let old = self.map[page as usize];
+                let block = (old != NONE).then(|| old / self.pages_per_block);
+                let view = self.streams.view(source, page, block, self.sequence);
+                let point = self.point_with_room(plane, self.streams.place(&view));
+                self.streams.wrote(&view, point as u32 % self.streams.count);
+                point
+            }
+        };
+        if cause == Cause::Host {
+            self.streams.born(page, self.sequence);
+        }
+        self.place(point, page, cause, bytes, at)
     }
 
     /// The plane of a die with most free pages, the search beginning after the one chosen last.
@@ -489,20 +593,20 @@ impl PageMapped {
         Ok(first + best)
     }
 
-    /// Gives a logical page the next physical one of a plane, and programs the unit that it
+    /// Gives a logical page the next physical one of an append point, and programs the unit that it
     /// completes. `bytes` is what crosses the bus for it: `None` for all.
     fn place(
         &mut self,
-        plane: u32,
+        point: usize,
         page: u32,
         cause: Cause,
         bytes: Option<u32>,
         at: Option<u64>,
     ) -> Result<u64, FtlError> {
-        if self.planes[plane as usize].open == NONE {
-            self.open_block(plane)?;
+        if self.points[point].open == NONE {
+            self.open_block(point)?;
         }
-        let state = &mut self.planes[plane as usize];
+        let state = &mut self.points[point];
         let block = state.open;
         let physical = block * self.pages_per_block + state.filled;
         state.filled += 1;
@@ -531,29 +635,31 @@ impl PageMapped {
             NONE => self.mapped += 1,
             old => self.kill(old),
         }
-        if completes { self.program_unit(plane, bytes, at) } else { Ok(0) }
+        if completes { self.program_unit(point, bytes, at) } else { Ok(0) }
     }
 
-    fn open_block(&mut self, plane: u32) -> Result<(), FtlError> {
+    fn open_block(&mut self, point: usize) -> Result<(), FtlError> {
+        let plane = point as u32 / self.streams.count;
         let die = plane / self.planes_per_die;
-        let state = &mut self.planes[plane as usize];
-        let Some(block) = state.free.pop_front() else {
+        let Some(block) = self.planes[plane as usize].free.pop_front() else {
             return Err(FtlError::WornOut { die, retired_blocks: self.nand.retired_blocks() });
         };
+        let state = &mut self.points[point];
         (state.open, state.filled, state.programmed, state.youngest) = (block, 0, 0, 0);
         self.states[block as usize] = State::Open;
+        self.streams.opened(block, point as u32 % self.streams.count, self.sequence);
         self.look[die as usize] = true;
         Ok(())
     }
 
-    /// Programs what is given out of a plane's open block, and seals the block if it is full.
+    /// Programs what is given out of a point's open block, and seals the block if it is full.
     fn program_unit(
         &mut self,
-        plane: u32,
+        point: usize,
         bytes: Option<u32>,
         at: Option<u64>,
     ) -> Result<u64, FtlError> {
-        let state = &mut self.planes[plane as usize];
+        let state = &mut self.points[point];
         let (block, first, past) = (state.open, state.programmed, state.filled);
         let full = past == self.data_pages;
         let at = at.map(|at| at.max(state.waiting_from_ns));
@@ -572,24 +678,26 @@ impl PageMapped {
         }
         let mut done_ns = programmed.done_ns;
         if programmed.failed {
-            done_ns = done_ns.max(self.give_up(plane, first, at)?);
+            done_ns = done_ns.max(self.give_up(point, first, at)?);
         } else if full {
-            self.seal(plane);
+            self.seal(point);
         }
         if self.buffered && at.is_some() && host_pages > 0 {
             self.released.push((done_ns, host_pages));
             let base = block * self.pages_per_block;
-            let under_way = &mut self.planes[plane as usize].under_way;
+            let plane = point / self.streams.count as usize;
+            let under_way = &mut self.planes[plane].under_way;
             under_way.push_back((base + first, base + past, done_ns));
         }
         Ok(done_ns)
     }
 
-    fn seal(&mut self, plane: u32) {
-        let state = &mut self.planes[plane as usize];
+    fn seal(&mut self, point: usize) {
+        let state = &mut self.points[point];
         let block = std::mem::replace(&mut state.open, NONE);
         self.states[block as usize] = State::Sealed;
         let live = self.live_pages[block as usize].into();
         self.victims.seal(block, live, self.sequence, state.youngest);
+        self.streams.sealed(block, self.sequence);
     }
 }

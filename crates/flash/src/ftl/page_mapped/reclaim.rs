@@ -49,7 +49,7 @@ impl PageMapped {
         (live < self.data_pages && live <= room).then_some(victim)
     }
 
-    /// Moves the live pages of a sealed block to its plane's append point, and erases it.
+    /// Moves the live pages of a sealed block to its plane's append points, and erases it.
     fn clean(
         &mut self,
         plane: u32,
@@ -59,7 +59,9 @@ impl PageMapped {
     ) -> Result<(), FtlError> {
         debug_assert_eq!(self.states[victim as usize], State::Sealed);
         let youngest = self.victims.youngest(victim);
-        self.victims.remove(victim, self.live_pages[victim as usize].into());
+        let live = u32::from(self.live_pages[victim as usize]);
+        self.victims.remove(victim, live);
+        self.streams.reclaimed(victim, self.data_pages, live, self.sequence);
         self.states[victim as usize] = State::Open; // No candidate, and not free either.
         self.move_live_pages(plane, victim, youngest, cause, at)?;
         self.erase(plane, victim, at)?;
@@ -100,8 +102,11 @@ impl PageMapped {
             } else {
                 (self.nand.read(block, index, at)?, None)
             };
-            self.place(plane, page, cause, bytes, at.map(|_| ready))?;
-            let state = &mut self.planes[plane as usize];
+            self.append(plane, page, cause, bytes, at.map(|_| ready))?;
+            let (now_in, _) = self.split(self.map[page as usize]);
+            let point = self.point_of(plane, self.streams.stream_of(now_in));
+            let youngest = self.streams.birth(page, self.sequence).unwrap_or(youngest);
+            let state = &mut self.points[point];
             state.youngest = state.youngest.max(youngest);
             physical += 1;
         }
@@ -146,22 +151,25 @@ impl PageMapped {
         Ok(())
     }
 
-    /// A program of a plane's open block failed, from page `first` on: writes those pages again
+    /// A program of a point's open block failed, from page `first` on: writes those pages again
     /// elsewhere, from the controller's memory, moves the rest, and retires the block.
     pub(super) fn give_up(
         &mut self,
-        plane: u32,
+        point: usize,
         first: u32,
         at: Option<u64>,
     ) -> Result<u64, FtlError> {
-        let block = std::mem::replace(&mut self.planes[plane as usize].open, NONE);
+        let plane = point as u32 / self.streams.count;
+        let stream = point as u32 % self.streams.count;
+        let block = std::mem::replace(&mut self.points[point].open, NONE);
         let base = block * self.pages_per_block;
-        let youngest = self.planes[plane as usize].youngest;
+        let youngest = self.points[point].youngest;
         let mut done_ns = 0;
         for physical in base + first..base + self.pages_per_block {
             if self.is_live(physical) {
                 let page = self.owner[physical as usize];
-                done_ns = done_ns.max(self.place(plane, page, Cause::Reclaim, None, at)?);
+                let point = self.point_with_room(plane, stream);
+                done_ns = done_ns.max(self.place(point, page, Cause::Reclaim, None, at)?);
             }
         }
         self.move_live_pages(plane, block, youngest, Cause::Reclaim, at)?;

@@ -1,6 +1,6 @@
 //! A drive's state as bytes, to begin many runs from.
 
-use crate::ftl::page_mapped::{FtlError, NONE, PageMapped, State};
+use crate::ftl::page_mapped::{FtlError, NONE, PageMapped, Point, State, Streams};
 
 const MAGIC: &[u8; 8] = b"MJFLASH1";
 
@@ -52,14 +52,17 @@ impl PageMapped {
     /// What two devices must have in common to share a saved state.
     fn shape(&self) -> u32 {
         let geometry = self.nand.geometry();
-        let shape =
+        let mut shape =
             format!("{geometry:?} {} {} {}", self.map.len(), self.stripe_pages, self.data_pages);
+        if let Some(placement) = self.streams.name() {
+            shape += &format!(" {placement} {}", self.streams.count);
+        }
         crc32c::crc32c(shape.as_bytes())
     }
 
     /// The state of the medium and of the FTL. What waits in the controller's memory is programmed
     /// first, in no time. Times are not part of it (the restored drive is at rest), and neither is
-    /// what a victim policy remembers, nor the oracle.
+    /// what a victim or placement policy remembers, nor the oracle.
     pub fn save(&mut self) -> Result<Vec<u8>, FtlError> {
         self.flush(None)?;
         let mut out = MAGIC.to_vec();
@@ -76,9 +79,12 @@ impl PageMapped {
             put(next_page);
             put(self.nand.erases(block));
         }
-        for plane in &self.planes {
-            put(plane.open);
-            put(plane.filled);
+        let points = self.points.chunks(self.streams.count as usize);
+        for (plane, points) in self.planes.iter().zip(points) {
+            for point in points {
+                put(point.open);
+                put(point.filled);
+            }
             put(plane.free.len() as u32);
             plane.free.iter().for_each(|&block| put(block));
         }
@@ -92,6 +98,12 @@ impl PageMapped {
             }
         }
         self.map.iter().for_each(|&physical| put(physical));
+        self.streams.of_block.iter().for_each(|&stream| put(stream.into()));
+        self.streams.births.iter().for_each(|&birth| put(birth));
+        for &number in self.streams.opened.iter().chain(&self.streams.sealed) {
+            put(number as u32);
+            put((number >> 32) as u32);
+        }
         let checksum = crc32c::crc32c(&out);
         out.extend_from_slice(&checksum.to_le_bytes());
         Ok(out)
@@ -142,18 +154,24 @@ impl PageMapped {
         let blocks = self.nand.geometry().blocks_per_plane;
         for number in 0..self.planes.len() as u32 {
             let own = number * blocks..(number + 1) * blocks;
-            let plane = &mut self.planes[number as usize];
-            (plane.open, plane.filled) = (reader.u32()?, reader.u32()?);
-            plane.programmed = plane.filled;
-            if plane.open != NONE {
-                let next = self.nand.next_page(plane.open.min(own.end - 1));
-                if !own.contains(&plane.open) || next != Some(plane.filled) {
-                    return Err(damaged("an open erase block is not as it was left"));
+            let points = self.point_of(number, 0)..self.point_of(number + 1, 0);
+            for index in points.clone() {
+                let (open, filled) = (reader.u32()?, reader.u32()?);
+                if open != NONE {
+                    let twice =
+                        self.points[points.start..index].iter().any(|point| point.open == open);
+                    let next = self.nand.next_page(open.min(own.end - 1));
+                    if !own.contains(&open) || next != Some(filled) || twice {
+                        return Err(damaged("an open erase block is not as it was left"));
+                    }
+                    if filled >= self.data_pages {
+                        return Err(damaged("an open erase block is full"));
+                    }
                 }
-                if plane.filled >= self.data_pages {
-                    return Err(damaged("an open erase block is full"));
-                }
+                self.points[index] = Point { open, filled, programmed: filled, ..Point::NEW };
             }
+            let open = &self.points[points];
+            let plane = &mut self.planes[number as usize];
             let free = reader.u32()?;
             if free > blocks {
                 return Err(damaged("a plane has more free erase blocks than erase blocks"));
@@ -162,7 +180,7 @@ impl PageMapped {
             for _ in 0..free {
                 let block = reader.u32()?;
                 if !own.contains(&block)
-                    || block == plane.open
+                    || open.iter().any(|point| point.open == block)
                     || self.states[block as usize] != State::Open
                     || self.nand.next_page(block) != Some(0)
                 {
@@ -201,26 +219,54 @@ impl PageMapped {
             self.live_pages[block as usize] += 1;
             self.mapped += 1;
         }
+        self.restore_streams(&mut reader)?;
         if !reader.0.is_empty() {
             return Err(damaged("it goes on after its end"));
         }
         for (block, sequence, youngest) in sealed {
-            let plane = self.nand.geometry().plane_of(block);
+            let is_open = self.is_open(block);
             let state = self.states.get_mut(block as usize);
-            if state.as_deref() != Some(&State::Open) || self.planes[plane as usize].open == block {
+            if state.as_deref() != Some(&State::Open) || is_open {
                 return Err(damaged("an erase block cannot be sealed"));
             }
             self.states[block as usize] = State::Sealed;
             let live = self.live_pages[block as usize].into();
             self.victims.seal(block, live, sequence, youngest);
         }
-        let stray = (0..self.states.len()).find(|&block| {
-            let plane = self.nand.geometry().plane_of(block as u32);
-            self.states[block] == State::Open && self.planes[plane as usize].open != block as u32
-        });
+        let stray = (0..self.states.len())
+            .find(|&block| self.states[block] == State::Open && !self.is_open(block as u32));
         match stray {
             Some(block) => Err(damaged(format!("erase block {block} is in no state"))),
             None => Ok(()),
         }
+    }
+
+    fn restore_streams(&mut self, reader: &mut Reader<'_>) -> Result<(), RestoreError> {
+        let Streams { count, of_block, births, opened, sealed, .. } = &mut self.streams;
+        for of in of_block {
+            *of = match reader.u32()? {
+                stream if stream < *count => stream as u8,
+                _ => return Err(damaged("an erase block is of no stream")),
+            };
+        }
+        for birth in births {
+            *birth = reader.u32()?;
+        }
+        for number in opened.iter_mut().chain(sealed) {
+            *number = reader.u64()?;
+        }
+        let mut points = (0u32..).zip(&self.points).filter(|(_, point)| point.open != NONE);
+        let streams = &self.streams;
+        match points.find(|(index, point)| streams.stream_of(point.open) != index % streams.count) {
+            Some(_) => Err(damaged("an open erase block is of another stream")),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether an append point writes to the erase block.
+    fn is_open(&self, block: u32) -> bool {
+        let plane = self.nand.geometry().plane_of(block);
+        let points = self.points.get(self.point_of(plane, 0)..self.point_of(plane + 1, 0));
+        points.is_some_and(|points| points.iter().any(|point| point.open == block))
     }
 }
