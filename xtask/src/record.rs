@@ -40,8 +40,8 @@ pub fn run(names: &[String], all: bool) -> Result<bool> {
         }
     }
     println!(
-        "put their figures into recordings/README.md: `cargo test -p mjolnir-cli --test recordings` \
-         says which"
+        "put their figures into recordings/README.md: `cargo test -p mjolnir-cli --test cli \
+         recordings` says which"
     );
     Ok(true)
 }

@@ -129,15 +129,18 @@ fn secured(cargo: &impl Fn(&[&str]) -> Command, require_tools: bool) -> Result<O
     if !outcome.passed() {
         return Ok(outcome);
     }
-    let mut tests = cargo(&["test", "--no-fail-fast"]);
-    tests.args(of).args(["--lib", "--bins", "--test", "real_tls_*", "--test", "listening"]);
-    tests.args(["--", "--show-output"]);
-    // That program was built without TLS.
-    tests.env_remove("MJOLNIR_BIN");
-    if require_tools {
-        tests.env("MJOLNIR_REQUIRE_TOOLS", "1");
-    }
-    cargo::run_tests(tests)
+    let tests = |targets: &[&str], names: &[&str]| {
+        let mut tests = cargo(&["test", "--no-fail-fast"]);
+        tests.args(of).args(targets).args(["--", "--show-output"]).args(names);
+        // That program was built without TLS.
+        tests.env_remove("MJOLNIR_BIN");
+        if require_tools {
+            tests.env("MJOLNIR_REQUIRE_TOOLS", "1");
+        }
+        cargo::run_tests(tests)
+    };
+    let own = tests(&["--lib", "--bins"], &[])?;
+    Ok(own.and(tests(&["--test", "cli"], &["real_tls_", "listening::"])?))
 }
 
 /// `cargo xtask sim`: whether the simulator ended well.

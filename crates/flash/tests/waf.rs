@@ -153,7 +153,8 @@ fn d_choices_is_van_houdts_fixed_point() {
 }
 
 #[test]
-#[ignore = "a minute in a release build"]
+#[ignore = "takes a minute in release: `cargo test --release -p mjolnir-flash --test waf -- \
+            --ignored --nocapture`"]
 fn every_form_at_every_spare_factor() {
     let size = Size { blocks: 2_000, pages: 64, warm: 8.0, measured: 4.0 };
     one_over(&SPARES, &size);

@@ -1,0 +1,66 @@
+//! `mjolnir advise` from end to end, on a shipped recording; and what is wrong is one sentence.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::Folder;
+
+#[test]
+fn a_recording_gets_the_same_advice_twice_with_a_report() {
+    let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings/sqlite.mjtrace");
+    let folder = Folder::empty();
+    std::fs::copy(recording, folder.path("s.mjtrace")).unwrap();
+    // Less than all policies, so that it is quick on a slow machine, too.
+    let command = "advise s.mjtrace --quick --placement dac,sepbit --spare 20%,30%";
+    let first = folder.ok(&format!("{command} --json --jobs 2"));
+    assert_eq!(folder.ok(&format!("{command} --json --jobs 1")), first);
+    let told: Value = serde_json::from_str(&first).unwrap();
+    let advice = &told["advice"];
+    assert_eq!(advice["default"]["placement"], "apart");
+    assert_eq!(advice["spares"].as_array().unwrap().len(), 2);
+    for waf in [&advice["default"]["waf"], &advice["best"]["waf"], &advice["future"]["waf"]] {
+        assert_eq!(waf["runs"], 3);
+        assert!(waf["mean"].as_f64().unwrap() >= 1.0, "{waf}");
+    }
+    assert!(advice["lab_default"]["write_p99_9_us"].as_f64().unwrap() > 0.0, "{advice}");
+    let [win, spread] = [&advice["win"]["mean"], &advice["spread"]].map(|n| n.as_f64().unwrap());
+    if advice["verdict"] == "choose" {
+        assert!(win > spread, "{advice}");
+    } else {
+        assert_eq!(advice["choice"]["placement"], "apart", "{advice}");
+    }
+    // What follows goes on from what is there.
+    let shown = folder.ok(&format!("{command} --out out"));
+    for part in ["mjolnir serve --placement", "FUTURE KNOWN", "write p99.9", "out/report.html"] {
+        assert!(shown.contains(part), "no {part:?} in {shown}");
+    }
+    assert_eq!(folder.ok(&format!("{command} --out out")), shown);
+    let page = std::fs::read_to_string(folder.path("out/report.html")).unwrap();
+    assert!(page.contains("Every policy, by spare factor") && page.contains("</svg>"));
+}
+
+#[test]
+fn what_is_no_trace_to_advise_on_is_refused() {
+    let folder = Folder::empty();
+    let msr = |name: &str, kind: &str, lines: u64| {
+        let mut text = String::new();
+        for line in 0..lines {
+            let time = 128_166_372_003_061_629 + line;
+            writeln!(text, "{time},web,0,{kind},{},4096,10", line * 8192).unwrap();
+        }
+        std::fs::write(folder.path(name), text).unwrap();
+    };
+    msr("reads.csv", "Read", 5000);
+    msr("small.csv", "Write", 50);
+    std::fs::write(folder.path("text"), "this is no trace\n").unwrap();
+    folder.refused("advise reads.csv", &["reads.csv", "no writes"]);
+    folder.refused("advise small.csv", &["small.csv", "too small"]);
+    folder.refused("advise small.csv --volume wob.0", &["no requests to a volume \"wob.0\""]);
+    folder.refused("advise missing", &["missing"]);
+    folder.refused("advise text", &["text", "--format"]);
+    folder.misused("advise small.csv --placement sepbti", &["sepbti", "sepbit"]);
+    folder.misused("advise small.csv --victim gredy", &["gredy", "greedy"]);
+    folder.misused("advise small.csv --spare 95%", &["0.02 to 0.9"]);
+}

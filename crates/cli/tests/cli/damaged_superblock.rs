@@ -1,0 +1,60 @@
+//! The label of a store is there twice: one damaged copy costs a warning, two are refused.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+
+use crate::support::Folder;
+
+const LABELS: [u64; 2] = [0, 64 << 10];
+
+#[test]
+fn one_damaged_label_is_reported_and_loses_nothing() {
+    for at in LABELS {
+        let folder = Folder::with_store();
+        let file = OpenOptions::new().read(true).write(true).open(folder.path("s.mj")).unwrap();
+        file.write_all_at(b"scribble", at + 40).unwrap();
+        let said = folder.run("volume list s.mj");
+        assert_eq!(said.code, Some(0), "{said:?}");
+        assert!(said.out.contains('v'), "{said:?}");
+        assert!(said.err.contains(&format!("label at byte {at} is damaged")), "{said:?}");
+        let checked = folder.run("check s.mj");
+        assert_eq!(checked.code, Some(1), "a damaged label is a problem: {checked:?}");
+        assert!(checked.out.contains("problem: "), "{checked:?}");
+        folder.ok("grow s.mj --size 80M");
+        assert_eq!(folder.run("volume list s.mj").err, "", "growing rewrote both labels");
+    }
+}
+
+#[test]
+fn two_damaged_labels_are_refused() {
+    let folder = Folder::with_store();
+    let file = OpenOptions::new().read(true).write(true).open(folder.path("s.mj")).unwrap();
+    let mut saved = [0; 8];
+    file.read_exact_at(&mut saved, 40).unwrap();
+    for at in LABELS {
+        file.write_all_at(b"scribble", at + 40).unwrap();
+    }
+    for words in ["volume list s.mj", "serve s.mj", "check s.mj"] {
+        folder.refused(words, &["s.mj", "both labels are damaged", "backup"]);
+    }
+    folder.refused("format s.mj --size 64M", &["s.mj", "--force"]);
+    for at in LABELS {
+        file.write_all_at(&saved, at + 40).unwrap();
+    }
+    assert!(folder.ok("volume list s.mj").contains('v'), "nothing was lost");
+}
+
+#[test]
+fn one_damaged_root_is_made_up_for_and_two_are_refused() {
+    const ROOTS: [u64; 2] = [128 << 10, 192 << 10];
+    let folder = Folder::with_store();
+    let file = OpenOptions::new().read(true).write(true).open(folder.path("s.mj")).unwrap();
+    // Both have been written; the other one leads to a state that the log brings up to date.
+    file.write_all_at(&[0xff; 8], ROOTS[0] + 30).unwrap();
+    assert!(folder.ok("volume list s.mj").contains('v'));
+    file.write_all_at(&[0xff; 8], ROOTS[1] + 30).unwrap();
+    for words in ["volume list s.mj", "serve s.mj", "check s.mj", "salvage s.mj"] {
+        let told = folder.refused(words, &["s.mj", "no copy of its root is whole", "all is lost"]);
+        assert!(!told.contains("holds no store yet"), "{told}");
+    }
+}

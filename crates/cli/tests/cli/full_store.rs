@@ -1,0 +1,59 @@
+//! A full store says so to clients, and to its operator before that; it stays readable, and takes
+//! writes again once something is deleted.
+
+use crate::support::nbd::ENOSPC;
+use crate::support::{Folder, pattern};
+
+const PIECE: usize = 1 << 20;
+
+#[test]
+fn a_full_store_loses_nothing_and_recovers_by_deletion() {
+    let folder = Folder::with_store();
+    folder.ok("volume create s.mj big --size 1G");
+    let server = folder.serve("");
+    server.client("v").write(0, 0, &pattern(500, PIECE)).unwrap();
+    let mut client = server.client("big");
+    let mut written = 0;
+    let refused = loop {
+        match client.write(0, written * PIECE as u64, &pattern(written, PIECE)) {
+            Ok(()) => written += 1,
+            Err(error) => break error,
+        }
+        assert!(written < 64, "the store has only 64 MiB");
+    };
+    assert_eq!(refused, ENOSPC);
+    assert!(written >= 32, "only {written} MiB of 64 could be written");
+    server.wait_for("space is low");
+    for piece in 0..written {
+        let read = client.read(piece * PIECE as u64, PIECE as u32).unwrap();
+        assert!(read == pattern(piece, PIECE), "piece {piece}");
+    }
+    assert!(folder.ok("stats s.mj").contains("space is low"));
+    folder.ok("volume delete s.mj big");
+    folder.ok("gc run s.mj");
+    let mut client = server.client("v");
+    assert!(client.read(0, PIECE as u32).unwrap() == pattern(500, PIECE));
+    for piece in 0..8 {
+        client.write(0, piece * PIECE as u64, &pattern(600 + piece, PIECE)).unwrap();
+    }
+    server.stop();
+    assert!(folder.ok("check s.mj").contains("no problems"));
+    assert!(folder.ok("scrub s.mj").contains("no damage"));
+}
+
+#[test]
+fn a_full_store_grows() {
+    let folder = Folder::with_store();
+    folder.ok("volume create s.mj big --size 1G");
+    let server = folder.serve("");
+    let mut client = server.client("big");
+    let mut at = 0;
+    while client.write(0, at, &pattern(at, PIECE)).is_ok() {
+        at += PIECE as u64;
+    }
+    folder.ok("grow s.mj --size 128M");
+    client.write(0, at, &pattern(at, PIECE)).unwrap();
+    assert!(client.read(0, PIECE as u32).unwrap() == pattern(0, PIECE));
+    server.stop();
+    assert!(folder.ok("check s.mj").contains("no problems"));
+}

@@ -1,0 +1,42 @@
+//! SIGTERM and SIGINT end a server in order: exit status 0, sockets gone, and every write that was
+//! acknowledged is there, flushed or not.
+
+use rustix::process::Signal;
+
+use crate::support::{Folder, pattern};
+
+#[test]
+fn either_signal_ends_in_order_and_keeps_what_was_acknowledged() {
+    let folder = Folder::with_store();
+    for (round, signal) in [Signal::TERM, Signal::INT].into_iter().enumerate() {
+        let server = folder.serve("");
+        let mut client = server.client("v");
+        let data = pattern(round as u64, 3 << 20);
+        client.write(0, 0, &data).unwrap();
+        server.signal(signal);
+        assert_eq!(server.wait(), Some(0));
+        assert!(!folder.path("n.sock").exists());
+        assert!(!folder.path("s.mj.ctl").exists());
+        let server = folder.serve("");
+        assert!(server.client("v").read(0, 3 << 20).unwrap() == data);
+        server.stop();
+    }
+}
+
+#[test]
+fn requests_in_flight_are_finished() {
+    let folder = Folder::with_store();
+    let server = folder.serve("");
+    let mut client = server.client("v");
+    let data = pattern(4, 8 << 20);
+    client.request(0, 1, 0, 8 << 20, &data);
+    client.request(0, 3, 0, 0, &[]);
+    server.signal(Signal::TERM);
+    // Both were sent before the signal; each is answered, or was not taken any more.
+    let acknowledged = std::panic::catch_unwind(move || client.reply()).is_ok();
+    assert_eq!(server.wait(), Some(0));
+    let server = folder.serve("");
+    let found = server.client("v").read(0, 8 << 20).unwrap();
+    assert!(!acknowledged || found == data, "what was acknowledged is there");
+    server.stop();
+}

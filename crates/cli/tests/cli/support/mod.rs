@@ -1,0 +1,203 @@
+//! What the tests of the program share: a folder with a store in it, the program itself, its
+//! server, and a small NBD client.
+
+pub mod nbd;
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// How long anything may take before a test gives up.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program under test.
+pub fn program() -> PathBuf {
+    match std::env::var_os("MJOLNIR_BIN") {
+        Some(path) => path.into(),
+        None => env!("CARGO_BIN_EXE_mjolnir").into(),
+    }
+}
+
+/// A folder of its own, in which commands run.
+pub struct Folder {
+    folder: TempDir,
+}
+
+/// What a command said.
+#[derive(Debug)]
+pub struct Said {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Folder {
+    /// An empty one.
+    pub fn empty() -> Self {
+        Folder { folder: TempDir::new().unwrap() }
+    }
+
+    /// One with a store `s.mj` of 64 MiB and a volume `v` of 16 MiB.
+    pub fn with_store() -> Self {
+        let folder = Folder::empty();
+        folder.ok("format s.mj --size 64M");
+        folder.ok("volume create s.mj v --size 16M");
+        folder
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn command(&self, words: &str) -> Command {
+        let mut command = Command::new(program());
+        command.args(words.split_whitespace()).current_dir(self.folder.path());
+        command
+    }
+
+    /// Runs the program with those words.
+    pub fn run(&self, words: &str) -> Said {
+        said(self.command(words).output().unwrap())
+    }
+
+    /// Runs a command that must succeed; returns its standard output.
+    pub fn ok(&self, words: &str) -> String {
+        let said = self.run(words);
+        assert_eq!(said.code, Some(0), "mjolnir {words}: {said:?}");
+        said.out
+    }
+
+    /// Runs a command that must be refused with exit status 1 and one sentence that has all those
+    /// parts; returns the sentence.
+    pub fn refused(&self, words: &str, parts: &[&str]) -> String {
+        let said = self.run(words);
+        assert_eq!(said.code, Some(1), "mjolnir {words}: {said:?}");
+        sentence(&said, words, parts)
+    }
+
+    /// Runs a command line that is wrong: exit status 2, and a complaint that has all those parts.
+    pub fn misused(&self, words: &str, parts: &[&str]) {
+        let said = self.run(words);
+        assert_eq!(said.code, Some(2), "mjolnir {words}: {said:?}");
+        for part in parts {
+            assert!(said.err.contains(part), "mjolnir {words}: no {part:?} in {}", said.err);
+        }
+    }
+
+    /// Starts a server of `s.mj` on the unix socket `n.sock`, with those further words.
+    pub fn serve(&self, words: &str) -> Server<'_> {
+        self.start(self.command(&format!("serve s.mj --nbd unix:n.sock {words}")))
+    }
+
+    /// Starts a server, and waits until it is ready.
+    pub fn start(&self, mut command: Command) -> Server<'_> {
+        let log = std::fs::File::create(self.path("server.log")).unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut ready = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        let server = Server { child, ready, folder: self };
+        assert!(server.ready.contains("ready"), "the server said {:?}", server.log());
+        server
+    }
+}
+
+fn said(output: Output) -> Said {
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+fn sentence(said: &Said, words: &str, parts: &[&str]) -> String {
+    let lines: Vec<&str> =
+        said.err.lines().filter(|line| !line.starts_with("mjolnir: warning")).collect();
+    let [line] = lines[..] else {
+        panic!("mjolnir {words}: not one sentence: {}", said.err);
+    };
+    assert!(line.starts_with("mjolnir: "), "{line}");
+    for part in parts {
+        assert!(line.contains(part), "mjolnir {words}: no {part:?} in {line:?}");
+    }
+    line.to_owned()
+}
+
+/// A server that runs; killed when dropped.
+pub struct Server<'a> {
+    child: Child,
+    pub ready: String,
+    folder: &'a Folder,
+}
+
+impl Server<'_> {
+    /// What it said on standard error.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path("server.log")).unwrap()
+    }
+
+    /// Waits until it says so on standard error.
+    pub fn wait_for(&self, what: &str) {
+        wait_until(&format!("the server says {what:?}"), || self.log().contains(what));
+    }
+
+    /// Connects to a volume or snapshot.
+    pub fn client(&self, export: &str) -> nbd::Client {
+        nbd::Client::connect(&self.folder.path("n.sock"), export)
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits for its end; returns the exit status.
+    pub fn wait(mut self) -> Option<i32> {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(begun.elapsed() < PATIENCE, "the server does not end: {}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Ends it in order.
+    pub fn stop(self) {
+        let log = self.folder.path("server.log");
+        self.signal(Signal::TERM);
+        assert_eq!(self.wait(), Some(0), "{}", std::fs::read_to_string(log).unwrap());
+    }
+
+    /// Ends it as a crash does.
+    pub fn kill(self) {
+        self.signal(Signal::KILL);
+        assert_eq!(self.wait(), None);
+    }
+}
+
+impl Drop for Server<'_> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until something holds.
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Bytes that differ from block to block and from one `seed` to another.
+pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = || {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (state >> 56) as u8
+    };
+    std::iter::repeat_with(next).take(length).collect()
+}

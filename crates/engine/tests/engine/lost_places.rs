@@ -1,0 +1,117 @@
+//! Damage to what was logged last, which nothing later vouches for: what was promised is
+//! there, or the store says that it is not.
+
+use mjolnir_device::filter::{Damage, Fault, Verb};
+use mjolnir_device::{AlignedBuf, Device, ErrorKind as DeviceKind, MemoryDevice};
+use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
+use mjolnir_store::{ErrorKind, Store};
+use mjolnir_units::Pba;
+
+use crate::support::{BLOCK, Tick, flat, put, run};
+
+const ZONE: u64 = 64;
+const TAG: u64 = 70;
+
+/// A store whose program ended after a flush: block 7 of `v` holds [`TAG`], the first that was
+/// written since the store was opened. And where that lies.
+async fn flushed(runtime: &Tick) -> (MemoryDevice, Pba) {
+    let memory = MemoryDevice::of_zones(32, ZONE);
+    Engine::format(memory.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
+    let engine = Engine::open(memory.clone(), runtime.clone(), OpenOptions::default());
+    let engine = engine.await.unwrap();
+    engine.create_volume("v", 100 * BLOCK).await.unwrap();
+    engine.close().await.unwrap();
+    let memory = memory.reopen();
+    let engine = Engine::open(memory.clone(), runtime.clone(), OpenOptions::default());
+    let engine = engine.await.unwrap();
+    let volume = engine.find("v").unwrap();
+    put(&engine, volume.id, 7, TAG).await.unwrap();
+    engine.flush().await.unwrap();
+    for pba in (0..32 * ZONE).map(Pba) {
+        let block = memory.read(pba, AlignedBuf::zeroed(BLOCK as usize)).await.unwrap();
+        if block.as_ref()[..8] == (TAG * 1_000_003).to_le_bytes() {
+            return (memory.reopen(), pba);
+        }
+    }
+    panic!("it is nowhere")
+}
+
+/// What reading the flushed block gives on a store opened for reading; or why it does not open.
+async fn found<D: Device>(device: D, runtime: &Tick) -> Result<u64, ErrorKind> {
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let engine = Engine::open(device, runtime.clone(), options).await.map_err(|e| e.kind)?;
+    let volume = engine.find("v").map_err(|error| error.kind)?;
+    let read = engine.read(volume.id, 7 * BLOCK, BLOCK).await.map_err(|error| error.kind)?;
+    Ok(u64::from_le_bytes(flat(read)[..8].try_into().unwrap()) / 1_000_003)
+}
+
+#[test]
+fn payload_of_the_last_flush_that_cannot_be_read_is_missed() {
+    run(async |runtime| {
+        let (memory, at) = flushed(&runtime).await;
+        let device = Fault::new(memory);
+        device.control().damage(at, Damage::Unreadable);
+        assert_eq!(found(device, &runtime).await, Err(ErrorKind::Damaged));
+    });
+}
+
+#[test]
+fn a_device_that_fails_in_recovery_does_not_undo_the_last_flush() {
+    run(async |runtime| {
+        let mut whole = 0;
+        let (mut memory, _) = flushed(&runtime).await;
+        for nth in 1..300 {
+            memory = memory.reopen();
+            let device = Fault::new(memory.clone());
+            // A second try fails, too.
+            for each in nth..nth + 2 {
+                device.control().fail(Verb::Read, each, DeviceKind::Io, false);
+            }
+            match found(device, &runtime).await {
+                Ok(tag) => {
+                    assert_eq!(tag, TAG, "reads from {nth} on failed");
+                    whole += 1;
+                }
+                Err(kind) => assert_eq!(kind, ErrorKind::Io),
+            }
+        }
+        assert!((1..298).contains(&whole), "{whole}");
+    });
+}
+
+#[test]
+fn a_segment_that_the_root_names_is_never_taken_for_free() {
+    run(async |runtime| {
+        let memory = MemoryDevice::of_zones(32, ZONE);
+        Engine::format(memory.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
+        // The manifest lies alone in a segment that was opened for it. The headers of that, and of
+        // its only group, are gone.
+        let memory = memory.reopen();
+        let device = Fault::new(memory.clone());
+        let control = device.control();
+        control.damage(Pba(0), Damage::Unreadable);
+        control.damage(Pba(1), Damage::Unreadable);
+        // The program ends when it has written nothing yet.
+        (1..20).for_each(|nth| control.fail(Verb::Append, nth, DeviceKind::Io, false));
+        let opened = Engine::open(device, runtime.clone(), OpenOptions::default()).await;
+        assert_eq!(opened.err().expect("it cannot end its recovery").kind, ErrorKind::Io);
+        let again = Engine::open(memory.reopen(), runtime.clone(), OpenOptions::default());
+        again.await.expect("it opens as before").close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_segment_that_lost_both_its_first_headers_is_not_taken_for_unopened() {
+    run(async |runtime| {
+        for bit in [8 * 20, 8 * 60] {
+            let (memory, at) = flushed(&runtime).await;
+            let start = at.zone(ZONE).start(ZONE);
+            assert_eq!(at, start.plus(2));
+            let device = Fault::new(memory);
+            device.control().damage(start, Damage::Flipped(bit));
+            device.control().damage(start.plus(1), Damage::Flipped(8 * 60));
+            let found = found(device, &runtime).await;
+            assert!(found == Err(ErrorKind::Damaged) || found == Ok(TAG), "bit {bit}: {found:?}");
+        }
+    });
+}

@@ -1,0 +1,17 @@
+//! Tests of the engine, a module for each behaviour. They are one test binary, since each that is
+//! linked apart compiles all of the engine for its devices once more.
+
+mod full_of_snapshots;
+mod hostile_media;
+mod lost_places;
+mod map_garbage;
+mod memory_budget;
+mod order;
+mod pacing;
+mod placement;
+mod reserve;
+mod smoke;
+mod support;
+mod vectors;
+mod victims;
+mod waits;

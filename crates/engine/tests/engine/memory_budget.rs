@@ -1,0 +1,154 @@
+//! The memory budget is kept under random writes, and a store works, slowly, in almost none.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use mjolnir_device::filter::{Delay, DelayOptions};
+use mjolnir_device::{Device, MemoryDevice, Runtime};
+use mjolnir_engine::{Engine, OpenOptions};
+use mjolnir_store::{Durability, Store};
+use rand_core::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+
+use crate::support::{BLOCK, Tick, fresh, put, run, tag_of, turns};
+
+/// The most memory that was in use while `operation` ran.
+async fn most_used<D: Device>(engine: &Engine<D, Tick>, operation: impl Future) -> u64 {
+    let mut most = 0;
+    let watch = async {
+        loop {
+            most = most.max(engine.stats().memory_bytes);
+            turns(1).await;
+        }
+    };
+    let ended = async {
+        operation.await;
+    };
+    futures_lite::future::or(ended, watch).await;
+    most
+}
+
+#[test]
+fn random_writes_keep_to_the_budget() {
+    run(async |runtime| {
+        let budget = 8 << 20;
+        let device = MemoryDevice::of_zones(96, 4096);
+        let options = OpenOptions { memory_bytes: budget, ..OpenOptions::default() };
+        let engine = fresh(|| device.clone(), &runtime, options).await;
+        let blocks = 1 << 18;
+        let volume = engine.create_volume("v", blocks * BLOCK).await.unwrap();
+        let mut random = Pcg64::seed_from_u64(5);
+        let mut most = 0;
+        for round in 0..150_000u64 {
+            put(&engine, volume.id, random.next_u64() % blocks, round).await.unwrap();
+            if round % 100 == 0 {
+                most = most.max(engine.stats().memory_bytes);
+            }
+        }
+        assert!(most <= budget + budget / 4, "{most} bytes were used of {budget}");
+        engine.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_store_is_read_with_room_for_no_checksums() {
+    run(async |runtime| {
+        let device = MemoryDevice::of_zones(32, 1024);
+        let engine = fresh(|| device.clone(), &runtime, OpenOptions::default()).await;
+        let volume = engine.create_volume("v", 4096 * BLOCK).await.unwrap();
+        for lba in 0..4096 {
+            put(&engine, volume.id, lba * 2039 % 4096, lba).await.unwrap();
+        }
+        engine.close().await.unwrap();
+        let options = OpenOptions { memory_bytes: 512, ..OpenOptions::default() };
+        let engine = Engine::open(device.reopen(), runtime.clone(), options).await.unwrap();
+        for lba in 0..4096 {
+            assert_eq!(tag_of(&engine, volume.id, lba * 2039 % 4096).await, lba);
+        }
+        engine.close().await.unwrap();
+    });
+}
+
+/// Relocation logs nothing, yet it makes leaves dirty: here all of many snapshots' own ones.
+#[test]
+fn reclaim_of_an_idle_store_keeps_to_the_budget() {
+    run(async |runtime| {
+        let budget = 8 << 20;
+        let device = MemoryDevice::of_zones(96, 1024);
+        let options = OpenOptions { memory_bytes: budget, ..OpenOptions::default() };
+        let engine = fresh(|| device.clone(), &runtime, options).await;
+        let blocks = 1 << 15;
+        let volume = engine.create_volume("v", blocks * BLOCK).await.unwrap();
+        let mut random = Pcg64::seed_from_u64(5);
+        for round in 0..2 * blocks {
+            put(&engine, volume.id, random.next_u64() % blocks, round).await.unwrap();
+        }
+        for snapshot in 0..80 {
+            engine.create_snapshot("v", &format!("s{snapshot}")).await.unwrap();
+            for lba in (0..blocks).step_by(300) {
+                put(&engine, volume.id, lba, snapshot).await.unwrap();
+            }
+        }
+        engine.checkpoint().await.unwrap();
+        let won = Cell::new(0);
+        let most = most_used(&engine, async { won.set(engine.collect().await.unwrap()) }).await;
+        assert!(won.get() > 5, "{} segments were won", won.get());
+        assert!(most <= budget + budget / 4, "{most} bytes were used of {budget}");
+        engine.close().await.unwrap();
+    });
+}
+
+/// Many clients get more of a slow device than the checkpoint does, and each of their blocks makes
+/// another leaf dirty.
+#[test]
+fn clients_that_outrun_the_checkpoint_keep_to_the_budget() {
+    run(async |runtime| {
+        const CLIENTS: u64 = 64;
+        let budget = 8 << 20;
+        let memory = MemoryDevice::of_zones(400, 1024);
+        let slow = DelayOptions { bytes_per_second: Some(1 << 30), ..DelayOptions::default() };
+        let device = || Delay::new(memory.clone(), runtime.clone(), slow);
+        let options = OpenOptions { memory_bytes: budget, ..OpenOptions::default() };
+        let engine = fresh(device, &runtime, options).await;
+        let blocks = 1 << 15;
+        let volume = engine.create_volume("v0", blocks * BLOCK).await.unwrap();
+        let mut random = Pcg64::seed_from_u64(5);
+        for round in 0..blocks {
+            put(&engine, volume.id, random.next_u64() % blocks, round).await.unwrap();
+        }
+        let mut volumes = vec![volume.id];
+        for clone in 1..80 {
+            volumes.push(engine.clone_volume("v0", &format!("v{clone}")).await.unwrap().id);
+        }
+        engine.checkpoint().await.unwrap();
+        let done = Rc::new(Cell::new(0));
+        for client in 0..CLIENTS {
+            let (engine, volumes, done) = (engine.clone(), volumes.clone(), done.clone());
+            runtime.spawn(async move {
+                let mut random = Pcg64::seed_from_u64(client);
+                for round in 0..500 {
+                    let volume = volumes[random.next_u64() as usize % volumes.len()];
+                    let lba = random.next_u64() % blocks;
+                    if round % 4 == 0 {
+                        engine
+                            .trim(volume, lba * BLOCK, BLOCK, Durability::Buffered)
+                            .await
+                            .unwrap();
+                    } else {
+                        put(&engine, volume, lba, round).await.unwrap();
+                    }
+                    turns(1).await;
+                }
+                done.set(done.get() + 1);
+            });
+        }
+        let all = async {
+            while done.get() < CLIENTS {
+                turns(1).await;
+            }
+        };
+        let most = most_used(&engine, all).await;
+        assert!(most <= budget + budget / 4, "{most} bytes were used of {budget}");
+        engine.close().await.unwrap();
+    });
+}

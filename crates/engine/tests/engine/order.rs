@@ -1,0 +1,82 @@
+//! Recovery finds every segment that was opened since the checkpoint, whatever the checkpoint met
+//! when it wrote its list of free ones.
+
+use mjolnir_device::MemoryDevice;
+use mjolnir_device::filter::Verb;
+use mjolnir_engine::{Engine, OpenOptions, ReclaimOptions};
+use mjolnir_store::{Durability, Store};
+
+use crate::support::{BLOCK, Held, dropped_after, fresh, put, run, soon, tag_of, turns};
+
+#[test]
+fn a_zone_that_is_being_reset_during_a_checkpoint_stays_in_the_order() {
+    run(async |runtime| {
+        let device = Held::new(MemoryDevice::of_zones(64, 64));
+        let options = OpenOptions {
+            reclaim: ReclaimOptions { enabled: false, ..ReclaimOptions::default() },
+            ..OpenOptions::default()
+        };
+        let engine = fresh(|| device.clone(), &runtime, options).await;
+        let volume = engine.create_volume("v", 4096 * BLOCK).await.unwrap();
+        // Until a segment is opened, so that the reset task begins with the next zone.
+        device.hold(Verb::Reset);
+        for lba in 0..70 {
+            put(&engine, volume.id, lba, lba + 1).await.unwrap();
+        }
+        turns(50).await;
+        soon("a checkpoint", engine.checkpoint()).await.unwrap();
+        device.release(Verb::Reset);
+        turns(50).await;
+        for lba in 70..700 {
+            put(&engine, volume.id, lba, lba + 1).await.unwrap();
+        }
+        engine.flush().await.unwrap();
+        let found = device.inner.crash(1);
+        let engine = Engine::open(found, runtime.clone(), OpenOptions::default()).await.unwrap();
+        for lba in 0..700 {
+            assert_eq!(tag_of(&engine, volume.id, lba).await, lba + 1, "block {lba}");
+        }
+        let stats = engine.stats();
+        assert_eq!(engine.check().await.unwrap().problems, Vec::<String>::new());
+        assert_eq!(stats.dropped_records, 0);
+    });
+}
+
+#[test]
+fn zones_that_the_device_grew_by_are_found_after_a_crash() {
+    for seed in 0..6 {
+        run(async |runtime| {
+            let device = Held::new(MemoryDevice::of_zones(100, 32));
+            let engine = fresh(|| device.clone(), &runtime, OpenOptions::default()).await;
+            let volume = engine.create_volume("v", 3000 * BLOCK).await.unwrap();
+            for lba in 0..1800 {
+                put(&engine, volume.id, lba, 1).await.unwrap();
+            }
+            engine.checkpoint().await.unwrap();
+            let trim = engine.trim(volume.id, 0, 3000 * BLOCK, Durability::Durable);
+            trim.await.unwrap();
+            // The device grows while a checkpoint is under way that frees most segments.
+            let before = engine.stats().checkpoints;
+            device.hold(Verb::WriteRoot);
+            dropped_after(3000, engine.collect()).await;
+            assert!(engine.stats().space.retiring_bytes > 40 * 32 * BLOCK);
+            dropped_after(50, engine.grow(130 * 32 * BLOCK)).await;
+            device.release(Verb::WriteRoot);
+            while engine.stats().checkpoints == before {
+                turns(1).await;
+            }
+            device.hold(Verb::WriteRoot);
+            for lba in 0..2400 {
+                put(&engine, volume.id, lba, lba + 2).await.unwrap();
+            }
+            engine.flush().await.unwrap();
+            let found = device.inner.crash(seed);
+            let engine =
+                Engine::open(found, runtime.clone(), OpenOptions::default()).await.unwrap();
+            for lba in 0..2400 {
+                assert_eq!(tag_of(&engine, volume.id, lba).await, lba + 2, "block {lba}");
+            }
+            assert_eq!(engine.check().await.unwrap().problems, Vec::<String>::new());
+        });
+    }
+}

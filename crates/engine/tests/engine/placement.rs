@@ -1,0 +1,221 @@
+//! Placement in the engine: skewed writes cost less where blocks that die together lie together;
+//! whatever the policy, a store keeps its data through reclaim, restarts and narrow devices, and
+//! says which streams it has.
+
+use mjolnir_device::{Device, DeviceInfo, MemoryDevice};
+use mjolnir_engine::{Engine, OpenOptions, Stats};
+use mjolnir_store::{Durability, ErrorKind, Store};
+use rand_core::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+
+use crate::support::{BLOCK, Tick, fresh, put, run, soon, tag_of};
+
+const POLICIES: [&str; 6] = ["apart", "together", "dac", "sepbit", "autostream", "interval"];
+
+fn options(placement: &str) -> OpenOptions {
+    OpenOptions {
+        placement: placement.into(),
+        checkpoint_bytes: 64 << 20,
+        dirty_bytes_max: 4 << 20,
+        ..OpenOptions::default()
+    }
+}
+
+/// A block of `count`: four of five draws fall on an eighth of them, of these four of five on an
+/// eighth, and so on.
+fn skewed(random: &mut Pcg64, count: u64) -> u64 {
+    let mut range = count;
+    while range > 16 && !random.next_u64().is_multiple_of(5) {
+        range /= 8;
+    }
+    // Scattered, so that address says nothing.
+    random.next_u64() % range * 2_654_435_761 % count
+}
+
+struct Life {
+    engine: Engine<MemoryDevice, Tick>,
+    volume: mjolnir_units::TreeId,
+    blocks: u64,
+    /// What each block holds.
+    tags: Vec<u64>,
+    random: Pcg64,
+    next: u64,
+}
+
+impl Life {
+    async fn begin(device: &MemoryDevice, runtime: &Tick, options: OpenOptions, fill: f64) -> Self {
+        let info = device.info();
+        let blocks = (f64::from(info.zones) * info.zone_blocks as f64 * fill) as u64;
+        let engine = fresh(|| device.clone(), runtime, options).await;
+        let volume = engine.create_volume("v", blocks * BLOCK).await.unwrap().id;
+        let random = Pcg64::seed_from_u64(3);
+        let tags = vec![0; blocks as usize];
+        let mut life = Life { engine, volume, blocks, tags, random, next: 1 };
+        for lba in 0..blocks {
+            life.put(lba).await;
+        }
+        life
+    }
+
+    async fn put(&mut self, lba: u64) {
+        let tag = self.next;
+        self.next += 1;
+        put(&self.engine, self.volume, lba, tag).await.unwrap();
+        self.tags[lba as usize] = tag;
+    }
+
+    async fn overwrite(&mut self, writes: u64) {
+        for _ in 0..writes {
+            let lba = skewed(&mut self.random, self.blocks);
+            self.put(lba).await;
+        }
+    }
+
+    async fn verify(&self, what: &str) {
+        for (lba, tag) in (0..).zip(&self.tags) {
+            assert_eq!(tag_of(&self.engine, self.volume, lba).await, *tag, "{what}: block {lba}");
+        }
+        let report = self.engine.check().await.unwrap();
+        assert!(report.problems.is_empty(), "{what}: {:?}", report.problems);
+    }
+}
+
+/// Blocks written by clients' log and by reclaim, for each that clients wrote, between two looks.
+fn waf(before: &Stats, after: &Stats) -> f64 {
+    let written = |stats: &Stats| (stats.log_write_bytes + stats.reclaim_write_bytes) as f64;
+    let accepted = (after.accepted_write_bytes - before.accepted_write_bytes) as f64;
+    (written(after) - written(before)) / accepted
+}
+
+#[test]
+fn skewed_writes_cost_less_where_lifetimes_are_told_apart() {
+    let costs = ["together", "apart", "sepbit", "dac"].map(|placement| {
+        run(async |runtime| {
+            let device = MemoryDevice::of_zones(128, 256);
+            let mut life = Life::begin(&device, &runtime, options(placement), 0.68).await;
+            life.overwrite(3 * life.blocks).await;
+            let before = life.engine.stats();
+            life.overwrite(6 * life.blocks).await;
+            let after = life.engine.stats();
+            assert_eq!(after.placement, placement);
+            assert_eq!(after.placement_streams, after.placement_streams_wanted);
+            assert!(after.segments_reclaimed > before.segments_reclaimed + 100, "reclaim works");
+            let cost = waf(&before, &after);
+            println!(
+                "{placement}: {cost:.3}, {} panics, {} displaced",
+                after.panics,
+                after.displaced_bytes / BLOCK
+            );
+            life.engine.close().await.unwrap();
+            cost
+        })
+    });
+    let [together, apart, sepbit, dac] = costs;
+    assert!(apart < together, "{costs:?}");
+    assert!(sepbit < apart && dac < apart, "{costs:?}");
+}
+
+#[test]
+fn every_policy_keeps_the_data_through_reclaim_and_restarts() {
+    for placement in POLICIES {
+        run(async |runtime| {
+            let device = MemoryDevice::of_zones(48, 128);
+            let narrow = OpenOptions { checkpoint_bytes: 4 << 20, ..options(placement) };
+            let paranoid = OpenOptions { paranoid: true, ..narrow.clone() };
+            let mut life = Life::begin(&device, &runtime, paranoid.clone(), 0.6).await;
+            life.overwrite(2 * life.blocks).await;
+            life.engine.flush().await.unwrap();
+            life.verify(placement).await;
+            // The power fails; then an orderly end; then another policy takes over.
+            let device = device.crash(11);
+            life.engine = Engine::open(device.clone(), runtime.clone(), paranoid).await.unwrap();
+            life.verify(&format!("{placement} after a power cut")).await;
+            life.overwrite(life.blocks).await;
+            life.engine.close().await.unwrap();
+            let (device, other) = (device.reopen(), options("dac"));
+            life.engine = Engine::open(device.clone(), runtime.clone(), other).await.unwrap();
+            life.overwrite(life.blocks).await;
+            life.verify(&format!("{placement}, then dac")).await;
+            life.engine.close().await.unwrap();
+            let device = device.reopen();
+            life.engine = Engine::open(device, runtime.clone(), narrow).await.unwrap();
+            life.overwrite(life.blocks).await;
+            life.verify(&format!("{placement}, dac, {placement}")).await;
+            life.engine.close().await.unwrap();
+        });
+    }
+}
+
+/// With four zones open, two are the clients' and reclaim's; with more, a policy's last classes
+/// share the rest.
+#[test]
+fn few_open_zones_fold_the_classes_and_the_statistics_say_so() {
+    for (open_zones_max, placement, streams, in_force) in [
+        (4, "sepbit", 2, "apart"),
+        (4, "together", 1, "together"),
+        (5, "dac", 2, "dac"),
+        (6, "sepbit", 3, "sepbit"),
+        (7, "interval", 4, "interval"),
+        (9, "dac", 6, "dac"),
+    ] {
+        run(async |runtime| {
+            let info = MemoryDevice::of_zones(64, 64).info();
+            let info = DeviceInfo { open_zones_max: Some(open_zones_max), ..info };
+            let device = MemoryDevice::new(info);
+            let mut life = Life::begin(&device, &runtime, options(placement), 0.5).await;
+            life.overwrite(2 * life.blocks).await;
+            let stats = life.engine.stats();
+            let context = format!("{placement} on {open_zones_max} open zones");
+            assert_eq!(stats.placement, in_force, "{context}");
+            assert_eq!(stats.placement_streams, streams, "{context}");
+            assert!(stats.segments_reclaimed > 20, "{context}");
+            life.verify(&context).await;
+            life.engine.close().await.unwrap();
+        });
+    }
+}
+
+/// A store that is written full: what a policy keeps open is used up before clients hear of it.
+#[test]
+fn a_full_store_uses_what_every_class_has_open() {
+    let filled = ["apart", "dac", "sepbit", "interval"].map(|placement| {
+        run(async |runtime| {
+            let device = MemoryDevice::of_zones(64, 64);
+            let mut life = Life::begin(&device, &runtime, options(placement), 0.4).await;
+            life.overwrite(life.blocks).await;
+            let more = 64 * 64 * BLOCK;
+            let second = life.engine.create_volume("w", more).await.unwrap().id;
+            let mut lba = 0;
+            let error = loop {
+                match soon("a write", put(&life.engine, second, lba, lba)).await {
+                    Ok(()) => lba += 1,
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(error.kind, ErrorKind::NoSpace, "{placement}: {error}");
+            life.verify(placement).await;
+            // It is of use still.
+            soon("a trim", life.engine.trim(second, 0, more, Durability::Buffered)).await.unwrap();
+            soon("a write", life.put(0)).await;
+            life.verify(placement).await;
+            life.engine.close().await.unwrap();
+            lba
+        })
+    });
+    println!("{filled:?}");
+    let [apart, others @ ..] = filled;
+    assert!(others.iter().all(|&blocks| blocks * 20 >= apart * 19), "{filled:?}");
+}
+
+#[test]
+fn a_policy_that_nobody_knows_is_refused_with_the_nearest() {
+    run(async |runtime| {
+        let device = MemoryDevice::of_zones(32, 64);
+        let engine = fresh(|| device.clone(), &runtime, options("apart")).await;
+        engine.close().await.unwrap();
+        let opened = Engine::open(device.reopen(), runtime.clone(), options("sepbits")).await;
+        let error = opened.err().unwrap();
+        assert_eq!(error.kind, ErrorKind::Invalid);
+        assert!(error.message.contains("\"sepbit\" comes nearest"), "{error}");
+    });
+}

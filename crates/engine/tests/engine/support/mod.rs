@@ -1,0 +1,222 @@
+//! A small world for the engine's tests: a runtime without threads, payloads that tell who wrote
+//! them, and a device whose requests can be held back.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_executor::LocalExecutor;
+use bytes::Bytes;
+use futures_lite::future::yield_now;
+use mjolnir_device::filter::Verb;
+use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, MemoryDevice, Runtime};
+use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
+use mjolnir_store::{Chunk, Durability, Error, Store};
+use mjolnir_units::{Instant, Pba, TreeId, ZoneId};
+
+/// Bytes of a block.
+pub const BLOCK: u64 = 4096;
+
+/// A world whose clock moves one microsecond each time it is asked.
+#[derive(Clone)]
+pub struct Tick {
+    executor: Rc<LocalExecutor<'static>>,
+    now: Rc<Cell<u64>>,
+}
+
+#[allow(clippy::manual_async_fn)] // The futures must not borrow the world.
+impl Runtime for Tick {
+    fn now(&self) -> Instant {
+        self.now.set(self.now.get() + 1000);
+        Instant(self.now.get())
+    }
+    fn sleep(&self, _duration: Duration) -> impl Future<Output = ()> + 'static {
+        async {
+            for _ in 0..3 {
+                yield_now().await;
+            }
+        }
+    }
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.executor.spawn(task).detach();
+    }
+    fn parallel<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> impl Future<Output = (T, Duration)> + 'static {
+        async move { (job(), Duration::ZERO) }
+    }
+    fn parallelism(&self) -> usize {
+        1
+    }
+    fn random(&self) -> u64 {
+        4
+    }
+    fn cpu_time(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// Runs a test to its end.
+pub fn run<T>(main: impl AsyncFnOnce(Tick) -> T) -> T {
+    let executor = Rc::new(LocalExecutor::new());
+    let runtime = Tick { executor: executor.clone(), now: Rc::new(Cell::new(0)) };
+    futures_lite::future::block_on(executor.run(main(runtime)))
+}
+
+/// Waits for `operation`; panics with `what` if it has not ended after very many turns of every
+/// other task.
+pub async fn soon<T>(what: &str, operation: impl Future<Output = T>) -> T {
+    let limit = async {
+        for _ in 0..200_000 {
+            yield_now().await;
+        }
+        panic!("{what} hangs");
+    };
+    futures_lite::future::or(operation, limit).await
+}
+
+/// Lets every other task have some turns.
+pub async fn turns(count: usize) {
+    for _ in 0..count {
+        yield_now().await;
+    }
+}
+
+/// Polls `operation` for `count` turns, then drops it. Whether it ended before.
+pub async fn dropped_after(count: usize, operation: impl Future) -> bool {
+    let ended = async {
+        operation.await;
+        true
+    };
+    let given_up = async {
+        turns(count).await;
+        false
+    };
+    futures_lite::future::or(ended, given_up).await
+}
+
+/// Blocks that name their writer and their place in the write.
+pub fn payload(tag: u64, blocks: usize) -> Bytes {
+    let mut buffer = AlignedBuf::zeroed(blocks * BLOCK as usize);
+    for (index, word) in buffer.as_mut().chunks_exact_mut(8).enumerate() {
+        word.copy_from_slice(&(tag * 1_000_003 + index as u64 / 512).to_le_bytes());
+    }
+    buffer.freeze()
+}
+
+/// The bytes of a read.
+pub fn flat(chunks: Vec<Chunk>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for chunk in chunks {
+        match chunk {
+            Chunk::Data(bytes) => out.extend_from_slice(&bytes),
+            Chunk::Zeroes(length) => out.resize(out.len() + length as usize, 0),
+        }
+    }
+    out
+}
+
+/// Formats a device and opens it.
+pub async fn fresh<D: Device>(
+    device: impl Fn() -> D,
+    runtime: &Tick,
+    options: OpenOptions,
+) -> Engine<D, Tick> {
+    Engine::format(device(), runtime.clone(), FormatOptions::default()).await.unwrap();
+    Engine::open(device(), runtime.clone(), options).await.unwrap()
+}
+
+/// Writes one block.
+pub async fn put<D: Device>(
+    engine: &Engine<D, Tick>,
+    tree: TreeId,
+    lba: u64,
+    tag: u64,
+) -> Result<(), Error> {
+    engine.write(tree, lba * BLOCK, payload(tag, 1), Durability::Buffered).await
+}
+
+/// The tag a block was written with; 0 for a hole.
+pub async fn tag_of<D: Device>(engine: &Engine<D, Tick>, tree: TreeId, lba: u64) -> u64 {
+    let bytes = flat(engine.read(tree, lba * BLOCK, BLOCK).await.unwrap());
+    u64::from_le_bytes(bytes[..8].try_into().unwrap()) / 1_000_003
+}
+
+/// Passes requests on at once, and holds the completions of chosen kinds back.
+#[derive(Clone)]
+pub struct Held {
+    /// The device that keeps the data.
+    pub inner: MemoryDevice,
+    verbs: Rc<RefCell<BTreeSet<Verb>>>,
+}
+
+impl Held {
+    /// Nothing is held at first.
+    pub fn new(inner: MemoryDevice) -> Self {
+        Held { inner, verbs: Rc::default() }
+    }
+
+    /// From now on requests of this kind, those under way included, do not complete.
+    pub fn hold(&self, verb: Verb) {
+        self.verbs.borrow_mut().insert(verb);
+    }
+
+    /// They do again.
+    pub fn release(&self, verb: Verb) {
+        self.verbs.borrow_mut().remove(&verb);
+    }
+
+    fn wait<T>(
+        &self,
+        verb: Verb,
+        request: impl Future<Output = Result<T, DeviceError>> + 'static,
+    ) -> impl Future<Output = Result<T, DeviceError>> + 'static {
+        let verbs = self.verbs.clone();
+        async move {
+            while verbs.borrow().contains(&verb) {
+                yield_now().await;
+            }
+            request.await
+        }
+    }
+}
+
+impl Device for Held {
+    fn info(&self) -> DeviceInfo {
+        self.inner.info()
+    }
+    fn append(
+        &self,
+        at: Pba,
+        data: Vec<Bytes>,
+    ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
+        self.wait(Verb::Append, self.inner.append(at, data))
+    }
+    fn read(
+        &self,
+        from: Pba,
+        buffer: AlignedBuf,
+    ) -> impl Future<Output = Result<AlignedBuf, DeviceError>> + 'static {
+        self.wait(Verb::Read, self.inner.read(from, buffer))
+    }
+    fn flush(&self) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        self.wait(Verb::Flush, self.inner.flush())
+    }
+    fn seal(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        self.wait(Verb::Seal, self.inner.seal(zone))
+    }
+    fn reset(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        self.wait(Verb::Reset, self.inner.reset(zone))
+    }
+    fn read_root(&self) -> impl Future<Output = Result<Option<Bytes>, DeviceError>> + 'static {
+        self.wait(Verb::ReadRoot, self.inner.read_root())
+    }
+    fn write_root(&self, root: Bytes) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        self.wait(Verb::WriteRoot, self.inner.write_root(root))
+    }
+    fn grow(&self, bytes: u64) -> impl Future<Output = Result<u32, DeviceError>> + 'static {
+        self.wait(Verb::Grow, self.inner.grow(bytes))
+    }
+}

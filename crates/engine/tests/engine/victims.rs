@@ -1,0 +1,128 @@
+//! What the victim policy is asked, that it remembers, and that victims are emptied together.
+
+use mjolnir_device::filter::{Call, Damage, Fault, Record};
+use mjolnir_device::{AlignedBuf, Device, MemoryDevice};
+use mjolnir_engine::{Engine, FormatOptions, OpenOptions, ReclaimOptions};
+use mjolnir_store::{ErrorKind, Store};
+use mjolnir_units::Pba;
+
+use crate::support::{self, BLOCK, put, run, tag_of};
+
+/// Between equals, chance decides anew each time: a policy that is made anew for each choice would
+/// draw the same number again and again.
+#[test]
+fn a_policy_that_draws_goes_on_drawing() {
+    run(async |runtime| {
+        let device = MemoryDevice::of_zones(128, 64);
+        Engine::format(device.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
+        let reclaim = ReclaimOptions {
+            policy: "random".into(),
+            candidates_max: 1,
+            start_utilization: 0.99,
+            ..ReclaimOptions::default()
+        };
+        let options = OpenOptions { reclaim, ..OpenOptions::default() };
+        let device = Record::new(device);
+        let log = device.log();
+        let engine = Engine::open(device, runtime, options).await.unwrap();
+        let blocks = 2000;
+        let volume = engine.create_volume("v", blocks * BLOCK).await.unwrap();
+        for lba in (0..blocks).chain((0..blocks).step_by(2)) {
+            put(&engine, volume.id, lba, lba).await.unwrap();
+        }
+        engine.checkpoint().await.unwrap();
+        log.take();
+        engine.collect().await.unwrap();
+        // Before a victim is emptied, its summary is read: the first group's header first.
+        let mut victims = Vec::new();
+        for call in log.calls() {
+            if let Call::Read { from, blocks: 1 } = call
+                && from.0 % 64 == 1
+                && !victims.contains(&(from.0 / 64))
+            {
+                victims.push(from.0 / 64);
+            }
+        }
+        assert!(victims.len() > 20, "{victims:?}");
+        let mut sorted = victims.clone();
+        sorted.sort();
+        let middle = sorted[sorted.len() / 2];
+        let low = victims[..10].iter().filter(|zone| **zone < middle).count();
+        assert!((1..10).contains(&low), "{low} of ten lie in the lower half: {victims:?}");
+        engine.close().await.unwrap();
+    });
+}
+
+/// A store whose blocks of odd numbers are live, each beside a stale one: every leaf refers to every
+/// segment.
+async fn half_stale<D: Device>(
+    device: D,
+    runtime: support::Tick,
+    blocks: u64,
+) -> (Engine<D, support::Tick>, mjolnir_units::TreeId) {
+    let reclaim = ReclaimOptions { start_utilization: 0.99, ..ReclaimOptions::default() };
+    let options = OpenOptions { reclaim, ..OpenOptions::default() };
+    let engine = Engine::open(device, runtime, options).await.unwrap();
+    let volume = engine.create_volume("v", blocks * BLOCK).await.unwrap();
+    // In strides, so that each segment has blocks of the whole volume.
+    let strides = (0..7).flat_map(|first| (first..blocks).step_by(7));
+    for lba in strides.chain((0..blocks).step_by(2)) {
+        put(&engine, volume.id, lba, 1 + lba).await.unwrap();
+    }
+    engine.checkpoint().await.unwrap();
+    (engine, volume.id)
+}
+
+#[test]
+fn a_leaf_is_repointed_once_for_several_victims() {
+    run(async |runtime| {
+        let device = MemoryDevice::of_zones(128, 64);
+        Engine::format(device.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
+        let (engine, tree) = half_stale(device, runtime, 2000).await;
+        engine.collect().await.unwrap();
+        let stats = engine.stats();
+        let (victims, leaves) = (stats.segments_reclaimed, stats.map_leaves);
+        assert!(victims > 25, "{victims} victims");
+        let repointed = stats.leaves_repointed;
+        assert!(repointed <= victims * leaves / 4, "{repointed} for {victims} of {leaves} leaves");
+        for lba in 0..2000 {
+            assert_eq!(tag_of(&engine, tree, lba).await, 1 + lba);
+        }
+        engine.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_damaged_victim_is_left_as_it_is_and_the_others_of_its_batch_are_emptied() {
+    run(async |runtime| {
+        let memory = MemoryDevice::of_zones(128, 64);
+        Engine::format(memory.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
+        let device = Fault::new(memory.clone());
+        let control = device.control();
+        let (engine, tree) = half_stale(device, runtime, 2000).await;
+        let mut damaged = Vec::new();
+        for pba in (0..128 * 64).map(Pba) {
+            let block = memory.read(pba, AlignedBuf::zeroed(BLOCK as usize)).await.unwrap();
+            for lba in [301_u64, 1501] {
+                if block.as_ref()[..8] == ((1 + lba) * 1_000_003).to_le_bytes() {
+                    control.damage(pba, Damage::Unreadable);
+                    damaged.push(lba);
+                }
+            }
+        }
+        assert_eq!(damaged.len(), 2, "an odd block lies in one place");
+        engine.collect().await.unwrap();
+        let stats = engine.stats();
+        assert!(stats.segments_reclaimed > 25, "{} victims", stats.segments_reclaimed);
+        assert!((1..=2).contains(&stats.copy_forward_failures), "each is tried once");
+        for lba in 0..2000 {
+            if damaged.contains(&lba) {
+                let read = engine.read(tree, lba * BLOCK, BLOCK).await;
+                assert_eq!(read.map_err(|error| error.kind), Err(ErrorKind::Damaged));
+            } else {
+                assert_eq!(tag_of(&engine, tree, lba).await, 1 + lba);
+            }
+        }
+        engine.close().await.unwrap();
+    });
+}

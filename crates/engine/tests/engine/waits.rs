@@ -1,0 +1,182 @@
+//! No wait is without end: not for space that cannot be won, not behind damage, not after closing,
+//! and not for a client that went away.
+
+use mjolnir_device::filter::{Damage, Fault, Verb};
+use mjolnir_device::{Device, MemoryDevice};
+use mjolnir_engine::{Engine, FormatOptions, OpenOptions, ReclaimOptions};
+use mjolnir_store::{Durability, Error, ErrorKind, Store};
+use mjolnir_units::{Pba, TreeId};
+
+use crate::support::{
+    BLOCK, Held, Tick, dropped_after, fresh, payload, put, run, soon, tag_of, turns,
+};
+
+async fn fill<D: Device>(engine: &Engine<D, Tick>, tree: TreeId) -> (u64, Error) {
+    for lba in 0.. {
+        if let Err(error) = soon("a write", put(engine, tree, lba, lba + 1)).await {
+            return (lba, error);
+        }
+    }
+    unreachable!()
+}
+
+#[test]
+fn a_full_store_says_so_and_what_is_trimmed_can_be_written_again() {
+    for (zones, zone_blocks) in [(24, 32), (32, 64), (40, 128)] {
+        for enabled in [true, false] {
+            run(async |runtime| {
+                let device = MemoryDevice::of_zones(zones, zone_blocks);
+                let reclaim = ReclaimOptions { enabled, ..ReclaimOptions::default() };
+                let options = OpenOptions { reclaim, paranoid: true, ..OpenOptions::default() };
+                let engine = fresh(|| device.clone(), &runtime, options).await;
+                let volume = engine.create_volume("v", 65536 * BLOCK).await.unwrap();
+                let (full, error) = fill(&engine, volume.id).await;
+                assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
+                assert!(full > u64::from(zones) * zone_blocks / 2, "only {full} blocks");
+                let again = soon("another write", put(&engine, volume.id, full, 1)).await;
+                assert_eq!(again.unwrap_err().kind, ErrorKind::NoSpace);
+                assert_eq!(engine.stats().failed, None);
+                for lba in 0..full {
+                    assert_eq!(tag_of(&engine, volume.id, lba).await, lba + 1);
+                }
+                // Every kind of relief works on a full store, many times over.
+                for round in 0..20 {
+                    let at = round * BLOCK;
+                    let trim = engine.trim(volume.id, at, BLOCK, Durability::Durable);
+                    soon("a trim", trim).await.unwrap();
+                }
+                let length = (full - 20) * BLOCK;
+                let trim = engine.trim(volume.id, 20 * BLOCK, length, Durability::Durable);
+                soon("a large trim", trim).await.unwrap();
+                if enabled {
+                    let (refilled, error) = fill(&engine, volume.id).await;
+                    assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
+                    assert!(refilled + zone_blocks * 3 > full, "{refilled} after {full}");
+                }
+                soon("deleting", engine.delete_volume("v", true)).await.unwrap();
+                assert_eq!(engine.check().await.unwrap().problems, Vec::<String>::new());
+                soon("closing", engine.close()).await.unwrap();
+            });
+        }
+    }
+}
+
+#[test]
+fn one_damaged_block_does_not_hold_up_reclaim() {
+    run(async |runtime| {
+        let memory = MemoryDevice::of_zones(32, 64);
+        Engine::format(memory.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
+        let device = Fault::new(memory);
+        let control = device.control();
+        let engine = Engine::open(device, runtime.clone(), OpenOptions::default()).await.unwrap();
+        let volume = engine.create_volume("v", 600 * BLOCK).await.unwrap();
+        for lba in 0..600 {
+            put(&engine, volume.id, lba, lba + 1).await.unwrap();
+        }
+        engine.flush().await.unwrap();
+        // One live block is unreadable in a segment of which most is stale.
+        for lba in (0..600).filter(|lba| lba % 60 > 3) {
+            put(&engine, volume.id, lba, lba + 1).await.unwrap();
+        }
+        engine.flush().await.unwrap();
+        for zone in (0..32).step_by(2) {
+            for offset in 2..6 {
+                control.damage(Pba(zone * 64 + offset), Damage::Unreadable);
+            }
+        }
+        let mut x = 1u64;
+        for step in 0..8000u64 {
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let lba = 60 * ((x >> 45) % 10) + 4 + (x >> 33) % 56;
+            soon("a write", put(&engine, volume.id, lba, step)).await.unwrap();
+        }
+        assert!(control.faults() > 0, "no damage was met");
+        assert!(engine.stats().segments_reclaimed > 50);
+        soon("closing", engine.close()).await.unwrap();
+    });
+}
+
+#[test]
+fn closing_twice_and_asking_afterwards_end() {
+    run(async |runtime| {
+        let device = MemoryDevice::of_zones(32, 64);
+        let engine = fresh(|| device.clone(), &runtime, OpenOptions::default()).await;
+        soon("closing", engine.close()).await.unwrap();
+        soon("closing again", engine.close()).await.unwrap();
+        assert_eq!(
+            soon("a checkpoint", engine.checkpoint()).await.unwrap_err().kind,
+            ErrorKind::Closed
+        );
+        assert_eq!(soon("collecting", engine.collect()).await.unwrap_err().kind, ErrorKind::Closed);
+        assert_eq!(
+            soon("growing", engine.grow(1 << 40)).await.unwrap_err().kind,
+            ErrorKind::Closed
+        );
+    });
+}
+
+#[test]
+fn a_checkpoint_that_was_asked_for_ends_though_others_follow_at_once() {
+    run(async |runtime| {
+        let device = MemoryDevice::of_zones(64, 128);
+        let options = OpenOptions { checkpoint_bytes: 1, ..OpenOptions::default() };
+        let engine = fresh(|| device.clone(), &runtime, options).await;
+        let volume = engine.create_volume("v", 600 * BLOCK).await.unwrap();
+        let busy = async {
+            for step in 0.. {
+                put(&engine, volume.id, step % 600, step).await.unwrap();
+                turns(1).await;
+            }
+            unreachable!()
+        };
+        let checkpoint = soon("a checkpoint", engine.checkpoint());
+        futures_lite::future::or(checkpoint, busy).await.unwrap();
+    });
+}
+
+#[test]
+fn clients_that_go_away_while_they_wait_hold_nothing_up() {
+    run(async |runtime| {
+        let device = Held::new(MemoryDevice::of_zones(32, 64));
+        let options = OpenOptions { dirty_bytes_max: 4 * BLOCK, ..OpenOptions::default() };
+        let engine = fresh(|| device.clone(), &runtime, options).await;
+        let volume = engine.create_volume("v", 1000 * BLOCK).await.unwrap();
+        device.hold(Verb::Append);
+        let long = engine.write(volume.id, 0, payload(1, 600), Durability::Durable);
+        assert!(!dropped_after(100, long).await);
+        device.hold(Verb::Flush);
+        device.release(Verb::Append);
+        assert!(!dropped_after(100, engine.flush()).await);
+        device.release(Verb::Flush);
+        soon("a flush", engine.flush()).await.unwrap();
+        for round in 0..4 {
+            for lba in 0..1000 {
+                soon("a write", put(&engine, volume.id, lba, round)).await.unwrap();
+            }
+        }
+        soon("collecting", engine.collect()).await.unwrap();
+        soon("closing", engine.close()).await.unwrap();
+    });
+}
+
+#[test]
+fn short_segments_that_restarts_leave_are_joined() {
+    run(async |runtime| {
+        let mut device = MemoryDevice::of_zones(40, 64);
+        Engine::format(device.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
+        for round in 0..120 {
+            let open = Engine::open(device.clone(), runtime.clone(), OpenOptions::default());
+            let engine = soon("opening", open).await.unwrap();
+            if round == 0 {
+                engine.create_volume("v", 1000 * BLOCK).await.unwrap();
+            }
+            let volume = engine.find("v").unwrap();
+            soon("a write", put(&engine, volume.id, round, round + 1)).await.unwrap();
+            for lba in 0..=round {
+                assert_eq!(tag_of(&engine, volume.id, lba).await, lba + 1);
+            }
+            soon("closing", engine.close()).await.unwrap();
+            device = device.reopen();
+        }
+    });
+}
