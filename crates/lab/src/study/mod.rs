@@ -18,6 +18,7 @@ mod client;
 mod drive;
 mod front;
 mod hardware;
+mod header;
 mod kind;
 mod layout;
 mod measured;

@@ -196,6 +196,7 @@ async fn play(
     Engine::format(drive.clone(), runtime.clone(), format).await.map_err(words)?;
     let engine =
         Engine::open(drive.clone(), runtime.clone(), plan.options()).await.map_err(words)?;
+    drive.forget_map();
     fill(&plan, &engine, &runtime, &told).await.map_err(words)?;
     let (before, begun_ns) = (engine.stats(), runtime.now().0);
     runtime.set_timed(true);
