@@ -4,7 +4,8 @@
 //! A zone is a superblock ([`Layout`]). Appends fill its program units in order. What does not fill
 //! a unit waits in the controller's memory, which a capacitor keeps: it counts as written, and
 //! sealing the zone pads it. Clients' blocks are kept as tags, or, where no oracle looks at them,
-//! not at all; others whole, packed ([`packed`]). The root lies beside the zones, and takes one program to replace.
+//! not at all; others whole, packed ([`packed`]), but for the map's where the engine has memory for
+//! all of it and nobody else will look. The root lies beside the zones, and takes one program to replace.
 //!
 //! **Leaves out** failures of NAND, power cuts, growing.
 
@@ -89,6 +90,11 @@ impl Zone {
         self.about.unpack(offset, packed, block, sums);
     }
 
+    /// Whether the engine keeps its map here.
+    fn is_of_map(&self) -> bool {
+        self.about.stream == Some(packed::MAP_STREAM)
+    }
+
     /// Gives back the memory that nothing will come to fill.
     fn close(&mut self) {
         self.whole.shrink_to_fit();
@@ -135,6 +141,8 @@ pub(super) struct State {
     pub tags: Option<Vec<u64>>,
     pub root: Option<Bytes>,
     pub counts: DriveCounts,
+    /// What is written of the map is forgotten: it is in memory, and nobody will read it.
+    forgets_map: bool,
     /// When the last page is on NAND that is being programmed.
     written_ns: u64,
     root_ns: u64,
@@ -176,6 +184,7 @@ impl SimDrive {
                     tags: oracle.then(|| vec![0; blocks]),
                     root: None,
                     counts: DriveCounts::default(),
+                    forgets_map: false,
                     written_ns: 0,
                     root_ns,
                     read_overhead_ns,
@@ -188,6 +197,12 @@ impl SimDrive {
     /// Everything about it.
     pub fn state(&self) -> std::cell::RefMut<'_, State> {
         self.shared.state.borrow_mut()
+    }
+
+    /// From now on blocks of the map that are written cannot be read back. For engines that keep
+    /// the whole map in memory, on drives whose state nobody saves.
+    pub fn forget_map(&self) {
+        self.state().forgets_map = true;
     }
 
     /// The next read of a client's block returns another one. For tests of the oracle.
@@ -231,7 +246,9 @@ impl State {
         let tags_from = u64::from(zone) * self.layout.zone_blocks;
         let state = &mut self.zones[zone as usize];
         let appended = data.iter().flat_map(|piece| piece.chunks_exact(BLOCK_BYTES));
-        for (offset, block) in (first..).zip(appended) {
+        // The first block of a segment says whether it is the map's.
+        let forgets = self.forgets_map && first > 0 && state.is_of_map();
+        for (offset, block) in (first..).zip(appended).take_while(|_| !forgets) {
             let tag = payload::tag_of(block);
             if tag.is_none() {
                 state.keep(tags_from, offset, block, self.tags.is_some());
@@ -276,6 +293,9 @@ impl State {
             if state.whole.get(whole).is_some_and(|(kept, _)| u64::from(*kept) == offset) {
                 state.kept(whole, self.tags.is_some(), block);
                 whole += 1;
+            } else if self.forgets_map && state.is_of_map() {
+                let why = "the simulated drive was told that the engine would not read its map";
+                return Err(DeviceError::new(ErrorKind::Io, why));
             } else if offset < u64::from(state.blocks) {
                 let at = u64::from(zone) * self.layout.zone_blocks + offset;
                 let mut tag = self.tags.as_ref().map_or(PLAIN_TAG, |tags| tags[at as usize]);

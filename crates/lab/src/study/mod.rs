@@ -20,6 +20,7 @@ mod data;
 mod drive;
 mod front;
 mod hardware;
+mod header;
 mod kind;
 mod layout;
 mod measured;

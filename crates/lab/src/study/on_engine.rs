@@ -239,6 +239,11 @@ async fn play(
             .map_err(|error| too_small(&plan, &error))?;
     }
     let (mut engine, mut volume) = open(&plan, &drive, &runtime).await?;
+    // With the memory that it has unless the study says how much, the engine keeps all of its map.
+    let forgets = study.engine.memory_bytes.is_none();
+    if forgets && study.precondition.save.is_none() {
+        drive.forget_map();
+    }
     let front = |hardware: &Hardware| {
         Front::new(runtime.clone(), &hardware.controller, study.engine.request_ns)
     };
@@ -279,6 +284,9 @@ async fn play(
         drive = plan.drive(&runtime, study.measure.oracle);
         oracle = oracle_of(saved::restore(&drive, path)?);
         (engine, volume) = open(&plan, &drive, &runtime).await?;
+        if forgets {
+            drive.forget_map();
+        }
     }
     let buffered = plan.hardware.controller.write_buffer_bytes > 0 || !study.measure.timed;
     let host = host(engine, volume, oracle, limits, buffered);

@@ -5,7 +5,10 @@
 //! wrong guess costs memory, never a byte of content.
 //!
 //! ```text
-//! packed  regions, each: rows (u16), stride (u8), then its chunks of at most 64 rows
+//! packed  a byte: how
+//!         HEADER: a group header, as [`header`] packs it
+//!         ALONE: 4 bytes, the end of the block, then as any other
+//!         regions, each: rows (u16), stride (u8), then its chunks of at most 64 rows
 //!         chunk: a bit for each column of the stride, set if the whole column is one byte;
 //!                then each column: that byte, or a byte a row
 //!         rows = 0 ends it; the bytes of the block after the last region are zero
@@ -13,6 +16,8 @@
 
 use mjolnir_engine::bind;
 use mjolnir_units::{BLOCK_BYTES, Pba};
+
+use super::header;
 
 const GROUP_MAGIC: u32 = 0x5052_474d;
 const SEGMENT_MAGIC: u32 = 0x4745_534d;
@@ -22,6 +27,15 @@ const GROUP_CHECKSUMS: usize = 68;
 const FOOTER_CHECKSUMS: usize = 24;
 /// Bytes of a record of a write, and of one of a move, with its sequence number.
 const RECORD_STRIDES: [usize; 2] = [21, 29];
+/// Where a segment's first block says of what it says, and which stream fills it.
+const COMMON: std::ops::Range<usize> = 4..28;
+const STREAM: usize = 44;
+/// The stream of the map.
+pub(super) const MAP_STREAM: u8 = 0;
+/// How a block is packed.
+const PLAIN: u8 = 0;
+const ALONE: u8 = 1;
+const HEADER: u8 = 2;
 const STRIDE_MAX: usize = 32;
 const CHUNK_ROWS: usize = 64;
 
@@ -34,6 +48,10 @@ pub(super) struct Zone {
     pub incarnation: u64,
     /// Where its footer begins.
     pub footer: Option<u32>,
+    /// Which stream fills it, as its first block says.
+    pub stream: Option<u8>,
+    /// What its first block and its group headers all say after their magic number.
+    common: [u8; 24],
 }
 
 fn u32_at(block: &[u8], at: usize) -> u32 {
@@ -46,7 +64,10 @@ impl Zone {
         if offset == 0 {
             self.footer = None;
             self.incarnation = 0;
+            self.stream = None;
             if u32_at(block, 0) == SEGMENT_MAGIC {
+                self.common.copy_from_slice(&block[COMMON]);
+                self.stream = Some(block[STREAM]);
                 self.incarnation =
                     u64::from(u32_at(block, 28)) | u64::from(u32_at(block, 32)) << 32;
             }
@@ -114,6 +135,16 @@ impl Zone {
         [(GROUP_CHECKSUMS, 4), (records, stride.map_or(8, |(stride, _)| stride)), end]
     }
 
+    /// What a group header at an offset begins with.
+    fn beginning(&self, offset: u32) -> [u8; 40] {
+        let mut bytes = [0; 40];
+        bytes[..4].copy_from_slice(&GROUP_MAGIC.to_le_bytes());
+        bytes[COMMON].copy_from_slice(&self.common);
+        bytes[28..32].copy_from_slice(&offset.to_le_bytes());
+        bytes[32..].copy_from_slice(&self.incarnation.to_le_bytes());
+        bytes
+    }
+
     /// Packs the block that is written at an offset, after [`note`](Self::note), to the end of
     /// `out`.
     pub fn pack(
@@ -125,11 +156,19 @@ impl Zone {
     ) {
         let mut folded = [0; BLOCK_BYTES];
         folded.copy_from_slice(block);
-        let regions = self.regions(offset, block);
         self.fold(offset, &mut folded, &mut sum_of);
+        if !self.in_footer(offset) && folded.starts_with(&self.beginning(offset)) {
+            let begun = out.len();
+            out.push(HEADER);
+            if header::pack(&folded, out) {
+                return;
+            }
+            out.truncate(begun);
+        }
+        let regions = self.regions(offset, block);
         // The checksum at the end of a group header stands alone.
         let alone = folded[..4] == GROUP_MAGIC.to_le_bytes();
-        out.push(u8::from(alone));
+        out.push(if alone { ALONE } else { PLAIN });
         if alone {
             out.extend_from_slice(&folded[BLOCK_BYTES - 4..]);
             folded[BLOCK_BYTES - 4..].fill(0);
@@ -158,7 +197,14 @@ impl Zone {
         mut sum_of: impl FnMut(u64) -> Option<u32>,
     ) {
         block.fill(0);
-        let (alone, mut rest) = (packed[0] == 1, &packed[1..]);
+        let (alone, mut rest) = (packed[0] == ALONE, &packed[1..]);
+        if packed[0] == HEADER {
+            let beginning = self.beginning(offset);
+            block[..beginning.len()].copy_from_slice(&beginning);
+            header::unpack(rest, block);
+            self.fold(offset, block, &mut sum_of);
+            return;
+        }
         let mut last = [0; 4];
         if alone {
             last.copy_from_slice(&rest[..4]);
@@ -257,7 +303,13 @@ mod tests {
     use crate::Chance;
 
     fn zone() -> Zone {
-        Zone { start: 5 << 20, incarnation: 77, footer: None }
+        let mut zone = Zone { start: 5 << 20, ..Zone::default() };
+        let mut block = vec![0; BLOCK_BYTES];
+        block[..4].copy_from_slice(&SEGMENT_MAGIC.to_le_bytes());
+        block[COMMON].copy_from_slice(&[3; 24]);
+        block[28] = 77;
+        zone.note(0, &block);
+        zone
     }
 
     /// Packs and unpacks; returns the packed length.
@@ -273,7 +325,7 @@ mod tests {
 
     /// A group header of moved blocks, as the engine's format has it.
     fn group(chance: &mut Chance, zone: &Zone, offset: u32, count: u16) -> Vec<u8> {
-        let mut block = Vec::from(GROUP_MAGIC.to_le_bytes());
+        let mut block = Vec::from(zone.beginning(offset));
         block.resize(64, 3);
         block.extend_from_slice(&count.to_le_bytes());
         block.extend_from_slice(&count.to_le_bytes());
@@ -281,11 +333,16 @@ mod tests {
             let sum = zone.checksum(u64::from(offset) + at, 9);
             block.extend_from_slice(&sum.to_le_bytes());
         }
+        let mut birth = chance.below(1 << 30);
         for _ in 0..count {
-            block.extend_from_slice(&[0, 0, 0, 0, 2, 1, 0, 0, 0]);
+            let kind = 1 + u8::from(chance.below(5) > 0);
+            block.extend_from_slice(&[0, 0, 0, 0, kind, 1, 0, 0, 0]);
             block.extend_from_slice(&chance.below(1 << 23).to_le_bytes());
             block.extend_from_slice(&[1, 0, 0, 0]);
-            block.extend_from_slice(&chance.below(1 << 24).to_le_bytes());
+            if kind == 2 {
+                birth += chance.below(16);
+                block.extend_from_slice(&birth.to_le_bytes());
+            }
         }
         block.resize(BLOCK_BYTES - 4, 0);
         block.extend_from_slice(&(chance.bits() as u32).to_le_bytes());
@@ -297,7 +354,7 @@ mod tests {
         let (zone, mut chance) = (zone(), Chance::new(1));
         let block = group(&mut chance, &zone, 901, 90);
         let packed = round_trip(&zone, 901, &block);
-        assert!(packed < 90 * 6 + 250, "{packed} bytes");
+        assert!(packed < 90 * 4 + 50, "{packed} bytes");
     }
 
     #[test]
@@ -333,6 +390,10 @@ mod tests {
             for _ in 0..chance.below(3_000) {
                 let at = chance.below(BLOCK_BYTES as u64) as usize;
                 block[at] = chance.bits() as u8;
+            }
+            if round % 3 == 0 && round % 2 == 0 {
+                // Whole, and so packed as a header.
+                block = group(&mut chance, &zone, offset, 1 + (round % 110) as u16);
             }
             if round % 7 == 0 {
                 block[..4].copy_from_slice(&GROUP_MAGIC.to_le_bytes());

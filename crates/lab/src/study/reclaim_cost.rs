@@ -102,6 +102,7 @@ async fn play(plan: Plan, runtime: WorldRuntime, told: Rc<Cell<f64>>) -> Result<
     let mut options = collect_everything();
     options.reclaim.read_plan.clone_from(&plan.costs.read_plan);
     let engine = Engine::open(drive.clone(), runtime.clone(), options).await.map_err(words)?;
+    drive.forget_map();
     let turn = async |share: f64| {
         told.set(0.6 * share);
         runtime.note_progress();
