@@ -2,7 +2,7 @@
 //!
 //! One budget covers everything that grows with the store or the load. What cannot be dropped (the
 //! node table, acknowledged data on its way, buffers for reads, versions that a walker holds,
-//! reclaim's index) is paid first. Map nodes and checksums share what is left: neither is pressed
+//! reclaim's index and moves) is paid first. Map nodes and checksums share what is left: neither is pressed
 //! below its part while the other exceeds its own, and either may use what the other leaves.
 
 use crate::engine::State;
@@ -24,6 +24,9 @@ const DROPPABLE_SHARE: u64 = 8;
 const CHECKSUM_SHARE: u64 = 3;
 /// The part of the budget that reclaim's reverse index may take: one in so many.
 const INDEX_SHARE: u64 = 32;
+/// The part that relocation of several segments at once may take, one in so many; a single one takes
+/// what it takes.
+const BATCH_SHARE: u64 = 64;
 
 /// What the engine holds in memory, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,6 +37,8 @@ pub(crate) struct MemoryUse {
     pub checksums: u64,
     pub index: u64,
     pub mark: u64,
+    /// Where the blocks of segments being relocated go.
+    pub batch: u64,
     pub unwritten: u64,
     /// Buffers kept for reuse. Those in use hold unwritten data, or are gone in a moment.
     pub buffers: u64,
@@ -52,6 +57,7 @@ impl MemoryUse {
             + self.frozen
             + self.index
             + self.mark
+            + self.batch
             + self.unwritten
             + self.buffers
             + self.placement
@@ -72,6 +78,11 @@ pub(crate) fn buffer_bytes_at_rest(options: &OpenOptions) -> usize {
 /// Bytes that reclaim's reverse index may take of a budget.
 pub(crate) fn index_bytes(options: &OpenOptions) -> u64 {
     options.memory_bytes / INDEX_SHARE
+}
+
+/// Bytes that relocating several segments at once may take.
+pub(crate) fn batch_bytes_max(options: &OpenOptions) -> u64 {
+    options.memory_bytes / BATCH_SHARE
 }
 
 /// Bytes of acknowledged writes that may wait in memory.
@@ -101,6 +112,7 @@ impl State {
             checksums: self.checksums.bytes(),
             index: self.reclaim.index.bytes(),
             mark: self.reclaim.mark_bytes,
+            batch: self.reclaim.batch_bytes,
             unwritten: self.log.dirty_bytes,
             buffers: self.buffers.kept_bytes() as u64,
             placement: self.placement.bytes(),

@@ -8,12 +8,13 @@ use crate::relocations::Fate;
 use crate::{Absent, LEAF_WORDS_HARD, Map, Node, NodeId, Relocations, leaf, word};
 
 /// What [`Map::repoint`] found in a leaf.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repointed {
     /// Blocks that lie elsewhere now.
     pub blocks: u64,
-    /// A block that should have moved and did not: the leaf refers to it still.
-    pub left: Option<Pba>,
+    /// Blocks that should have moved and did not, though the leaf refers to them: the first of each
+    /// of its words that has some.
+    pub left: Vec<Pba>,
 }
 
 impl Map {
@@ -75,14 +76,15 @@ fn single_changes(entries: &[u64], moves: &Relocations) -> Option<(Vec<(usize, u
         let Some(at) = word::pba(*entry) else { continue };
         let blocks = word::blocks(*entry);
         if blocks > 1 {
-            if moves.is_near(at, blocks) {
+            if moves.touches(at, blocks) {
                 return None;
             }
+            found.left.extend(moves.first_left(at, blocks));
             continue;
         }
         match moves.fate(at) {
             Fate::Stays => {}
-            Fate::Left => found.left = found.left.or(Some(at)),
+            Fate::Left => found.left.push(at),
             Fate::Moved(to) => {
                 found.blocks += 1;
                 changes.push((index, word::mapped(to, 1)));
@@ -121,7 +123,7 @@ fn translate(entries: &[u64], moves: &Relocations) -> (Vec<u64>, Repointed) {
             let to = match moves.fate(at) {
                 Fate::Moved(to) => Some(to),
                 Fate::Left => {
-                    found.left = found.left.or(Some(at));
+                    found.left.push(at);
                     None
                 }
                 Fate::Stays => None,
@@ -130,11 +132,11 @@ fn translate(entries: &[u64], moves: &Relocations) -> (Vec<u64>, Repointed) {
             leaf::push(&mut words, to.map_or(*entry, |to| word::mapped(to, 1)));
             continue;
         }
-        if !moves.is_near(at, rest) {
+        found.left.extend(moves.first_left(at, rest));
+        if !moves.touches(at, rest) {
             leaf::push(&mut words, *entry);
             continue;
         }
-        found.left = found.left.or_else(|| moves.first_left(at, rest));
         while rest > 0 {
             let (to, length) = match moves.lookup(at) {
                 Some((to, moved)) => {

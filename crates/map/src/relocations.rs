@@ -74,7 +74,7 @@ impl RelocationsBuilder {
     }
 
     /// Nothing is to refer to `blocks` blocks from `from` any more: what does though it did not
-    /// move is told by [`Map::repoint`](crate::Map::repoint).
+    /// move is told by [`Map::repoint`](crate::Map::repoint). No block may be given twice.
     pub fn empties(&mut self, from: Pba, blocks: u64) -> &mut Self {
         assert!(from <= Pba::MAX && blocks <= Pba::MAX.0 - from.0 + 1, "{from} is out of range");
         if blocks > 0 {
@@ -224,10 +224,18 @@ impl Relocations {
 
     /// The first of `blocks` blocks from `pba` that should have moved and did not.
     pub(crate) fn first_left(&self, pba: Pba, blocks: u64) -> Option<Pba> {
-        if !self.is_near(pba, blocks) {
-            return None;
+        let end = pba.0 + blocks;
+        let behind = self.emptied.partition_point(|(from, length)| from + length <= pba.0);
+        for (from, length) in self.emptied[behind..].iter().take_while(|(from, _)| *from < end) {
+            let mut at = pba.0.max(*from);
+            while at < end.min(from + length) {
+                match self.lookup(Pba(at)) {
+                    Some((_, moved)) => at += moved,
+                    None => return Some(Pba(at)),
+                }
+            }
         }
-        (0..blocks).map(|index| pba.plus(index)).find(|at| self.fate(*at) == Fate::Left)
+        None
     }
 
     /// The first block behind `pba` where a move begins.

@@ -149,14 +149,31 @@ fn what_should_have_moved_and_did_not_is_told() {
     let mut moves = Relocations::builder();
     moves.empties(first, 50).add(first, 20, Pba(5000)).add(first.plus(21), 79, Pba(6000));
     let done = world.map.repoint(leaf, &moves.build()).unwrap();
-    assert_eq!((done.blocks, done.left), (99, Some(first.plus(20))));
+    assert_eq!((done.blocks, done.left), (99, vec![first.plus(20)]));
     let dirty = world.map.dirty_bytes();
     world.checkpoint();
     let mut nothing = Relocations::builder();
     nothing.empties(first.plus(20), 1);
     let done = world.map.repoint(leaf, &nothing.build()).unwrap();
-    assert_eq!((done.blocks, done.left), (0, Some(first.plus(20))));
+    assert_eq!((done.blocks, done.left), (0, vec![first.plus(20)]));
     assert!(dirty > 0 && world.map.dirty_bytes() == 0, "a leaf that stays is not dirty");
+    // Of several that are to be emptied none hides another: of single blocks, and of extents.
+    let mut both = Relocations::builder();
+    both.empties(first.plus(20), 1).empties(Pba(6000), 10).empties(Pba(6050), 10);
+    both.add(Pba(6000), 9, Pba(7000));
+    let done = world.map.repoint(leaf, &both.build()).unwrap();
+    assert_eq!(done.blocks, 9);
+    let zones: Vec<u64> = done.left.iter().map(|at| at.0 / 10).collect();
+    assert_eq!(zones, [(first.0 + 20) / 10, 600], "the first of each word");
+    let mut singles = Relocations::builder();
+    for i in 0..10 {
+        singles.add(Pba(6010 + i), 1, Pba(8000 + 2 * i));
+    }
+    world.map.repoint(leaf, &singles.build()).unwrap();
+    let mut both = Relocations::builder();
+    both.empties(Pba(8000), 5).empties(Pba(8010), 5);
+    let done = world.map.repoint(leaf, &both.build()).unwrap();
+    assert_eq!(done.left, [8000, 8002, 8004, 8010, 8012, 8014].map(Pba));
 }
 
 #[test]

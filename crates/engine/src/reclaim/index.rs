@@ -2,7 +2,8 @@
 //!
 //! It has a budget. Where many leaves refer to many candidates, the least promising candidates are
 //! given up: fewer of them, never more memory (Mjölnir, INFLOW'15, section 4.2.1, selective segment
-//! tracking). The last one is always kept, whose leaves are at most those of the map.
+//! tracking). The last one is always kept, whose leaves are at most those of the map, and so are
+//! those that are being relocated.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -80,6 +80,8 @@ pub(crate) struct ReclaimState {
     pub index: ReverseIndex,
     /// Memory that the mark's live bits may take, while one runs.
     pub mark_bytes: u64,
+    /// Memory that the relocation under way takes.
+    pub batch_bytes: u64,
     pub pacing: Box<dyn PacingPolicy>,
     /// One for the life of the store: some draw lots.
     pub victim: Box<dyn VictimPolicy>,
@@ -122,6 +124,7 @@ impl ReclaimState {
             nodes_marked: 0,
             index: ReverseIndex::new(index_bytes),
             mark_bytes: 0,
+            batch_bytes: 0,
             pacing: pacing::by_name(&options.pacing)
                 .expect("the policy's name was checked when the store was opened"),
             read_plan: read_plan::by_name(&options.read_plan)

@@ -12,7 +12,14 @@ use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_SIZE, ZoneId};
 
 use crate::engine::{Engine, State};
+use crate::memory::batch_bytes_max;
+use crate::options::OpenOptions;
 use crate::space::SegmentState;
+
+/// Memory for each block of a victim: whether it is live, and where it went.
+const TABLE_BYTES: u64 = 1 + 8;
+/// Memory for each live one, where no two go to places next to each other.
+const MOVE_BYTES: u64 = 24;
 
 /// Candidates that are emptied together.
 pub(super) struct Batch {
@@ -33,9 +40,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Empties the most promising candidates. Each of them is given up or no candidate any more
     /// afterwards, unless there was no room or the store is closing. Fails only if the store has.
     pub(super) async fn relocate(&self) -> Result<Relocated, Error> {
-        let mut batch = self.state().next_batch();
+        let mut batch = self.state().next_batch(&self.inner.options);
         let relocated = self.relocate_batch(&mut batch).await;
-        self.state().reclaim.index.hold(&[]);
+        let mut state = self.state();
+        state.reclaim.index.hold(&[]);
+        state.reclaim.batch_bytes = 0;
         relocated
     }
 
@@ -46,6 +55,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut groups = BTreeSet::new();
         let mut copied = Batch { victims: Vec::new() };
         for zone in batch.victims.clone() {
+            // Clients took more meanwhile than was reckoned with: what is copied is given up first.
+            if !copied.victims.is_empty() && self.state().is_at_reserve() {
+                break;
+            }
             match self.copy_out(zone, &mut live, &mut groups).await {
                 Ok(Some(moved)) => {
                     moves.append(moved);
@@ -64,9 +77,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         if let Some(last) = groups.last().copied() {
             self.wait_while(|state| {
-                state.failed.is_none()
-                    && (groups.iter().any(|group| state.log.is_in_flight(*group))
-                        || state.log.waits_for_group(last))
+                groups.retain(|group| state.log.is_in_flight(*group));
+                state.failed.is_none() && (!groups.is_empty() || state.log.waits_for_group(last))
             })
             .await;
         }
@@ -103,8 +115,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// A victim could not be emptied: it is no candidate any more, and its old data stays in force.
-    /// Unless it was for want of space, it is not tried again before that has changed.
+    /// Unless it was for want of space, it is not tried again before that has changed. Nothing
+    /// happens to one that is spared already.
     pub(super) fn spare(&self, batch: &mut Batch, zone: ZoneId, why: ErrorKind) {
+        if !batch.victims.contains(&zone) {
+            return;
+        }
         batch.victims.retain(|other| *other != zone);
         let mut state = self.state();
         state.reclaim.counters.copy_forward_failures += 1;
@@ -152,28 +168,38 @@ pub(crate) async fn yield_now() {
 }
 
 impl State {
+    /// Whether clients may open no segment.
+    fn is_at_reserve(&self) -> bool {
+        self.space.free_count() <= self.space.reserve()
+    }
+
     /// The candidates to be emptied next, the most promising first. The index keeps them until it is
     /// told otherwise.
-    fn next_batch(&mut self) -> Batch {
+    fn next_batch(&mut self, options: &OpenOptions) -> Batch {
         // Space comes back only when all of them are empty. Until then clients go on, and in steady
         // state write what is won: together they take a segment for each victim.
         let room = self.space.free_count().saturating_sub(self.space.reserve()) / 2;
         let usage = self.map.usage();
         let leaf_bytes = (usage.bytes() / usage.resident.max(1)) as u64;
         let mut left = room as u64 * self.space.payload_bytes();
+        let mut memory = 0;
         let index = &mut self.reclaim.index;
         let mut victims: Vec<ZoneId> = Vec::new();
         for zone in index.candidates().take(room.max(1)) {
             let leaves = index.leaves(zone).map_or(0, |leaves| leaves.len() as u64);
             let live = self.space.get(zone).live.map_or(self.space.zone_blocks, u64::from);
             let needed = live * BLOCK_SIZE + leaves * leaf_bytes;
-            if needed > left && !victims.is_empty() {
+            let bytes = TABLE_BYTES * self.space.zone_blocks + MOVE_BYTES * live;
+            let fits = needed <= left && memory + bytes <= batch_bytes_max(options);
+            if !fits && !victims.is_empty() {
                 break;
             }
             left = left.saturating_sub(needed);
+            memory += bytes;
             victims.push(zone);
         }
         index.hold(&victims);
+        self.reclaim.batch_bytes = memory;
         Batch { victims }
     }
 }

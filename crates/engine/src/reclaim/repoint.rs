@@ -35,12 +35,17 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     .step(|state| {
                         let done = state.map.repoint(id, moves)?;
                         state.reclaim.counters.leaves_repointed += u64::from(done.blocks > 0);
-                        Ok(done.left.map(|pba| state.space.zone_of(pba)))
+                        let left: BTreeSet<ZoneId> =
+                            done.left.iter().map(|pba| state.space.zone_of(*pba)).collect();
+                        Ok(left)
                     })
                     .await;
                 match repointed {
-                    Ok(None) => {}
-                    Ok(Some(zone)) => self.spare(batch, zone, ErrorKind::Damaged),
+                    Ok(left) => {
+                        for zone in left {
+                            self.spare(batch, zone, ErrorKind::Damaged);
+                        }
+                    }
                     Err(error) => self.spare_what_refers(batch, id, error)?,
                 }
             }
