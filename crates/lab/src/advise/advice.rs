@@ -9,6 +9,8 @@ use crate::experiment::{Estimate, PointResult, Results};
 
 /// A win below this share is none that anybody would notice.
 const WIN_MIN: f64 = 0.005;
+/// An engine that moves this many times as much as the replay deserves a word on why.
+const AHEAD: f64 = 2.0;
 /// A drive on which requests wait longer than this cannot keep up.
 const KEEPS_UP_US: f64 = 1e6;
 
@@ -237,6 +239,13 @@ impl Advice {
              replay's"
                 .to_owned(),
         );
+        let (engine, replay) = (default.waf_data.mean - 1.0, self.default.waf.mean - 1.0);
+        if engine > AHEAD * replay.max(WIN_MIN) {
+            self.notes.push(format!(
+                "by default the engine moves {engine:.2} blocks for each that clients write, and \
+                 the replay {replay:.2}: pacing reclaims ahead of need while the load leaves it time"
+            ));
+        }
         let waits = |latency: &Latency| latency.write_p99_us.is_some_and(|p99| p99 > KEEPS_UP_US);
         if waits(default) || waits(best) {
             self.lab_keeps_up = false;
