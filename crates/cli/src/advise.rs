@@ -26,7 +26,9 @@ How it finds out:
   1. The trace's writes and trims go through a log of segments with every placement policy, several
      victim policies and spare sizes, and with policies that know the future, as a bound.
   2. The best few and the default are repeated from other places of the trace.
-  3. The best and the default run on the engine that ships, on a simulated drive, in virtual time.
+  3. The best and the default run on the engine that ships, on a simulated drive, in virtual time,
+     from several places of the trace, once the trace itself has worn the drive in.
+A choice is advised only if it wins in both by more than figures scatter from place to place.
 A short trace is looped, a very long one is cut, and a drive of just the trace's data stands for the
 store; what was done is printed. A recording of one's own comes from `mjolnir record start`.
 

@@ -3,8 +3,12 @@
 use std::path::Path;
 
 use mjolnir_lab::advise::{Advice, Choice, Latency, Measure, Verdict};
+use mjolnir_lab::experiment::Estimate;
 
 use crate::output::{self, Table};
+
+/// A write amplification below which there is next to nothing to win.
+const LITTLE: f64 = 1.02;
 
 /// The whole of it: what to do first, then what it wins, how sure that is, and by which rules.
 pub(super) fn text(
@@ -40,16 +44,30 @@ fn headline(advice: &Advice) -> String {
             advice.choice,
             output::percent(advice.win.mean)
         ),
+        Verdict::WithinSpread if default.waf.mean < LITTLE => format!(
+            "keep the default ({}): it moves next to nothing (WAF {:.3}), so there is nothing to \
+             win",
+            advice.choice, default.waf.mean
+        ),
         Verdict::WithinSpread if best.choice == default.choice => {
             "keep the default: nothing else was tried with success".to_owned()
         }
-        Verdict::WithinSpread => format!(
-            "keep the default ({}): nothing beats it by more than the spread",
-            advice.choice
+        Verdict::WithinSpread => {
+            format!("keep the default ({}): {} cannot be told from it", advice.choice, best.choice)
+        }
+        Verdict::NotToldApart => format!(
+            "keep the default ({}): {} writes {} less in the replay, but on the engine the two \
+             cannot be told apart",
+            advice.choice,
+            best.choice,
+            output::percent(advice.win.mean),
         ),
         Verdict::NotInTheLab => format!(
-            "keep the default ({}): {} wins in the replay, but not on the engine",
-            advice.choice, best.choice
+            "keep the default ({}): {} writes {} less in the replay, but {} more on the engine",
+            advice.choice,
+            best.choice,
+            output::percent(advice.win.mean),
+            output::percent(-advice.lab_win.map_or(0.0, |win| win.mean)),
         ),
     }
 }
@@ -67,9 +85,13 @@ fn command(advice: &Advice) -> String {
 }
 
 fn measured(measure: &Measure) -> String {
-    match measure.waf.ci95 {
-        Some(half) => format!("{:.3} ± {half:.3}", measure.waf.mean),
-        None => format!("{:.3}", measure.waf.mean),
+    estimate(&measure.waf)
+}
+
+fn estimate(estimate: &Estimate) -> String {
+    match estimate.ci95 {
+        Some(half) => format!("{:.3} ± {half:.3}", estimate.mean),
+        None => format!("{:.3}", estimate.mean),
     }
 }
 
@@ -97,8 +119,10 @@ fn wins(advice: &Advice) -> Vec<String> {
     row("WAF, replayed", measured(&advice.default), best.map(measured), future.map(measured));
     if let Some(default) = &advice.lab_default {
         let best = advice.lab_best.as_ref().filter(|_| best.is_some());
+        let waf = |latency: &Latency| estimate(&latency.waf_data);
+        row("WAF of data, engine", waf(default), best.map(waf), None);
         let waf = |latency: &Latency| format!("{:.3}", latency.waf);
-        row("WAF, engine", waf(default), best.map(waf), None);
+        row("  with metadata", waf(default), best.map(waf), None);
         type Figure = fn(&Latency) -> Option<f64>;
         let figures: [(&str, Figure); 5] = [
             ("write p50", |latency| latency.write_p50_us),
@@ -107,7 +131,7 @@ fn wins(advice: &Advice) -> Vec<String> {
             ("read p99", |latency| latency.read_p99_us),
             ("read p99.9", |latency| latency.read_p99_9_us),
         ];
-        for (name, figure) in figures {
+        for (name, figure) in figures.into_iter().filter(|_| advice.lab_keeps_up) {
             let shown = |latency: &Latency| figure(latency).map(microseconds);
             if let Some(default) = shown(default) {
                 row(name, default, best.and_then(shown), None);
@@ -129,10 +153,23 @@ fn wins(advice: &Advice) -> Vec<String> {
             output::count(advice.win.runs.into(), "start"),
             output::percent(advice.halves_spread),
         ));
+        if let Some(win) = &advice.lab_win {
+            lines.push(format!(
+                "  on the engine it {} {} ± {} of data writes ({});",
+                if win.mean < 0.0 { "costs" } else { "saves" },
+                output::percent(win.mean.abs()),
+                output::percent(advice.lab_spread.unwrap_or(0.0)),
+                output::count(win.runs.into(), "start"),
+            ));
+        }
         lines.push(format!(
             "  flash lives {:.2} times as long: life goes with 1 / WAF, as replayed.",
             advice.life_ratio
         ));
+    }
+    if !advice.as_good.is_empty() {
+        let names: Vec<String> = advice.as_good.iter().map(|good| format!("({good})")).collect();
+        lines.push(format!("  The replay cannot tell the best from {}.", names.join(" or ")));
     }
     if let Some(room) = advice.room_left() {
         lines.push(match room > 0.005 {

@@ -75,8 +75,8 @@ impl Progress {
         let (took, done) = ((now - state.begun).as_secs_f64(), share - state.kept);
         let left = match done > 0.0 {
             true => {
-                let left_ns = took / done * (1.0 - share) * 1e9;
-                format!(", about {} left", output::time(left_ns as u64))
+                let left_s = (took / done * (1.0 - share)).ceil().max(1.0);
+                format!(", about {} left", whole(left_s as u64))
             }
             false => String::new(),
         };
@@ -96,5 +96,14 @@ impl Progress {
             bar.finish_and_clear();
         }
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).begun.elapsed()
+    }
+}
+
+/// Seconds, as precise as a guess is.
+fn whole(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds.div_ceil(60)),
+        _ => format!("{} h", seconds.div_ceil(3600)),
     }
 }

@@ -9,6 +9,8 @@ use crate::experiment::{Estimate, PointResult, Results};
 
 /// A win below this share is none that anybody would notice.
 const WIN_MIN: f64 = 0.005;
+/// An engine that moves this many times as much as the replay deserves a word on why.
+const AHEAD: f64 = 2.0;
 /// A drive on which requests wait longer than this cannot keep up.
 const KEEPS_UP_US: f64 = 1e6;
 
@@ -20,7 +22,9 @@ pub enum Verdict {
     Choose,
     /// Nothing that was tried beats the default by more than the spread.
     WithinSpread,
-    /// The replay found a better one, but on the engine it was none.
+    /// The replay found a better one, but on the engine the two cannot be told apart.
+    NotToldApart,
+    /// The replay found a better one, but on the engine it writes more.
     NotInTheLab,
 }
 
@@ -50,8 +54,10 @@ pub struct AtSpare {
 }
 
 /// What a run on the engine showed. Times are in microseconds, means over the seeds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Latency {
+    /// Write amplification of data: what policies decide, and what the replay counts.
+    pub waf_data: Estimate,
     /// Write amplification, metadata and padding included.
     pub waf: f64,
     /// Half of all writes take no longer.
@@ -83,6 +89,8 @@ pub struct Advice {
     pub default: Measure,
     /// What the best choice writes, be it the advice or not.
     pub best: Measure,
+    /// Others of the best few that the replay cannot tell from the best.
+    pub as_good: Vec<Choice>,
     /// What policies that know the future write.
     pub future: Option<Measure>,
     /// The share of writes that the best choice saves against the default, paired by seed.
@@ -102,6 +110,13 @@ pub struct Advice {
     pub lab_default: Option<Latency>,
     /// The best choice on the engine.
     pub lab_best: Option<Latency>,
+    /// The share of data writes that the best choice saves on the engine, paired by seed.
+    pub lab_win: Option<Estimate>,
+    /// What that must exceed, as `spread`.
+    pub lab_spread: Option<f64>,
+    /// Whether the simulated drive keeps up with the trace's times: else latencies are those of a
+    /// queue that grows.
+    pub lab_keeps_up: bool,
     /// Each spare factor.
     pub spares: Vec<AtSpare>,
     /// What a reader must know.
@@ -140,26 +155,18 @@ impl Advice {
         let best = best.min_by(|a, b| a.waf.mean.total_cmp(&b.waf.mean));
         let best = best.unwrap_or_else(|| default.clone());
         let future = list.future.as_ref().and_then(measure);
-        let pairs = |number: &str| -> Vec<f64> {
-            let runs = |choice: &Choice| point(choice).map(|point| point.runs.as_slice());
-            let (Some(ours), Some(theirs)) = (runs(&best.choice), runs(&default.choice)) else {
-                return Vec::new();
-            };
-            let pairs = ours.iter().zip(theirs).filter_map(|(a, b)| {
-                Some(1.0 - a.outcome.numbers.get(number)? / b.outcome.numbers.get(number)?)
-            });
-            pairs.filter(|win| win.is_finite()).collect()
+        let win_of = |choice: &Choice, over: &Choice| {
+            Win::of(point(choice), point(over), ["waf", "waf_first_half", "waf_second_half"])
         };
-        let mean = |wins: &[f64]| wins.iter().sum::<f64>() / wins.len().max(1) as f64;
-        let wins = pairs("waf");
-        let win = match wins.is_empty() {
-            true => Estimate { mean: 0.0, ci95: None, runs: 0 },
-            false => Estimate::of(&wins),
-        };
-        let halves = [mean(&pairs("waf_first_half")), mean(&pairs("waf_second_half"))];
-        let halves_spread = (halves[0] - halves[1]).abs() / 2.0;
-        let spread = halves_spread.max(win.ci95.unwrap_or(0.0));
+        let Win { win, halves_spread, spread } = win_of(&best.choice, &default.choice);
         let wins = win.mean >= WIN_MIN && win.mean > spread;
+        let others = list.best.iter().filter(|choice| **choice != best.choice);
+        let told_apart = |other: &Choice| {
+            let Win { win, spread, .. } = win_of(&best.choice, other);
+            win.mean >= WIN_MIN && win.mean > spread
+        };
+        let as_good = others.filter(|other| point(other).is_some() && !told_apart(other));
+        let as_good = as_good.cloned().collect();
         let (verdict, choice) = match wins {
             true => (Verdict::Choose, best.choice.clone()),
             false => (Verdict::WithinSpread, default.choice.clone()),
@@ -181,6 +188,7 @@ impl Advice {
             life_ratio: default.waf.mean / best.waf.mean,
             default,
             best,
+            as_good,
             future,
             win,
             halves_spread,
@@ -189,6 +197,9 @@ impl Advice {
             endurance_cycles,
             lab_default: None,
             lab_best: None,
+            lab_win: None,
+            lab_spread: None,
+            lab_keeps_up: true,
             spares: spares(grid),
             notes: Vec::new(),
         })
@@ -199,32 +210,48 @@ impl Advice {
         for failed in &lab.failures {
             self.notes.push(format!("on the engine: {failed}"));
         }
-        let latency = |choice: &Choice| {
+        let point = |choice: &Choice| {
             let name = choice.to_string();
-            let point = lab.points.iter().find(|point| point.case.as_ref() == Some(&name))?;
-            Latency::of(point)
+            lab.points.iter().find(|point| point.case.as_ref() == Some(&name))
         };
-        self.lab_default = latency(&self.default.choice);
-        self.lab_best = latency(&self.best.choice);
+        let (ours, theirs) = (point(&self.best.choice), point(&self.default.choice));
+        self.lab_default = theirs.and_then(Latency::of);
+        self.lab_best = ours.and_then(Latency::of);
         let (Some(default), Some(best)) = (&self.lab_default, &self.lab_best) else {
             let why = "the engine did not run in the lab, so the advice rests on the replay alone";
             self.notes.push(why.to_owned());
             return;
         };
-        if self.verdict == Verdict::Choose && best.waf >= default.waf {
-            self.verdict = Verdict::NotInTheLab;
+        let halves = ["waf_data", "waf_data_first_half", "waf_data_second_half"];
+        let Win { win, spread, .. } = Win::of(ours, theirs, halves);
+        (self.lab_win, self.lab_spread) = (Some(win), Some(spread));
+        if self.verdict == Verdict::Choose && !(win.mean >= WIN_MIN && win.mean > spread) {
+            self.verdict = match win.mean < 0.0 && -win.mean > spread {
+                true => Verdict::NotInTheLab,
+                false => Verdict::NotToldApart,
+            };
             self.choice = self.default.choice.clone();
         }
         self.notes.push(
-            "the engine's WAF counts metadata too, and its reclaim does not wait until space is \
-             gone as the replay's does: compare it across columns, not with the replay's"
+            "on the engine, the drive was filled and written over by the trace before it was \
+             measured; its reclaim does not wait until space is gone as the replay's does, and \
+             it has segments of other sizes: compare its figures across columns, not with the \
+             replay's"
                 .to_owned(),
         );
+        let (engine, replay) = (default.waf_data.mean - 1.0, self.default.waf.mean - 1.0);
+        if engine > AHEAD * replay.max(WIN_MIN) {
+            self.notes.push(format!(
+                "by default the engine moves {engine:.2} blocks for each that clients write, and \
+                 the replay {replay:.2}: pacing reclaims ahead of need while the load leaves it time"
+            ));
+        }
         let waits = |latency: &Latency| latency.write_p99_us.is_some_and(|p99| p99 > KEEPS_UP_US);
         if waits(default) || waits(best) {
+            self.lab_keeps_up = false;
             self.notes.push(
-                "the simulated drive cannot keep up with the trace's times: latencies are those \
-                 of a queue that grows"
+                "the simulated drive cannot keep up with the trace's times, so latencies are \
+                 those of a queue that grows, and are left out"
                     .to_owned(),
             );
         }
@@ -241,6 +268,7 @@ impl Latency {
     fn of(point: &PointResult) -> Option<Latency> {
         let number = |name: &str| point.numbers.get(name).map(|number| number.mean);
         Some(Latency {
+            waf_data: *point.numbers.get("waf_data")?,
             waf: number("waf")?,
             write_p50_us: number("write_p50_us"),
             write_p99_us: number("write_p99_us"),
@@ -248,6 +276,41 @@ impl Latency {
             read_p99_us: number("read_p99_us"),
             read_p99_9_us: number("read_p99_9_us"),
         })
+    }
+}
+
+/// What one choice saves over another.
+struct Win {
+    /// The share of writes saved, paired by seed.
+    win: Estimate,
+    /// Half of how far apart that is in both halves of what was counted.
+    halves_spread: f64,
+    /// What the win must exceed.
+    spread: f64,
+}
+
+impl Win {
+    /// By the number of that name, and those of both halves.
+    fn of(
+        ours: Option<&PointResult>,
+        theirs: Option<&PointResult>,
+        [whole, first, second]: [&str; 3],
+    ) -> Win {
+        let pairs = |number: &str| -> Vec<f64> {
+            let (Some(ours), Some(theirs)) = (ours, theirs) else { return Vec::new() };
+            let pairs = ours.runs.iter().zip(&theirs.runs).filter_map(|(a, b)| {
+                Some(1.0 - a.outcome.numbers.get(number)? / b.outcome.numbers.get(number)?)
+            });
+            pairs.filter(|win| win.is_finite()).collect()
+        };
+        let mean = |wins: &[f64]| wins.iter().sum::<f64>() / wins.len().max(1) as f64;
+        let wins = pairs(whole);
+        let win = match wins.is_empty() {
+            true => Estimate { mean: 0.0, ci95: None, runs: 0 },
+            false => Estimate::of(&wins),
+        };
+        let halves_spread = (mean(&pairs(first)) - mean(&pairs(second))).abs() / 2.0;
+        Win { win, halves_spread, spread: halves_spread.max(win.ci95.unwrap_or(0.0)) }
     }
 }
 

@@ -272,6 +272,7 @@ async fn play(
     let prepared = prepare(study, &plan, &before, seed, &done).await?;
     let mut figures = Figures::default();
     figures.notes.extend(prepared);
+    figures.notes.extend(warm(study, &plan, &before, seed).await?);
     let before = Rc::into_inner(before).ok_or("preconditioning has not ended")?;
     (engine, volume) = (before.engine, before.volume);
     let mut oracle = before.oracle;
@@ -401,6 +402,42 @@ async fn prepare(
         what.overwrites,
         what.pattern
     )])
+}
+
+/// Makes the workload's requests, in no time, until enough was written.
+async fn warm(
+    study: &Study,
+    plan: &Plan,
+    host: &Rc<Host>,
+    seed: u64,
+) -> Result<Option<String>, String> {
+    let times = study.precondition.workload;
+    let blocks = (times * (plan.bytes / BLOCK_SIZE) as f64) as u64;
+    if blocks == 0 {
+        return Ok(None);
+    }
+    for limit in [&host.limits.requests, &host.limits.until_ns] {
+        limit.set(u64::MAX);
+    }
+    host.limits.blocks.set(blocks);
+    match Source::new(&study.workload, plan.bytes, seed, true)? {
+        Source::Jobs(workload) => {
+            let requests = workload
+                .interleaved()
+                .map_err(|error| format!("workload.synthetic: {error}"))?
+                .map(|(_, request)| Ok(request));
+            in_no_time(host, requests, || ()).await;
+        }
+        Source::Trace(trace) => in_no_time(host, trace, || ()).await,
+    }
+    if let Some(why) = host.failed.take() {
+        return Err(format!("preconditioning failed: {why}"));
+    }
+    host.engine.flush().await.map_err(|error| format!("preconditioning failed: {error}"))?;
+    let written = blocks - host.limits.blocks.get();
+    Ok(Some(format!(
+        "then the workload wrote {written} blocks, in no time, before it was measured"
+    )))
 }
 
 async fn tell(host: &Host, done: &Cell<f64>, share: f64) {

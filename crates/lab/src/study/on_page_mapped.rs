@@ -32,6 +32,11 @@ pub(super) fn check(study: &Study, hardware: &Hardware) -> Result<u64, String> {
             .to_owned());
     }
     Precondition::new(&study.precondition)?;
+    if study.precondition.workload > 0.0 && study.precondition.save.is_some() {
+        return Err("precondition.save: with precondition.workload the state of a page-mapped \
+                    drive cannot be kept; leave one of them out"
+            .to_owned());
+    }
     Ok(hardware.logical_bytes())
 }
 
@@ -85,21 +90,38 @@ pub(super) fn run(
         let written = fs::write(&temporary, saved).and_then(|()| fs::rename(&temporary, path));
         written.map_err(|error| format!("precondition.save: cannot write {path}: {error}"))?;
     }
-    ftl.reset_counts();
+    let warm = (study.precondition.workload * (bytes / BLOCK_SIZE) as f64) as u64;
+    let warm_source = match warm {
+        0 => None,
+        _ => Some(Source::new(&study.workload, bytes, seed, true)?),
+    };
     let writes = measure.drive_writes.map(|times| (times * (bytes / BLOCK_SIZE) as f64) as u64);
     let blocks = measure.blocks.into_iter().chain(writes).min().unwrap_or(u64::MAX);
     let requests = measure.requests.unwrap_or(u64::MAX);
     let mut run = Run {
         ssd: Ssd::with_ftl(&hardware, ftl),
-        timed: measure.timed,
+        timed: false,
         page_bytes,
-        meter: Meter::new(0, measure.points, measure.log.as_deref())?,
-        requests_left: requests,
-        blocks_left: blocks,
-        until_ns: measure.seconds.map_or(u64::MAX, |seconds| (seconds * 1e9) as u64),
-        share_of: (requests, blocks),
+        meter: Meter::new(0, measure.points, None)?,
+        requests_left: u64::MAX,
+        blocks_left: warm,
+        until_ns: u64::MAX,
+        share_of: (u64::MAX, u64::MAX),
         progress,
     };
+    if let Some(source) = warm_source {
+        run.ask(source)?;
+        let written = warm - run.blocks_left;
+        figures.notes.push(format!(
+            "then the workload wrote {written} blocks, in no time, before it was measured"
+        ));
+    }
+    run.ssd.ftl_mut().reset_counts();
+    run.timed = measure.timed;
+    run.meter = Meter::new(0, measure.points, measure.log.as_deref())?;
+    (run.requests_left, run.blocks_left) = (requests, blocks);
+    run.share_of = (requests, blocks);
+    run.until_ns = measure.seconds.map_or(u64::MAX, |seconds| (seconds * 1e9) as u64);
     figures.notes.extend(run.ask(source)?);
     run.meter.end_log()?;
     let report = run.ssd.ftl().report();

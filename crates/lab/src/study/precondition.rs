@@ -41,6 +41,12 @@ impl Precondition {
                 spec.overwrites
             ));
         }
+        if !(0.0..=OVERWRITES_MAX).contains(&spec.workload) {
+            return Err(format!(
+                "precondition.workload = {}: write a number from 0 to {OVERWRITES_MAX}",
+                spec.workload
+            ));
+        }
         if !(1..=128).contains(&spec.request_blocks) {
             return Err(format!(
                 "precondition.request_blocks = {}: write a number from 1 to 128",

@@ -126,6 +126,7 @@ impl Sampler {
         let most = points.iter().map(|point| point.reclaim_memory).fold(0.0, f64::max);
         figures.number("reclaim_memory_bytes_max", most);
         self.halves(figures, &points);
+        steadiness(figures, &points);
         if self.timed {
             rates(figures, &points);
         }
@@ -158,6 +159,21 @@ impl Sampler {
             if all > 0.0 {
                 figures.number("late_client_share", written / all);
             }
+        }
+    }
+}
+
+/// Write amplification of data in both halves of what clients wrote.
+fn steadiness(figures: &mut Figures, points: &[Point]) {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return };
+    let half = (first.written + last.written) / 2.0;
+    let Some(middle) = points.iter().find(|point| point.written >= half) else { return };
+    for (name, from, to) in
+        [("waf_data_first_half", first, middle), ("waf_data_second_half", middle, last)]
+    {
+        let written = to.written - from.written;
+        if written > 0.0 {
+            figures.number(name, 1.0 + (to.moved - from.moved) / written);
         }
     }
 }

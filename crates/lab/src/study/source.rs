@@ -10,6 +10,7 @@ use mjolnir_workload::synthetic::{Value, Workload, WorkloadSpec};
 use mjolnir_workload::trace::{ReadOptions, Summary, TraceError, TraceReader};
 
 use super::spec::LoadSpec;
+use crate::Chance;
 
 /// What is asked of a drive.
 pub(super) enum Source {
@@ -49,7 +50,7 @@ impl Source {
     pub fn new(spec: &LoadSpec, bytes: u64, seed: u64, has_limit: bool) -> Result<Self, String> {
         match (&spec.synthetic, &spec.trace) {
             (Some(spec), None) => jobs(spec, bytes, seed, has_limit).map(Source::Jobs),
-            (None, Some(path)) => Self::trace(spec, path, bytes),
+            (None, Some(path)) => Self::trace(spec, path, bytes, seed),
             (Some(_), Some(_)) => {
                 Err("workload: say either `synthetic` or `trace`, not both".to_owned())
             }
@@ -59,7 +60,7 @@ impl Source {
         }
     }
 
-    fn trace(spec: &LoadSpec, path: &str, bytes: u64) -> Result<Self, String> {
+    fn trace(spec: &LoadSpec, path: &str, bytes: u64, seed: u64) -> Result<Self, String> {
         let options = if spec.skip_bad { ReadOptions::lenient() } else { ReadOptions::default() };
         let open = {
             let path = path.to_owned();
@@ -81,15 +82,32 @@ impl Source {
         let queue_depth = fitter.queue_depth();
         let report = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
         let mut replay = Replay::new(move || open().map(Requests), fitter)?;
-        let name = path.to_owned();
+        let (name, spec_start) = (path.to_owned(), spec.start_by_seed);
         let mut notes = vec![format!("the trace {name} has {} requests", summary.requests())];
         if matches!(spec.fit.volumes, VolumeRule::Concatenate) && summary.volumes() > 1 {
             notes.push(format!("its {} volumes became one", summary.volumes()));
         }
+        let mut skipped = 0;
+        if spec.start_by_seed && summary.requests() > 0 {
+            skipped = Chance::new(seed).below(summary.requests());
+            notes.push(format!("it is begun at request {}", skipped + 1));
+        }
         let shared = report.clone();
-        let mut taken = 0u64;
+        let (mut taken, mut begun) = (0u64, None);
         let requests = std::iter::from_fn(move || {
-            let request = replay.next();
+            let mut request = replay.next();
+            while skipped > 0 && matches!(request, Some(Ok(_))) {
+                skipped -= 1;
+                request = replay.next();
+            }
+            if let Some(Ok(request)) = &mut request {
+                // The first one that is made comes at once where some were skipped.
+                let begun = *begun.get_or_insert(match spec_start {
+                    true => request.time.0,
+                    false => 0,
+                });
+                request.time.0 -= begun;
+            }
             taken += 1;
             if request.is_none() || taken.is_multiple_of(4096) || taken == 1 {
                 let mut lines = notes.clone();

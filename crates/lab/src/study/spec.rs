@@ -181,6 +181,9 @@ pub struct LoadSpec {
     pub fit: FitSpec,
     /// Skip bad records of the trace and count them, instead of stopping.
     pub skip_bad: bool,
+    /// Begin the trace's first pass at a request that the seed chooses: what lies before it comes
+    /// with the next pass (`fit.passes`). So seeds tell how far a figure depends on the beginning.
+    pub start_by_seed: bool,
 }
 
 /// What was done to the drive before the measured run. It takes no virtual time, and always ends.
@@ -195,6 +198,9 @@ pub struct PreconditionSpec {
     pub pattern: String,
     /// Blocks in each overwrite.
     pub request_blocks: u64,
+    /// Then the workload itself, from its beginning and in no time, until it wrote this many times
+    /// as many blocks as the drive has. The measured run begins it anew.
+    pub workload: f64,
     /// Begin with the state in this file instead.
     pub restore: Option<String>,
     /// Keep the state that this came to in a file.
@@ -208,6 +214,7 @@ impl Default for PreconditionSpec {
             overwrites: 0.0,
             pattern: "uniform".to_owned(),
             request_blocks: 1,
+            workload: 0.0,
             restore: None,
             save: None,
         }

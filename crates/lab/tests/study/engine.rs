@@ -1,6 +1,6 @@
 //! The engine on simulated NAND, untimed and timed.
 
-use crate::{SMALL, number, run, try_run};
+use crate::{SMALL, number, run, study, try_run};
 
 #[test]
 fn random_overwrites_make_reclaim_run_and_every_block_is_accounted_for() {
@@ -173,4 +173,53 @@ fn a_trace_is_replayed_at_its_times_and_what_was_changed_is_said() {
     ));
     println!("{:#?}", measured.outcome.notes);
     assert!(measured.requests >= 1990);
+}
+
+/// A trace that begins elsewhere with each seed, on a drive that it has worn in before: all of it is
+/// measured, nothing of what came before, on both sorts of drive.
+#[test]
+fn a_trace_wears_a_drive_in_and_begins_where_the_seed_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.csv");
+    let line = |at: u64| {
+        let block = at * 7_919 % 4_096;
+        format!("{},web,0,Write,{},4096,10\n", 128_166_372_003_061_629 + 10_000 * at, 4096 * block)
+    };
+    std::fs::write(&path, (0..8_192).map(line).collect::<String>()).unwrap();
+    for kind in ["engine", "page-mapped"] {
+        let bytes = if kind == "engine" { "bytes = \"32M\"\nzone_planes = 2" } else { "" };
+        let text = format!(
+            "[device]
+            file = \"disksim-ssd\"
+            nand = {{ channels = 4, planes_per_die = 1, blocks_per_plane = 64, pages_per_block = 64 }}
+            [drive]
+            kind = \"{kind}\"
+            {bytes}
+            [workload]
+            trace = {path:?}
+            start_by_seed = true
+            fit = {{ passes = 4 }}
+            [precondition]
+            fill = 1.0
+            workload = 1.5
+            [measure]
+            blocks = 8192"
+        );
+        let of_seed = |seed| mjolnir_lab::study::run(&study(&text), seed, &mut |_| true).unwrap();
+        let (one, two) = (of_seed(1), of_seed(2));
+        for measured in [&one, &two] {
+            assert_eq!(number(measured, "write_requests"), 8_192.0, "{kind}");
+            // A request a millisecond, from the beginning.
+            let elapsed = number(measured, "elapsed_s");
+            assert!((8.0..8.4).contains(&elapsed), "{kind}: {elapsed} s");
+            let notes = measured.outcome.notes.join("\n");
+            assert!(notes.contains("then the workload wrote"), "{kind}: {notes}");
+        }
+        let begun = |measured: &mjolnir_lab::study::Measured| {
+            let notes = &measured.outcome.notes;
+            notes.iter().find(|note| note.contains("begun at request")).cloned()
+        };
+        assert!(begun(&one).is_some() && begun(&one) != begun(&two), "{kind}");
+        assert_eq!(of_seed(1).outcome, one.outcome, "{kind}");
+    }
 }
