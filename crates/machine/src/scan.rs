@@ -16,6 +16,8 @@ use crate::threads::Threads;
 
 /// The most bytes that addresses are there for.
 const DATA_BYTES_MAX: u64 = 4 << 40;
+/// Blocks that a snapshot may cost whose leaves are its own.
+const BLOCKS_ANEW: u64 = 64;
 /// The part of a run that writing is reckoned as, for progress.
 const WRITE_PART: f64 = 0.7;
 
@@ -49,14 +51,19 @@ type ThinEngine = Engine<ThinDevice, Threads>;
 impl Plan {
     fn new(configuration: &toml::Table) -> Result<Self, String> {
         let Configuration { data: spec, rounds, threads_max } = parse_configuration(configuration)?;
-        let blocks = spec.bytes.get("data.bytes")? / BLOCK_SIZE;
+        // Before a snapshot two blocks of each leaf may be written, and then the leaf's image.
+        let anew = if spec.diverge { spec.snapshots.saturating_mul(BLOCKS_ANEW) } else { 0 };
+        let blocks = (spec.bytes.get("data.bytes")? / BLOCK_SIZE).saturating_add(anew);
+        if blocks > DATA_BYTES_MAX / BLOCK_SIZE {
+            return Err("data: that is more than there are addresses for".to_owned());
+        }
         let data = Data::new(spec, DATA_BYTES_MAX)?;
         let threads_max = threads_max.unwrap_or_else(cores);
         if rounds == 0 || threads_max == 0 {
             return Err("rounds, threads_max: write at least 1".to_owned());
         }
         let zone_blocks = (blocks / 64).clamp(256, 32_768);
-        // Twice: what is written once more, and the map.
+        // Twice: the map.
         let zones = 2 * (blocks / zone_blocks) as u32 + 64;
         Ok(Plan { data, zones, zone_blocks, rounds, threads_max })
     }
