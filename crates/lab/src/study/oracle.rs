@@ -2,7 +2,7 @@
 //!
 //! Of requests that overlap in time nobody says which came first: a read may return what was there
 //! before a write under way, or what it wrote, and of several writes under way at once any may
-//! last.
+//! last. A write that ended before another began is overwritten once that one has ended too.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,20 @@ pub(super) struct Oracle {
     unsettled: BTreeMap<u64, Unsettled>,
     readers: Vec<Option<Reader>>,
     next_tag: u64,
+    /// Beginnings and ends of writes so far.
+    steps: u64,
 }
 
-/// A block whose content is not known for sure.
-struct Unsettled {
-    under_way: u32,
-    /// Whether no other write was under way at the same time as the one that is.
-    alone: bool,
-    /// What it may hold.
-    tags: Vec<u64>,
+/// A block whose content is not known for sure: what was written to it, as far as nothing that has
+/// ended came wholly after it.
+type Unsettled = Vec<Content>;
+
+/// What a write made of a block.
+struct Content {
+    tag: u64,
+    /// When its write began, and when it ended if it has, in steps of the oracle.
+    began: u64,
+    ended: Option<u64>,
 }
 
 /// A read that is under way.
@@ -53,25 +58,20 @@ impl Oracle {
 
     fn may_hold(&self, block: u64) -> Vec<u64> {
         match self.unsettled.get(&block) {
-            Some(unsettled) => unsettled.tags.clone(),
+            Some(unsettled) => unsettled.iter().map(|content| content.tag).collect(),
             None => vec![self.current[block as usize]],
         }
     }
 
     /// A write of blocks begins, whose tags count up from `first_tag`; or a trim, with none.
     pub fn begin_write(&mut self, first: u64, count: u64, first_tag: Option<u64>) {
+        self.steps += 1;
         for block in first..first + count {
             let tag = first_tag.map_or(0, |tag| tag + (block - first));
             let current = self.current[block as usize];
-            let unsettled = self.unsettled.entry(block);
-            let unsettled = unsettled.or_insert_with(|| Unsettled {
-                under_way: 0,
-                alone: true,
-                tags: vec![current],
-            });
-            unsettled.alone = unsettled.under_way == 0;
-            unsettled.under_way += 1;
-            unsettled.tags.push(tag);
+            let before = || vec![Content { tag: current, began: 0, ended: Some(0) }];
+            let unsettled = self.unsettled.entry(block).or_insert_with(before);
+            unsettled.push(Content { tag, began: self.steps, ended: None });
             for reader in self.readers.iter_mut().flatten() {
                 if let Some(at) = block.checked_sub(reader.first)
                     && let Some(allowed) = reader.allowed.get_mut(at as usize)
@@ -84,11 +84,17 @@ impl Oracle {
 
     /// It has ended.
     pub fn end_write(&mut self, first: u64, count: u64, first_tag: Option<u64>) {
+        self.steps += 1;
         for block in first..first + count {
             let tag = first_tag.map_or(0, |tag| tag + (block - first));
             let Some(unsettled) = self.unsettled.get_mut(&block) else { continue };
-            unsettled.under_way -= 1;
-            if unsettled.alone {
+            // Of several trims nobody can tell which it was: the earliest refuses the least.
+            let mut under_way = unsettled.iter_mut().filter(|content| content.ended.is_none());
+            let Some(own) = under_way.find(|content| content.tag == tag) else { continue };
+            own.ended = Some(self.steps);
+            let began = own.began;
+            unsettled.retain(|content| content.ended.is_none_or(|ended| ended > began));
+            if let [Content { tag, ended: Some(_), .. }] = unsettled[..] {
                 self.current[block as usize] = tag;
                 self.unsettled.remove(&block);
             }
@@ -116,6 +122,14 @@ impl Oracle {
         let Some(reader) = self.readers.get_mut(reader).and_then(Option::take) else {
             return Ok(());
         };
+        if tags.len() != reader.allowed.len() {
+            return Err(format!(
+                "a read of {} blocks at block {} of the drive returned {}",
+                reader.allowed.len(),
+                reader.first,
+                tags.len()
+            ));
+        }
         for ((block, allowed), tag) in (reader.first..).zip(&reader.allowed).zip(tags) {
             if !allowed.contains(tag) {
                 return Err(format!(
@@ -128,8 +142,9 @@ impl Oracle {
         Ok(())
     }
 
-    /// What each block holds, once nothing is under way.
+    /// What each block holds, where no writes ever overlapped.
     pub fn settled_tags(self) -> Vec<u64> {
+        assert!(self.unsettled.is_empty(), "of writes that overlap nobody knows which came last");
         self.current
     }
 }
@@ -159,5 +174,43 @@ mod tests {
         oracle.end_write(3, 1, None);
         let trimmed = oracle.begin_read(3, 1);
         assert!(oracle.end_read(trimmed, &[9]).unwrap_err().contains("block 3"));
+    }
+    #[test]
+    fn when_overlapping_writes_have_ended_what_was_there_before_is_gone() {
+        let mut oracle = Oracle::new(1);
+        oracle.begin_write(0, 1, Some(20));
+        oracle.begin_write(0, 1, Some(30));
+        oracle.end_write(0, 1, Some(20));
+        oracle.end_write(0, 1, Some(30));
+        for (tag, may) in [(20, true), (30, true), (0, false)] {
+            let read = oracle.begin_read(0, 1);
+            assert_eq!(oracle.end_read(read, &[tag]).is_ok(), may, "{tag}");
+        }
+        oracle.begin_write(0, 1, Some(40));
+        oracle.end_write(0, 1, Some(40));
+        assert_eq!(oracle.settled_tags(), [40], "one alone came last");
+    }
+
+    #[test]
+    fn a_block_that_is_always_being_written_may_hold_only_what_is_recent() {
+        let mut oracle = Oracle::new(1);
+        oracle.begin_write(0, 1, Some(2));
+        for tag in 3..1_000 {
+            // Each overlaps the one before and the one after.
+            oracle.begin_write(0, 1, Some(tag));
+            oracle.end_write(0, 1, Some(tag - 1));
+            let may_hold = oracle.may_hold(0);
+            assert!(may_hold.len() <= 3 && may_hold.contains(&tag), "{may_hold:?}");
+        }
+        let read = oracle.begin_read(0, 1);
+        assert!(oracle.end_read(read, &[500]).is_err(), "it was overwritten long ago");
+    }
+
+    #[test]
+    fn a_read_that_returns_too_little_is_refused() {
+        let mut oracle = Oracle::new(4);
+        let read = oracle.begin_read(1, 3);
+        let error = oracle.end_read(read, &[0, 0]).unwrap_err();
+        assert!(error.contains("a read of 3 blocks at block 1 of the drive returned 2"), "{error}");
     }
 }
