@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
 
+use crate::checksums::Bound;
 use crate::placement::Births;
 
 /// The stream of the map's own blocks.
@@ -172,6 +173,11 @@ impl Space {
 
     pub fn get_mut(&mut self, zone: ZoneId) -> &mut Segment {
         &mut self.segments[zone.0 as usize]
+    }
+
+    /// What the checksums of a segment are bound to.
+    pub fn bound(&self, zone: ZoneId) -> Bound {
+        Bound { start: zone.start(self.zone_blocks), incarnation: self.get(zone).incarnation }
     }
 
     pub fn zone_of(&self, pba: Pba) -> ZoneId {

@@ -279,7 +279,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         segment.payload = groups.iter().map(|group| group.checksums.len() as u32).sum();
         segment.footer = 0;
         segment.sealed = segment.sealed.max(sequence);
-        state.checksums.insert(zone, values);
+        let bound = state.space.bound(zone);
+        state.checksums.insert(zone, values, bound);
     }
 }
 
