@@ -64,10 +64,10 @@ impl Buffers {
     pub fn take(&self, length: usize) -> AlignedBuf {
         let size = size_for(length);
         let mut kept = self.shared.kept();
-        let free = kept.by_size.get_mut(&size).and_then(Vec::pop);
-        if free.is_some() {
-            kept.bytes -= size;
-        }
+        // Lengths of reads vary: one that is somewhat too long is better than a new one.
+        let mut fitting = kept.by_size.range_mut(size..=2 * size);
+        let free = fitting.find_map(|(_, free)| free.pop());
+        kept.bytes -= free.as_ref().map_or(0, |free| free.len() * BLOCK_BYTES);
         drop(kept);
         let blocks = free.unwrap_or_else(|| Block::zeroed(size));
         AlignedBuf::lent(blocks, length, self.shared.clone())
@@ -145,6 +145,16 @@ mod tests {
         let again = buffers.clone().take(8000);
         assert_eq!((again.as_ref().as_ptr(), again.len()), (place, 8000));
         assert_eq!(buffers.kept_bytes(), 0);
+    }
+
+    #[test]
+    fn a_buffer_that_is_somewhat_too_long_serves_too() {
+        let buffers = Buffers::default();
+        drop([buffers.take(7 << 20), buffers.take(3 << 20)]);
+        let somewhat = buffers.take(2 << 20);
+        assert_eq!((buffers.kept_bytes(), somewhat.len()), (7 << 20, 2 << 20));
+        drop(buffers.take(2 << 20));
+        assert_eq!(buffers.kept_bytes(), 9 << 20, "7 MiB were far too many");
     }
 
     #[test]

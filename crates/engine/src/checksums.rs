@@ -1,9 +1,31 @@
 //! Checksums of sealed segments, kept in memory within a budget.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::rc::Rc;
 
 use mjolnir_units::ZoneId;
+
+/// The checksums of a segment's blocks, by offset; 0 for headers. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Sums(Rc<Vec<u32>>);
+
+impl Sums {
+    fn new(mut values: Vec<u32>) -> Self {
+        // They grew with their segment; what they have room for beyond would stay unaccounted.
+        values.shrink_to_fit();
+        Sums(Rc::new(values))
+    }
+
+    /// Those of some blocks; none past the end.
+    pub fn get(&self, range: Range<u64>) -> Option<&[u32]> {
+        self.0.get(range.start as usize..range.end as usize)
+    }
+
+    fn bytes(&self) -> u64 {
+        4 * self.0.len() as u64
+    }
+}
 
 /// See the module. An entry costs 4 bytes a block of its segment.
 #[derive(Default)]
@@ -15,32 +37,30 @@ pub(crate) struct Checksums {
 }
 
 struct Cached {
-    values: Rc<Vec<u32>>,
+    sums: Sums,
     used_at: u64,
 }
 
 impl Checksums {
-    pub fn insert(&mut self, zone: ZoneId, mut values: Vec<u32>) -> Rc<Vec<u32>> {
+    pub fn insert(&mut self, zone: ZoneId, values: Vec<u32>) -> Sums {
         self.remove(zone);
-        // They grew with their segment; what they have room for beyond would stay unaccounted.
-        values.shrink_to_fit();
-        self.bytes += 4 * values.len() as u64;
+        let sums = Sums::new(values);
+        self.bytes += sums.bytes();
         self.clock += 1;
-        let values = Rc::new(values);
-        self.segments.insert(zone, Cached { values: values.clone(), used_at: self.clock });
-        values
+        self.segments.insert(zone, Cached { sums: sums.clone(), used_at: self.clock });
+        sums
     }
 
-    pub fn get(&mut self, zone: ZoneId) -> Option<Rc<Vec<u32>>> {
+    pub fn get(&mut self, zone: ZoneId) -> Option<&Sums> {
         self.clock += 1;
         let cached = self.segments.get_mut(&zone)?;
         cached.used_at = self.clock;
-        Some(cached.values.clone())
+        Some(&cached.sums)
     }
 
     pub fn remove(&mut self, zone: ZoneId) {
         if let Some(cached) = self.segments.remove(&zone) {
-            self.bytes -= 4 * cached.values.len() as u64;
+            self.bytes -= cached.sums.bytes();
         }
     }
 

@@ -4,10 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use event_listener::Event;
-use mjolnir_device::{Buffers, Device, DeviceInfo, Runtime};
+use futures_util::FutureExt;
+use mjolnir_device::{Buffers, Device, DeviceError, DeviceInfo, Runtime};
 use mjolnir_map::{Absent, Map};
 use mjolnir_store::{Error, ErrorKind, TargetInfo};
-use mjolnir_units::{BLOCK_SIZE, Instant, TreeId, ZoneId};
+use mjolnir_units::{BLOCK_SIZE, Instant, Pba, TreeId, ZoneId};
 
 use crate::catalog::Catalog;
 use crate::checkpoint::CheckpointState;
@@ -268,22 +269,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 Submission::Append { id, at, data } => {
                     let blocks =
                         data.iter().map(|piece| piece.len() as u64).sum::<u64>() / BLOCK_SIZE;
-                    let append = self.device().append(at, data);
+                    let mut append = self.device().append(at, data).boxed_local();
+                    // Where nothing takes time it is done by now: a task would only hold memory.
+                    if let Some(landed) = (&mut append).now_or_never() {
+                        self.appended(id, at, blocks, landed);
+                        continue;
+                    }
                     let engine = self.clone();
                     self.spawn(async move {
-                        match append.await {
-                            Ok(landed) => {
-                                assert_eq!(landed, at, "the device landed an append elsewhere");
-                                let mut state = engine.state();
-                                state.counters.device_write_blocks += blocks;
-                                state.log.written(id);
-                                if state.space.next_reset_wanted() {
-                                    engine.inner.reset_wanted.notify(1);
-                                }
-                            }
-                            Err(error) => engine.fail(fault::device("writing the log", error)),
-                        }
-                        engine.notify();
+                        let landed = append.await;
+                        engine.appended(id, at, blocks, landed);
                     });
                 }
                 Submission::Seal { zone } => {
@@ -320,6 +315,23 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let _ = engine.flush_to(sequence).await;
             });
         }
+    }
+
+    /// The append of a group, or of a segment's header or footer, has ended.
+    fn appended(&self, id: u64, at: Pba, blocks: u64, landed: Result<Pba, DeviceError>) {
+        match landed {
+            Ok(landed) => {
+                assert_eq!(landed, at, "the device landed an append elsewhere");
+                let mut state = self.state();
+                state.counters.device_write_blocks += blocks;
+                state.log.written(id);
+                if state.space.next_reset_wanted() {
+                    self.inner.reset_wanted.notify(1);
+                }
+            }
+            Err(error) => self.fail(fault::device("writing the log", error)),
+        }
+        self.notify();
     }
 
     fn spawn_seal(&self, zone: ZoneId) {

@@ -34,12 +34,15 @@ pub(crate) enum Submission {
     Seal { zone: ZoneId },
 }
 
+/// Payload that follows one another, each piece with its first block.
+type Pieces = Vec<(u64, Bytes)>;
+
 struct Builder {
     offset: u32,
     records: Vec<(u64, Record)>,
     record_bytes: usize,
     checksums: Vec<u32>,
-    payload: Vec<Bytes>,
+    payload: Pieces,
     serial: u64,
     /// Somebody may wait for it: it holds numbered records, or blocks of the map. Reclaim sends
     /// what it moved itself, in full: short groups would fill segments with headers.
@@ -63,9 +66,8 @@ struct InFlight {
     zone: ZoneId,
     /// Lowest sequence number in it; flushes up to that wait for it.
     first_sequence: u64,
-    /// Pending payload to forget once it is written.
+    /// Where the payload begins that is not pending any more once it is written.
     from: Pba,
-    blocks: u32,
 }
 
 /// The open segments, and what is on its way to the device.
@@ -85,8 +87,9 @@ pub(crate) struct Log {
     pub durable: u64,
     next_group: u64,
     in_flight: BTreeMap<u64, InFlight>,
-    /// Accepted payload that cannot be read from the device yet, by first block.
-    pending: BTreeMap<u64, Bytes>,
+    /// Payload that was sent and cannot be read from the device yet: that of each group, by its
+    /// first block.
+    pending: BTreeMap<u64, Pieces>,
     /// Bytes of payload accepted and not written.
     pub dirty_bytes: u64,
     pub outbox: Vec<Submission>,
@@ -234,14 +237,13 @@ impl Log {
             .plus(u64::from(builder.offset) + 1 + builder.checksums.len() as u64);
         let mut known = content.iter().copied();
         for piece in payload {
-            self.pending.insert(at.0, piece.clone());
+            builder.payload.push((at.0, piece.clone()));
             for block in piece.chunks_exact(BLOCK_BYTES) {
                 let content = known.next().unwrap_or_else(|| checksum(block));
                 builder.checksums.push(content ^ bind(at, open.incarnation));
                 at = at.plus(1);
             }
             self.dirty_bytes += piece.len() as u64;
-            builder.payload.push(piece.clone());
         }
         let sequence = if sequenced {
             self.sequence += 1;
@@ -270,14 +272,14 @@ impl Log {
             .zone
             .start(zone_blocks)
             .plus(u64::from(builder.offset) + 1 + builder.checksums.len() as u64);
-        self.pending.insert(at.0, payload.clone());
+        let first = at.0;
         for block in payload.chunks_exact(BLOCK_BYTES) {
             builder.checksums.push(checksum(block) ^ bind(at, open.incarnation));
             at = at.plus(1);
         }
         self.dirty_bytes += payload.len() as u64;
         builder.awaited = true;
-        builder.payload.push(payload);
+        builder.payload.push((first, payload));
         builder.serial
     }
 
@@ -315,13 +317,14 @@ impl Log {
         let at = open.zone.start(self.zone_blocks).plus(u64::from(builder.offset));
         let mut data = Vec::with_capacity(1 + builder.payload.len());
         data.push(aligned(&header.encode()));
-        data.extend(builder.payload);
+        data.extend(builder.payload.iter().map(|(_, piece)| piece.clone()));
+        if let Some((first, _)) = builder.payload.first() {
+            self.pending.insert(*first, builder.payload);
+        }
         let first_sequence =
             header.records.iter().map(|(s, _)| *s).filter(|s| *s != 0).min().unwrap_or(u64::MAX);
-        self.in_flight.insert(
-            builder.serial,
-            InFlight { zone: open.zone, first_sequence, from: at.plus(1), blocks },
-        );
+        self.in_flight
+            .insert(builder.serial, InFlight { zone: open.zone, first_sequence, from: at.plus(1) });
         self.blocks_written[usize::from(stream)] += 1 + u64::from(blocks);
         if stream != RECLAIM_STREAM {
             self.moved_beside_clients +=
@@ -376,10 +379,8 @@ impl Log {
         for piece in bytes.chunks(piece_bytes) {
             let id = self.next_group;
             self.next_group += 1;
-            self.in_flight.insert(
-                id,
-                InFlight { zone: open.zone, first_sequence: u64::MAX, from: at, blocks: 0 },
-            );
+            self.in_flight
+                .insert(id, InFlight { zone: open.zone, first_sequence: u64::MAX, from: at });
             self.outbox.push(Submission::Append { id, at, data: vec![aligned(piece)] });
             at = at.plus((piece.len() / BLOCK_BYTES) as u64);
         }
@@ -412,7 +413,7 @@ impl Log {
         let id = self.next_group;
         self.next_group += 1;
         // Sequence 0: every flush waits for it, since no group counts without its header.
-        self.in_flight.insert(id, InFlight { zone, first_sequence: 0, from: at, blocks: 0 });
+        self.in_flight.insert(id, InFlight { zone, first_sequence: 0, from: at });
         self.outbox.push(Submission::Append { id, at, data: vec![aligned(&header.encode())] });
         self.blocks_written[usize::from(stream)] += 1;
         self.streams[usize::from(stream)] = Some(OpenSegment {
@@ -429,9 +430,7 @@ impl Log {
     /// The device has written group `id`.
     pub fn written(&mut self, id: u64) {
         let group = self.in_flight.remove(&id).expect("in flight");
-        let (from, to) = (group.from.0, group.from.0 + u64::from(group.blocks));
-        while let Some((&at, _)) = self.pending.range(from..to).next() {
-            let piece = self.pending.remove(&at).expect("just seen");
+        for (_, piece) in self.pending.remove(&group.from.0).unwrap_or_default() {
             self.dirty_bytes -= piece.len() as u64;
         }
     }
@@ -479,24 +478,34 @@ impl Log {
     /// Payload of `pba` that the device does not have yet, and as many blocks after it as lie in
     /// the same piece (at most `blocks`).
     pub fn pending(&self, pba: Pba, blocks: u64) -> Option<Bytes> {
-        let (&at, piece) = self.pending.range(..=pba.0).next_back()?;
-        let skip = (pba.0 - at) * BLOCK_SIZE;
-        if skip >= piece.len() as u64 {
-            return None;
-        }
-        let end = (skip + blocks * BLOCK_SIZE).min(piece.len() as u64);
-        Some(piece.slice(skip as usize..end as usize))
+        let sent = self.pending.range(..=pba.0).next_back().map(|(_, pieces)| pieces);
+        self.gathered().chain(sent).find_map(|pieces| {
+            let before = pieces.partition_point(|(at, _)| *at <= pba.0);
+            let (at, piece) = &pieces[before.checked_sub(1)?];
+            let skip = (pba.0 - at) * BLOCK_SIZE;
+            let end = (skip + blocks * BLOCK_SIZE).min(piece.len() as u64);
+            (skip < end).then(|| piece.slice(skip as usize..end as usize))
+        })
     }
 
-    /// The first pending block at or after `pba`.
+    /// The first pending block at or after `pba`, if `pba` itself is none.
     pub fn next_pending(&self, pba: Pba) -> Option<Pba> {
-        self.pending.range(pba.0..).next().map(|(&at, _)| Pba(at))
+        let sent = self.pending.range(pba.0..).next().map(|(&at, _)| at);
+        let gathered = self.gathered().filter_map(|pieces| pieces.first().map(|(at, _)| *at));
+        gathered.filter(|at| *at >= pba.0).chain(sent).min().map(Pba)
     }
 
-    /// The checksum of a block in an open segment; `None` if the segment is not open.
-    pub fn open_checksum(&self, zone: ZoneId, offset: u64) -> Option<u32> {
+    /// The payload of the groups that are being built.
+    fn gathered(&self) -> impl Iterator<Item = &Pieces> {
+        let builders = self.streams.iter().flatten().filter_map(|open| open.builder.as_ref());
+        builders.map(|builder| &builder.payload)
+    }
+
+    /// The checksums of an open segment's blocks, as far as they were sent; `None` if the segment
+    /// is not open.
+    pub fn open_checksums(&self, zone: ZoneId) -> Option<&[u32]> {
         let open = self.streams.iter().flatten().find(|open| open.zone == zone)?;
-        open.checksums.get(offset as usize).copied()
+        Some(&open.checksums)
     }
 
     /// Blocks left in the stream's open segment.

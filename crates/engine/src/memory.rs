@@ -67,7 +67,7 @@ impl MemoryUse {
 /// Bytes of buffers for reads that are kept while nobody uses them: what relocation reads ahead, or
 /// a deep queue of clients.
 pub(crate) fn buffer_bytes(options: &OpenOptions) -> usize {
-    (options.memory_bytes / 32).min(8 << 20) as usize
+    (options.memory_bytes / 16).min(64 << 20) as usize
 }
 
 /// The same while reclaim rests.

@@ -1,6 +1,6 @@
 //! Reads: from the map to bytes that verify.
 
-use std::rc::Rc;
+use std::ops::Range;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
@@ -9,6 +9,7 @@ use mjolnir_map::Run;
 use mjolnir_store::{Chunk, Error, ErrorKind};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Lba, Pba, TreeId, ZoneId};
 
+use crate::checksums::Sums;
 use crate::engine::{Engine, State};
 use crate::fault;
 use crate::format::bind;
@@ -68,7 +69,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         lba: u64,
         blocks: u64,
     ) -> Result<Vec<Chunk>, Error> {
-        let pieces = self
+        let mut pieces = self
             .step(|state| {
                 let mut runs: Vec<Run> = Vec::new();
                 if state.map.blocks(tree).is_none_or(|size| lba + blocks > size) {
@@ -82,18 +83,24 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 Ok(self.pieces(state, &runs))
             })
             .await?;
-        let reads = pieces.into_iter().map(|piece| async move {
-            Ok(match piece {
-                Piece::Hole(blocks) => Chunk::Zeroes(blocks * BLOCK_SIZE),
-                Piece::Memory(bytes) => Chunk::Data(bytes),
-                Piece::Device(pba, blocks, pin) => {
-                    let bytes = self.read_pinned(pba, blocks).await?;
-                    drop(pin);
-                    Chunk::Data(bytes)
-                }
-            })
-        });
-        try_join_all(reads).await
+        if pieces.len() == 1
+            && let Some(piece) = pieces.pop()
+        {
+            return Ok(vec![self.read_piece(piece).await?]);
+        }
+        try_join_all(pieces.into_iter().map(|piece| self.read_piece(piece))).await
+    }
+
+    async fn read_piece(&self, piece: Piece<D, R>) -> Result<Chunk, Error> {
+        Ok(match piece {
+            Piece::Hole(blocks) => Chunk::Zeroes(blocks * BLOCK_SIZE),
+            Piece::Memory(bytes) => Chunk::Data(bytes),
+            Piece::Device(pba, blocks, pin) => {
+                let bytes = self.read_pinned(pba, blocks).await?;
+                drop(pin);
+                Chunk::Data(bytes)
+            }
+        })
     }
 
     fn pieces(&self, state: &mut State, runs: &[Run]) -> Vec<Piece<D, R>> {
@@ -161,12 +168,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub(crate) async fn verify(&self, pba: Pba, bytes: &[u8]) -> Result<Vec<u32>, Error> {
         let zone_blocks = self.state().space.zone_blocks;
         let (zone, offset) = (pba.zone(zone_blocks), pba.offset(zone_blocks));
-        let blocks = bytes.len() as u64 / BLOCK_SIZE;
-        let (incarnation, mut expected) = self.checksums_of(zone, offset, blocks);
+        let range = offset..offset + bytes.len() as u64 / BLOCK_SIZE;
+        let (incarnation, mut expected) = self.checksums_of(zone, range.clone());
         if expected.is_none() {
             // Out of what was loaded, which memory may have no room to keep.
             let loaded = self.load_checksums(zone).await?;
-            expected = loaded.get(offset as usize..(offset + blocks) as usize).map(<[u32]>::to_vec);
+            expected = loaded.get(range).map(<[u32]>::to_vec);
         }
         let mut content = expected.ok_or_else(|| {
             fault::damaged(format!("{pba} in {zone} has no checksum: it was never written"))
@@ -188,32 +195,35 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// The incarnation of a segment, and the checksums of some blocks if they are in memory.
-    fn checksums_of(&self, zone: ZoneId, offset: u64, blocks: u64) -> (u64, Option<Vec<u32>>) {
-        let mut state = self.state();
+    fn checksums_of(&self, zone: ZoneId, range: Range<u64>) -> (u64, Option<Vec<u32>>) {
+        let mut guard = self.state();
+        let state = &mut *guard;
         let incarnation = state.space.get(zone).incarnation;
-        let from_open: Option<Vec<u32>> =
-            (offset..offset + blocks).map(|at| state.log.open_checksum(zone, at)).collect();
-        let values = from_open.or_else(|| {
+        let values = match state.log.open_checksums(zone) {
+            Some(open) => open.get(range.start as usize..range.end as usize).map(<[u32]>::to_vec),
+            None => None,
+        };
+        let values = values.or_else(|| {
             let cached = state.checksums.get(zone)?;
-            Some(cached.get(offset as usize..(offset + blocks) as usize)?.to_vec())
+            Some(cached.get(range)?.to_vec())
         });
         (incarnation, values)
     }
 
     /// Brings a sealed segment's checksums into memory: from its footer, or from its groups.
-    pub(crate) async fn load_checksums(&self, zone: ZoneId) -> Result<Rc<Vec<u32>>, Error> {
+    pub(crate) async fn load_checksums(&self, zone: ZoneId) -> Result<Sums, Error> {
         // Whoever comes while they are on their way waits for them.
         while !self.state().checksums.begin_load(zone) {
             self.wait_while(|state| state.checksums.is_loading(zone)).await;
             if let Some(loaded) = self.state().checksums.get(zone) {
-                return Ok(loaded);
+                return Ok(loaded.clone());
             }
         }
         let _loading = Loading { engine: self.clone(), zone };
         self.read_checksums(zone).await
     }
 
-    async fn read_checksums(&self, zone: ZoneId) -> Result<Rc<Vec<u32>>, Error> {
+    async fn read_checksums(&self, zone: ZoneId) -> Result<Sums, Error> {
         let (segment, info, _pin) = {
             let mut state = self.state();
             let pin = Pin::new(self, &mut state, zone);
@@ -263,7 +273,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.wait_while(|state| state.failed.is_none() && state.log.waits_for_group(last)).await;
     }
 
-    fn keep_checksums(&self, zone: ZoneId, values: Vec<u32>) -> Rc<Vec<u32>> {
+    fn keep_checksums(&self, zone: ZoneId, values: Vec<u32>) -> Sums {
         let mut state = self.state();
         let kept = state.checksums.insert(zone, values);
         state.keep_within(self.inner.options.memory_bytes);

@@ -113,11 +113,18 @@ fn single_changes(entries: &[u64], moves: &Relocations) -> Option<(Vec<(usize, u
 fn translate(entries: &[u64], moves: &Relocations) -> (Vec<u64>, Repointed) {
     let mut words = Vec::with_capacity(entries.len());
     let mut found = Repointed::default();
-    for entry in entries {
-        let Some(at) = word::pba(*entry) else {
-            leaf::push(&mut words, *entry);
-            continue;
-        };
+    let mut left = entries;
+    loop {
+        // What stays is in normal form already, but for its border with what does not.
+        let still = left.iter().position(|entry| moves.may_touch(*entry)).unwrap_or(left.len());
+        let (same, others) = left.split_at(still);
+        if let Some((first, rest)) = same.split_first() {
+            leaf::push(&mut words, *first);
+            words.extend_from_slice(rest);
+        }
+        let Some((entry, next)) = others.split_first() else { break };
+        left = next;
+        let Some(at) = word::pba(*entry) else { continue };
         let (mut at, mut rest) = (at, word::blocks(*entry));
         if rest == 1 {
             let to = match moves.fate(at) {

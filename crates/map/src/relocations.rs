@@ -2,6 +2,8 @@
 
 use mjolnir_units::Pba;
 
+use crate::word;
+
 /// Moves of physical extents: sorted, without overlap, contiguous ones merged; and the extents that
 /// are to be emptied by them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -120,9 +122,13 @@ impl MoveTable {
             moves.iter().map(|m| m.blocks).chain(emptied.iter().map(|(_, blocks)| *blocks));
         let filled: u64 = filled.sum();
         let chunks = |bits: &u32| (end - from) >> bits;
-        // The index is no longer than what it is for, where that can be had.
         let (least, most) = CHUNK_BITS;
-        let chunk_bits = (least..=most)
+        // Of what is emptied, half a chunk is wasted at either end: longer ones would be for
+        // nothing, and shorter ones make a long index, which every block of the map asks.
+        let whole = filled / (2 * emptied.len() as u64).max(1);
+        let widest = if emptied.is_empty() { least } else { whole.max(1).ilog2() };
+        // The index is no longer than what it is for, where that can be had.
+        let chunk_bits = (widest.clamp(least, most)..=most)
             .find(|bits| chunks(bits) <= filled)
             .or(Some(most).filter(|bits| chunks(bits) < CHUNKS_MAX))?;
         let chunks = vec![0; ((end - from) >> chunk_bits) as usize + 1];
@@ -146,6 +152,14 @@ impl MoveTable {
         }
         let within = at & ((1 << self.chunk_bits) - 1);
         &mut self.to[((u64::from(*chunk - 1) << self.chunk_bits) + within) as usize]
+    }
+
+    /// Whether blocks may have another fate than to stay.
+    #[inline]
+    fn is_near(&self, at: u64, blocks: u64) -> bool {
+        let chunk = |at: u64| (at.saturating_sub(self.from) >> self.chunk_bits) as usize;
+        let last = chunk(at + (blocks - 1)).min(self.chunks.len() - 1);
+        self.chunks.get(chunk(at)..=last).is_some_and(|chunks| chunks.iter().any(|c| *c != 0))
     }
 
     #[inline]
@@ -208,10 +222,22 @@ impl Relocations {
         self.moves.iter().map(|m| (Pba(m.from), m.blocks, Pba(m.to)))
     }
 
-    /// Whether `blocks` blocks from `pba` reach to where blocks moved, or should have.
+    /// Whether `blocks` blocks from `pba` reach near where blocks moved, or should have.
     #[inline]
     pub(crate) fn is_near(&self, pba: Pba, blocks: u64) -> bool {
-        pba.0 < self.span.1 && pba.0 + blocks > self.span.0
+        pba.0 < self.span.1
+            && pba.0 + blocks > self.span.0
+            && self.table.as_ref().is_none_or(|table| table.is_near(pba.0, blocks))
+    }
+
+    /// Whether a leaf's word refers to what did not stay; of several blocks, whether it may.
+    #[inline]
+    pub(crate) fn may_touch(&self, entry: u64) -> bool {
+        match (word::pba(entry), word::blocks(entry)) {
+            (Some(at), 1) => self.fate(at) != Fate::Stays,
+            (Some(at), blocks) => self.is_near(at, blocks),
+            (None, _) => false,
+        }
     }
 
     /// Whether any of `blocks` blocks from `pba` moved.
@@ -319,5 +345,33 @@ mod tests {
         }
         assert_eq!(Relocations::default().fate(Pba(0)), Fate::Stays);
         assert_eq!(Relocations::builder().build().fate(Pba(7)), Fate::Stays);
+    }
+
+    #[test]
+    fn no_word_that_refers_to_what_moves_is_passed_over() {
+        let mut chance = Pcg64::seed_from_u64(11);
+        let mut below = |limit: u64| chance.next_u64() % limit;
+        for _ in 0..2_000 {
+            let mut builder = Relocations::builder();
+            let victims: std::collections::BTreeSet<u64> = (0..3).map(|_| below(40)).collect();
+            for victim in &victims {
+                builder.empties(Pba(300 * victim), 300);
+                builder.add(Pba(300 * victim + below(250)), 1 + below(50), Pba(1 << 30));
+            }
+            let moves = builder.build();
+            let words: Vec<u64> = (0..below(60))
+                .map(|_| match below(8) {
+                    0 => word::hole(1 + below(1 << 40)),
+                    1 => word::mapped(Pba(below(12_000)), 1 + below(word::EXTENT_BLOCKS_MAX)),
+                    _ => word::mapped(Pba(below(12_000)), 1 + below(3)),
+                })
+                .collect();
+            let near = |entry: &u64| {
+                let (at, blocks) = (word::pba(*entry)?, word::blocks(*entry));
+                (at.0..at.0 + blocks).find(|at| victims.contains(&(at / 300)))
+            };
+            let mut touched = words.iter().filter(|entry| near(entry).is_some());
+            assert!(touched.all(|entry| moves.may_touch(*entry)));
+        }
     }
 }

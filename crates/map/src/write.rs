@@ -40,7 +40,7 @@ impl Map {
         let spot = self.locate(tree, lo)?;
         if small && hi <= spot.end {
             self.table.get(spot.leaf)?;
-            self.put_in_leaf(tree, lo, hi, pba, Origin::Fresh);
+            self.put_at(spot, tree, lo, hi, pba, Origin::Fresh);
             return Ok(());
         }
         // Across one border between leaves, both keep something: two small changes.
@@ -70,7 +70,20 @@ impl Map {
         pba: Option<Pba>,
         origin: Origin,
     ) {
-        let mut spot = self.located(tree, lo);
+        let spot = self.located(tree, lo);
+        self.put_at(spot, tree, lo, hi, pba, origin);
+    }
+
+    /// The same where the leaf was just found that holds block `lo`.
+    fn put_at(
+        &mut self,
+        mut spot: crate::read::Spot,
+        tree: TreeId,
+        lo: u64,
+        hi: u64,
+        pba: Option<Pba>,
+        origin: Origin,
+    ) {
         if hi > spot.end {
             let border = spot.end;
             self.put_in_leaf(tree, lo, border, pba, origin);

@@ -130,8 +130,8 @@ fn options(study: &Study, physical: u64) -> Result<OpenOptions, String> {
         client_streams: spec.client_streams,
         placement: spec.placement.clone(),
         // 16 bytes a block hold the map and the checksums, and a quarter of the budget may be
-        // dirty.
-        memory_bytes: bytes_or("memory_bytes", &spec.memory_bytes, (64 * blocks).max(256 << 20))?,
+        // dirty. The least is for buffers: as many are kept as writes may wait.
+        memory_bytes: bytes_or("memory_bytes", &spec.memory_bytes, (64 * blocks).max(1 << 30))?,
         checkpoint_bytes: bytes_or(
             "checkpoint_bytes",
             &spec.checkpoint_bytes,
