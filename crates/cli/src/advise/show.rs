@@ -39,11 +39,16 @@ pub(super) fn text(
 fn headline(advice: &Advice) -> String {
     let (best, default) = (&advice.best, &advice.default);
     match advice.verdict {
-        Verdict::Choose => format!(
-            "choose {}: {} less is written than by default",
-            advice.choice,
-            output::percent(advice.win.mean)
-        ),
+        Verdict::Choose => {
+            let on_engine = advice.lab_win.map_or(String::new(), |win| {
+                format!(" in the replay, {} less on the engine", output::percent(win.mean))
+            });
+            format!(
+                "choose {}: {} less is written than by default{on_engine}",
+                advice.choice,
+                output::percent(advice.win.mean)
+            )
+        }
         Verdict::WithinSpread if default.waf.mean < LITTLE => format!(
             "keep the default ({}): it moves next to nothing (WAF {:.3}), so there is nothing to \
              win",
