@@ -72,6 +72,9 @@ struct Arguments {
     /// Writes to a store as the recovery rows want it, then dies as by `kill -9`.
     #[arg(long, hide = true, value_names = ["STORE", "WRITES", "BLOCKS"], num_args = 3)]
     dirty_and_die: Option<Vec<String>>,
+    /// Simulates a study, given as JSON, and prints what came of it.
+    #[arg(long, hide = true, value_name = "STUDY")]
+    simulate: Option<String>,
 }
 
 fn main() -> ExitCode {
@@ -90,6 +93,9 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Result<bool> {
     if let Some(dirt) = &arguments.dirty_and_die {
         return rows::recovery::dirty_and_die(dirt);
+    }
+    if let Some(study) = &arguments.simulate {
+        return rows::lab::simulate_here(study);
     }
     let wanted = choose(&arguments.names)?;
     if arguments.list {

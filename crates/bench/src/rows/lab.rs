@@ -1,11 +1,14 @@
 //! The lab: how fast the engine is simulated, and in how much memory.
 
-use anyhow::{Result, anyhow};
-use mjolnir_lab::study::{self, Measured, Study};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use mjolnir_lab::study::{self, Study};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::clock::Timer;
-use crate::heap;
+use crate::place::{adopt, release};
 use crate::report::Report;
 use crate::samples::Samples;
 use crate::table::{Bench, Line, Row, Target};
@@ -52,8 +55,8 @@ pub const ROWS: &[Row] = &[
         needs: &[],
         lines: &[Line {
             name: "lab-memory-32g",
-            what: "the most memory in use while a 32 GiB drive is simulated, oracle off, by the \
-                   allocator's count (DiskSim: 103 MiB)",
+            what: "the most memory that the process has while a 32 GiB drive is simulated, \
+                   oracle off (DiskSim: 103 MiB)",
             unit: "MiB",
             target: Target::Most(100.0),
         }],
@@ -65,39 +68,76 @@ pub const ROWS: &[Row] = &[
 const MEASURED_FROM: f64 = 0.3;
 
 /// What one run came to.
+#[derive(Deserialize, Serialize)]
 struct Run {
-    measured: Measured,
+    requests: u64,
+    /// Blocks written to the medium.
+    blocks: f64,
+    waf: f64,
+    data_waf: f64,
     /// Processor seconds, preconditioning not counted.
     seconds: f64,
-    /// The most that the allocator was asked for, beyond what was in use before.
-    peak_bytes: usize,
+    /// The most memory that the process had, by the kernel's count.
+    peak_bytes: u64,
+    drive_bytes: f64,
+    engine_bytes: f64,
+    nand_bytes: f64,
 }
 
+/// Runs a study in a process of its own, so that neither its time nor its memory has a share of
+/// what was measured before.
 fn simulate(study: &Value) -> Result<Run> {
-    let study: Study = serde_json::from_value(study.clone())?;
-    let before = heap::bytes();
-    let (mut timer, mut peak) = (Timer::start(), before);
-    let mut begun = false;
+    let mut command = Command::new(std::env::current_exe().context("cannot tell what this is")?);
+    command.arg("--simulate").arg(study.to_string()).stdin(Stdio::null()).stdout(Stdio::piped());
+    let child = command.spawn().context("cannot run itself")?;
+    let id = child.id();
+    adopt(id);
+    let output = child.wait_with_output().context("a copy of itself is lost")?;
+    release(id);
+    ensure!(output.status.success(), "the simulation ended with {}", output.status);
+    serde_json::from_slice(&output.stdout).context("what the simulation told")
+}
+
+/// The part of [`simulate`] in the other process: prints what came of a study.
+pub fn simulate_here(study: &str) -> Result<bool> {
+    let study: Study = serde_json::from_str(study)?;
+    let (mut timer, mut begun) = (Timer::start(), false);
     let mut note = |share: f64| {
         if share >= MEASURED_FROM && !std::mem::replace(&mut begun, share >= MEASURED_FROM) {
             timer = Timer::start();
         }
-        peak = peak.max(heap::bytes());
         true
     };
     let measured = study::run(&study, 1, &mut note).map_err(|why| anyhow!(why))?;
     let seconds = timer.took().process_s;
-    Ok(Run { measured, seconds, peak_bytes: peak - before })
+    let number = |name: &str| measured.outcome.numbers.get(name).copied().unwrap_or(0.0);
+    let run = Run {
+        requests: measured.requests,
+        blocks: measured.written.total_blocks(),
+        waf: measured.written.waf(),
+        data_waf: measured.written.data_waf(),
+        seconds,
+        peak_bytes: peak_bytes()?,
+        drive_bytes: number("drive_bytes"),
+        engine_bytes: number("engine_memory_bytes"),
+        nand_bytes: number("drive_memory_bytes"),
+    };
+    println!("{}", serde_json::to_string(&run)?);
+    Ok(true)
+}
+
+/// The most memory that this process had in use, in bytes.
+fn peak_bytes() -> Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok());
+    kib.map(|kib| kib * 1024).context("the kernel does not say how much memory was in use")
 }
 
 fn note(run: &Run) -> String {
-    let written = &run.measured.written;
     format!(
         "{} requests in {:.2} s; WAF {:.2}, of data {:.2} (last round)",
-        run.measured.requests,
-        run.seconds,
-        written.waf(),
-        written.data_waf()
+        run.requests, run.seconds, run.waf, run.data_waf
     )
 }
 
@@ -120,7 +160,7 @@ fn tell(
 }
 
 fn requests(run: &Run) -> f64 {
-    run.measured.requests as f64 / run.seconds / 1e3
+    run.requests as f64 / run.seconds / 1e3
 }
 
 fn timed_with_reclaim(bench: &Bench, report: &mut Report) -> Result<()> {
@@ -155,9 +195,7 @@ fn untimed(bench: &Bench, report: &mut Report) -> Result<()> {
         "precondition": { "fill": 1.0, "overwrites": bench.size(0.0, 2.0, 2.0) },
         "measure": { "timed": false, "drive_writes": bench.size(0.05, 0.5, 2.0) },
     });
-    tell(bench, report, "lab-untimed", &study, |run| {
-        run.measured.written.total_blocks() / run.seconds / 1e6
-    })
+    tell(bench, report, "lab-untimed", &study, |run| run.blocks / run.seconds / 1e6)
 }
 
 fn memory(bench: &Bench, report: &mut Report) -> Result<()> {
@@ -171,7 +209,6 @@ fn memory(bench: &Bench, report: &mut Report) -> Result<()> {
         "measure": { "timed": false, "drive_writes": bench.size(0.05, 1.0, 1.0) },
     });
     let run = simulate(&study)?;
-    let number = |name: &str| run.measured.outcome.numbers.get(name).copied().unwrap_or(0.0);
     let mib = |bytes: f64| bytes / f64::from(1 << 20);
     // A smaller drive's figure stands for that of one of 32 GiB.
     let times = bench.size(64.0, 4.0, 1.0);
@@ -179,9 +216,9 @@ fn memory(bench: &Bench, report: &mut Report) -> Result<()> {
         "{:.1} MiB for a drive of {:.1} GiB; at the end the engine {:.1} MiB, what lies on NAND \
          {:.1} MiB",
         mib(run.peak_bytes as f64),
-        number("drive_bytes") / f64::from(1 << 30),
-        mib(number("engine_memory_bytes")),
-        mib(number("drive_memory_bytes")),
+        run.drive_bytes / f64::from(1 << 30),
+        mib(run.engine_bytes),
+        mib(run.nand_bytes),
     );
     report.line("lab-memory-32g", &Samples::one(times * mib(run.peak_bytes as f64)), &text);
     Ok(())

@@ -2,7 +2,7 @@
 
 mod cleaning;
 mod disk;
-mod lab;
+pub mod lab;
 mod map_mark;
 mod map_memory;
 mod map_trees;

@@ -33,8 +33,8 @@ pub(super) struct Prices {
 /// Polls without any sign of life after which a world is called stuck: far more than any request
 /// takes, and a minute at most.
 const IDLE_POLLS_MAX: u64 = 400_000_000;
-/// Polls between two looks at whether to go on.
-const POLLS_A_LOOK: u64 = 1 << 16;
+/// Polls between two looks at whether to go on. Where nothing takes time, one makes many writes.
+const POLLS_A_LOOK: u64 = 1 << 10;
 
 type Ready = Arc<Mutex<VecDeque<u32>>>;
 
