@@ -138,7 +138,11 @@ pub(super) fn restore(drive: &SimDrive, path: &str) -> Result<Option<Vec<u64>>, 
     })();
     let (tags, expected) = read.ok_or_else(damaged)?;
     let looks = state.tags.is_some();
-    match (looks, tags.is_empty()) {
+    let blocks = u64::from(state.layout.zones) * state.layout.zone_blocks;
+    if !tags.is_empty() && tags.len() as u64 != blocks {
+        return Err(damaged());
+    }
+    match (looks, tags.is_empty() || looks && expected.is_empty()) {
         (true, true) => Err(fail(
             "the saved state has no content tags for the oracle: save it with measure.oracle = \
              true, or restore it without",
