@@ -5,8 +5,9 @@
 //! is named after what it is the result of, and says it inside, so that a result is taken again
 //! only for the same configuration, seed, inputs and program.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -39,8 +40,48 @@ impl Identity {
 
 /// FNV-1a, 64 bits: two identities of the same name are told apart by what is in the file.
 pub(super) fn fnv_1a(bytes: &[u8]) -> u64 {
+    fnv_1a_on(FNV_1A_START, bytes)
+}
+
+const FNV_1A_START: u64 = 0xcbf2_9ce4_8422_2325;
+
+fn fnv_1a_on(hash: u64, bytes: &[u8]) -> u64 {
     let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
+    bytes.iter().fold(hash, mix)
+}
+
+/// Checksums of files: each is read once, however many runs read it, and a piece at a time.
+#[derive(Default)]
+pub(super) struct Inputs(BTreeMap<PathBuf, String>);
+
+impl Inputs {
+    /// What an [`Identity`] says of a file.
+    ///
+    /// # Errors
+    ///
+    /// A sentence: it cannot be read.
+    pub fn of(&mut self, path: &Path) -> Result<(String, String), String> {
+        let shown = path.display().to_string();
+        if let Some(sum) = self.0.get(path) {
+            return Ok((shown, sum.clone()));
+        }
+        let sum = (|| {
+            let mut reader = BufReader::with_capacity(1 << 16, File::open(path)?);
+            let mut hash = FNV_1A_START;
+            loop {
+                let piece = reader.fill_buf()?;
+                if piece.is_empty() {
+                    return Ok(format!("{hash:016x}"));
+                }
+                hash = fnv_1a_on(hash, piece);
+                let length = piece.len();
+                reader.consume(length);
+            }
+        })();
+        let sum = sum.map_err(|error: io::Error| format!("reading {shown}: {error}"))?;
+        self.0.insert(path.to_owned(), sum.clone());
+        Ok((shown, sum))
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -200,3 +241,17 @@ mod tests {
         assert!(!left.exists());
     }
 }
+    #[test]
+    fn inputs_are_summed_piece_by_piece_and_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace");
+        let bytes: Vec<u8> = (0..200_000u32).map(|at| (at % 251) as u8).collect();
+        fs::write(&path, &bytes).unwrap();
+        let mut inputs = Inputs::default();
+        let first = inputs.of(&path).unwrap();
+        assert_eq!(first.1, format!("{:016x}", fnv_1a(&bytes)));
+        fs::remove_file(&path).unwrap();
+        assert_eq!(inputs.of(&path).unwrap(), first, "it is not read again");
+        assert!(Inputs::default().of(&path).unwrap_err().contains("reading"));
+    }
+
