@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -157,33 +157,77 @@ impl Ledger {
 ///
 /// A sentence, with what to do where the disk is full.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    let mut file = Unfinished::new(path)?;
+    file.write(bytes)?;
+    file.finish()
+}
+
+/// A file that is being written under another name, to be there whole or not at all.
+pub struct Unfinished {
+    path: PathBuf,
+    file: BufWriter<tempfile::NamedTempFile>,
+}
+
+impl Unfinished {
+    /// Begins the file at `path`.
+    ///
+    /// # Errors
+    ///
+    /// A sentence: it cannot be made there.
+    pub fn new(path: &Path) -> Result<Self, String> {
+        let file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder_of(path));
+        let file = file.map_err(|error| sentence(path, &error))?;
+        Ok(Unfinished { path: path.to_owned(), file: BufWriter::new(file) })
+    }
+
+    /// Writes more of it.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, with what to do where the disk is full.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.file.write_all(bytes).map_err(|error| sentence(&self.path, &error))
+    }
+
+    /// Makes it durable, and gives it its name.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    pub fn finish(self) -> Result<(), String> {
+        let Unfinished { path, file } = self;
+        let finished = (|| {
+            let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+            // Others may read it, as they may any other file that is made here.
+            #[cfg(unix)]
+            {
+                use std::os::unix::fs::PermissionsExt;
+                file.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
+            }
+            file.as_file().sync_all()?;
+            file.persist(&path).map_err(|error| error.error)?;
+            File::open(folder_of(&path))?.sync_all()
+        })();
+        finished.map_err(|error| sentence(&path, &error))
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    let written = (|| {
-        let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder)?;
-        file.write_all(bytes)?;
-        // Others may read it, as they may any other file that is made here.
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            file.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
+    folder.unwrap_or(Path::new("."))
+}
+
+fn sentence(path: &Path, error: &io::Error) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; free some space and give the same command again: what is done is kept"
         }
-        file.as_file().sync_all()?;
-        file.persist(path).map_err(|error| error.error)?;
-        File::open(folder)?.sync_all()
-    })();
-    written.map_err(|error: io::Error| {
-        let advice = match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                "; free some space and give the same command again: what is done is kept"
-            }
-            io::ErrorKind::FileTooLarge => {
-                "; raise the limit on the size of files and give the same command again"
-            }
-            _ => "",
-        };
-        format!("writing {}: {error}{advice}", path.display())
-    })
+        io::ErrorKind::FileTooLarge => {
+            "; raise the limit on the size of files and give the same command again"
+        }
+        _ => "",
+    };
+    format!("writing {}: {error}{advice}", path.display())
 }
 
 #[cfg(test)]
@@ -229,19 +273,6 @@ mod tests {
     }
 
     #[test]
-    fn one_process_at_a_time_and_its_leavings_are_cleared() {
-        let folder = tempfile::tempdir().unwrap();
-        let ledger = Ledger::open(folder.path()).unwrap();
-        let refused = Ledger::open(folder.path()).err().unwrap();
-        assert!(refused.contains("another process"), "{refused}");
-        drop(ledger);
-        let left = folder.path().join(".unfinished-x");
-        fs::write(&left, "{").unwrap();
-        Ledger::open(folder.path()).unwrap();
-        assert!(!left.exists());
-    }
-}
-    #[test]
     fn inputs_are_summed_piece_by_piece_and_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace");
@@ -255,3 +286,16 @@ mod tests {
         assert!(Inputs::default().of(&path).unwrap_err().contains("reading"));
     }
 
+    #[test]
+    fn one_process_at_a_time_and_its_leavings_are_cleared() {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = Ledger::open(folder.path()).unwrap();
+        let refused = Ledger::open(folder.path()).err().unwrap();
+        assert!(refused.contains("another process"), "{refused}");
+        drop(ledger);
+        let left = folder.path().join(".unfinished-x");
+        fs::write(&left, "{").unwrap();
+        Ledger::open(folder.path()).unwrap();
+        assert!(!left.exists());
+    }
+}

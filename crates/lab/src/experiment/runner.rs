@@ -65,6 +65,14 @@ struct Job<'a> {
     identity: Identity,
 }
 
+impl Job<'_> {
+    /// What was found before. A run that leaves files is made again: they may be gone.
+    fn kept(&self, ledger: &Ledger) -> Option<Outcome> {
+        let outputs = self.kind.outputs(&self.of.configuration);
+        if outputs.is_empty() { ledger.find(&self.identity) } else { None }
+    }
+}
+
 impl Plan {
     /// Runs what is not in the ledger yet.
     ///
@@ -82,7 +90,7 @@ impl Plan {
         let ledger = Ledger::open(&setting.folder.join("points")).map_err(RunError::Files)?;
         let jobs = self.jobs(&setting.version)?;
         let mut outcomes: Vec<Option<Result<Outcome, String>>> =
-            jobs.iter().map(|job| ledger.find(&job.identity).map(Ok)).collect();
+            jobs.iter().map(|job| job.kept(&ledger).map(Ok)).collect();
         let kept = outcomes.iter().flatten().count();
         let runs = jobs.len();
         watch(Event::Begun { runs, kept });

@@ -1,11 +1,13 @@
 //! The state of a drive in a file, to begin many runs from.
 
 use std::fs;
+use std::path::Path;
 
 use bytes::Bytes;
 use mjolnir_units::BLOCK_BYTES;
 
 use super::drive::{SimDrive, Zone};
+use crate::experiment::ledger::write_whole;
 
 const MAGIC: &[u8; 8] = b"MJSTUDY1";
 
@@ -47,13 +49,7 @@ pub(super) fn save(drive: &SimDrive, expected: Option<Vec<u64>>, path: &str) -> 
     out.extend_from_slice(&root);
     let sum = crc32c::crc32c(&out);
     out.extend_from_slice(&sum.to_le_bytes());
-    let temporary = format!("{path}.new");
-    let written = fs::write(&temporary, &out).and_then(|()| fs::rename(&temporary, path));
-    written.map_err(|error| {
-        // Half a state is none.
-        let _ = fs::remove_file(&temporary);
-        format!("precondition.save: cannot write {path}: {error}")
-    })
+    write_whole(Path::new(path), &out).map_err(|why| format!("precondition.save: {why}"))
 }
 
 /// Reads numbers off the front of bytes.
