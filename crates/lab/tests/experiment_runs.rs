@@ -177,3 +177,37 @@ fn a_figure_of_nothing_says_what_there_is() {
     assert_eq!(troubles.len(), 1);
     assert!(troubles[0].contains("wav") && troubles[0].contains("closed_form_waf"), "{troubles:?}");
 }
+
+/// All runs of an experiment would write the same file.
+#[test]
+fn files_that_a_run_leaves_are_left_by_one_run_alone_and_each_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log.csv");
+    let text = format!(
+        "name = \"mine\"
+        title = \"Mine\"
+        source = \"Here\"
+        question = \"What?\"
+        kind = \"simulate\"
+        [configuration]
+        device = {{ file = \"disksim-ssd\", nand = {{ channels = 2, planes_per_die = 1, blocks_per_plane = 64 }} }}
+        drive = {{ bytes = \"8M\", zone_planes = 2 }}
+        workload.synthetic.job = [{{ rw = \"randwrite\", bs = \"4k\" }}]
+        measure = {{ requests = 100, log = {log:?} }}
+        "
+    );
+    let two = Changes { seeds: Some(2), ..Changes::default() };
+    let refused = Plan::new("mine.toml", &text, &two, &Kinds::default()).unwrap_err().to_string();
+    assert!(refused.contains("measure.log: all 1 points with 2 seeds each"), "{refused}");
+    let save = text.replace("log = ", "requests = 1 }\nprecondition = { save = ");
+    let save = save.replace("requests = 100, requests", "requests");
+    let refused = Plan::new("mine.toml", &save, &two, &Kinds::default()).unwrap_err().to_string();
+    assert!(refused.contains("precondition.save: all 1 points"), "{refused}");
+    let plan = plan(&text, 1);
+    for _ in 0..2 {
+        let (results, kept) = run(&plan, folder.path(), 1, "a");
+        assert_eq!((results.unwrap().failures.len(), kept), (0, 0));
+        assert_eq!(std::fs::read_to_string(&log).unwrap().lines().count(), 101);
+        std::fs::remove_file(&log).unwrap();
+    }
+}

@@ -146,8 +146,14 @@ impl Plan {
             || measure.blocks.is_some()
             || measure.drive_writes.is_some()
             || measure.seconds.is_some();
+        let workload = jobs(&configuration.workload.synthetic, bytes, seed, has_limit)?;
+        if workload.jobs().iter().any(|job| job.is_timed()) {
+            return Err("workload.synthetic: arrivals at times of their own are for the lab \
+                        alone; leave out rates"
+                .to_owned());
+        }
         Ok(Plan {
-            workload: jobs(&configuration.workload.synthetic, bytes, seed, has_limit)?,
+            workload,
             precondition: Precondition::new(&configuration.precondition)?,
             options: configuration.engine.options(place.bytes),
             place,
@@ -156,6 +162,14 @@ impl Plan {
             seed,
         })
     }
+}
+
+/// When a client's requests begin and end, and how long it thinks in between.
+#[derive(Clone, Copy)]
+struct Follow {
+    start_ns: u64,
+    end_ns: u64,
+    think_ns: u64,
 }
 
 /// What all clients share.
@@ -220,11 +234,16 @@ impl Host<'_> {
     async fn client(
         &self,
         mut next: impl FnMut() -> Option<Request>,
-        think_ns: u64,
+        Follow { start_ns, end_ns, think_ns }: Follow,
     ) -> Result<(), String> {
+        let until_ns = end_ns.min(self.until_ns);
+        let wait_ns = start_ns.min(until_ns).saturating_sub(self.runtime.now().0);
+        if wait_ns > 0 {
+            self.runtime.sleep(Duration::from_nanos(wait_ns)).await;
+        }
         loop {
             let now_ns = self.runtime.now().0;
-            if self.requests.get() == 0 || self.blocks.get() == 0 || now_ns >= self.until_ns {
+            if self.requests.get() == 0 || self.blocks.get() == 0 || now_ns >= until_ns {
                 return Ok(());
             }
             let Some(request) = next() else { return Ok(()) };
@@ -316,16 +335,17 @@ impl Plan {
         let mut clients = FuturesUnordered::new();
         for number in 0..self.workload.jobs().len() {
             let job = &self.workload.jobs()[number];
-            if job.is_timed() {
-                return Err("workload.synthetic: arrivals at times of their own are for the lab \
-                            alone; leave out rates"
-                    .to_owned());
-            }
+            let start_ns = begun_ns.saturating_add(job.start_ns());
+            let follow = Follow {
+                start_ns,
+                end_ns: job.runtime_ns().map_or(u64::MAX, |ns| start_ns.saturating_add(ns)),
+                think_ns: job.think_ns(),
+            };
             let generator = Rc::new(RefCell::new(self.workload.generator(number)));
             for _ in 0..job.iodepth() {
                 let generator = generator.clone();
                 let next = move || generator.borrow_mut().next();
-                clients.push(host.client(next, job.think_ns()));
+                clients.push(host.client(next, follow));
             }
         }
         while let Some(done) = clients.next().await {
@@ -409,5 +429,41 @@ impl Kind for Load {
     ) -> Result<Outcome, String> {
         let plan = Plan::new(configuration, seed)?;
         mjolnir_host::run(async |runtime: HostRuntime| plan.play(runtime, progress).await)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn configuration(folder: &std::path::Path, job: &str) -> toml::Table {
+        let text = format!(
+            "machine = {{ folder = {folder:?}, bytes = \"64M\", segment_bytes = \"1M\" }}
+            drive.bytes = \"8M\"
+            workload.synthetic.job = [{{ rw = \"randwrite\", bs = \"4k\", {job} }}]"
+        );
+        toml::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn a_job_that_says_when_it_ends_ends() {
+        let folder = tempfile::tempdir_in(".").unwrap();
+        let job = "iodepth = 2, startdelay = \"20ms\", runtime = \"50ms\"";
+        // Without its end it would go on until it is stopped here.
+        let mut looks = 0;
+        let mut progress = |_: f64| {
+            looks += 1;
+            looks < 2_000
+        };
+        let outcome = Load.run(&configuration(folder.path(), job), 1, &mut progress).unwrap();
+        let elapsed_ms = outcome.numbers["elapsed_s"] * 1e3;
+        assert!(elapsed_ms >= 20.0, "it began too early: {elapsed_ms} ms");
+    }
+
+    #[test]
+    fn arrivals_at_times_are_refused_before_anything_is_written() {
+        let job = "rate_iops = 100, number_ios = 5";
+        let refused = Load.check(&configuration(std::path::Path::new("."), job)).unwrap_err();
+        assert!(refused.contains("leave out rates"), "{refused}");
     }
 }

@@ -5,8 +5,9 @@
 //! is named after what it is the result of, and says it inside, so that a result is taken again
 //! only for the same configuration, seed, inputs and program.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -39,8 +40,48 @@ impl Identity {
 
 /// FNV-1a, 64 bits: two identities of the same name are told apart by what is in the file.
 pub(super) fn fnv_1a(bytes: &[u8]) -> u64 {
+    fnv_1a_on(FNV_1A_START, bytes)
+}
+
+const FNV_1A_START: u64 = 0xcbf2_9ce4_8422_2325;
+
+fn fnv_1a_on(hash: u64, bytes: &[u8]) -> u64 {
     let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
+    bytes.iter().fold(hash, mix)
+}
+
+/// Checksums of files: each is read once, however many runs read it, and a piece at a time.
+#[derive(Default)]
+pub(super) struct Inputs(BTreeMap<PathBuf, String>);
+
+impl Inputs {
+    /// What an [`Identity`] says of a file.
+    ///
+    /// # Errors
+    ///
+    /// A sentence: it cannot be read.
+    pub fn of(&mut self, path: &Path) -> Result<(String, String), String> {
+        let shown = path.display().to_string();
+        if let Some(sum) = self.0.get(path) {
+            return Ok((shown, sum.clone()));
+        }
+        let sum = (|| {
+            let mut reader = BufReader::with_capacity(1 << 16, File::open(path)?);
+            let mut hash = FNV_1A_START;
+            loop {
+                let piece = reader.fill_buf()?;
+                if piece.is_empty() {
+                    return Ok(format!("{hash:016x}"));
+                }
+                hash = fnv_1a_on(hash, piece);
+                let length = piece.len();
+                reader.consume(length);
+            }
+        })();
+        let sum = sum.map_err(|error: io::Error| format!("reading {shown}: {error}"))?;
+        self.0.insert(path.to_owned(), sum.clone());
+        Ok((shown, sum))
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -116,33 +157,77 @@ impl Ledger {
 ///
 /// A sentence, with what to do where the disk is full.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    let mut file = Unfinished::new(path)?;
+    file.write(bytes)?;
+    file.finish()
+}
+
+/// A file that is being written under another name, to be there whole or not at all.
+pub struct Unfinished {
+    path: PathBuf,
+    file: BufWriter<tempfile::NamedTempFile>,
+}
+
+impl Unfinished {
+    /// Begins the file at `path`.
+    ///
+    /// # Errors
+    ///
+    /// A sentence: it cannot be made there.
+    pub fn new(path: &Path) -> Result<Self, String> {
+        let file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder_of(path));
+        let file = file.map_err(|error| sentence(path, &error))?;
+        Ok(Unfinished { path: path.to_owned(), file: BufWriter::new(file) })
+    }
+
+    /// Writes more of it.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, with what to do where the disk is full.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.file.write_all(bytes).map_err(|error| sentence(&self.path, &error))
+    }
+
+    /// Makes it durable, and gives it its name.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    pub fn finish(self) -> Result<(), String> {
+        let Unfinished { path, file } = self;
+        let finished = (|| {
+            let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+            // Others may read it, as they may any other file that is made here.
+            #[cfg(unix)]
+            {
+                use std::os::unix::fs::PermissionsExt;
+                file.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
+            }
+            file.as_file().sync_all()?;
+            file.persist(&path).map_err(|error| error.error)?;
+            File::open(folder_of(&path))?.sync_all()
+        })();
+        finished.map_err(|error| sentence(&path, &error))
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    let written = (|| {
-        let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder)?;
-        file.write_all(bytes)?;
-        // Others may read it, as they may any other file that is made here.
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            file.as_file().set_permissions(fs::Permissions::from_mode(0o644))?;
+    folder.unwrap_or(Path::new("."))
+}
+
+fn sentence(path: &Path, error: &io::Error) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; free some space and give the same command again: what is done is kept"
         }
-        file.as_file().sync_all()?;
-        file.persist(path).map_err(|error| error.error)?;
-        File::open(folder)?.sync_all()
-    })();
-    written.map_err(|error: io::Error| {
-        let advice = match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                "; free some space and give the same command again: what is done is kept"
-            }
-            io::ErrorKind::FileTooLarge => {
-                "; raise the limit on the size of files and give the same command again"
-            }
-            _ => "",
-        };
-        format!("writing {}: {error}{advice}", path.display())
-    })
+        io::ErrorKind::FileTooLarge => {
+            "; raise the limit on the size of files and give the same command again"
+        }
+        _ => "",
+    };
+    format!("writing {}: {error}{advice}", path.display())
 }
 
 #[cfg(test)]
@@ -185,6 +270,20 @@ mod tests {
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, &text[..text.len() / 2]).unwrap();
         assert_eq!(ledger.find(&identity(1)), None);
+    }
+
+    #[test]
+    fn inputs_are_summed_piece_by_piece_and_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace");
+        let bytes: Vec<u8> = (0..200_000u32).map(|at| (at % 251) as u8).collect();
+        fs::write(&path, &bytes).unwrap();
+        let mut inputs = Inputs::default();
+        let first = inputs.of(&path).unwrap();
+        assert_eq!(first.1, format!("{:016x}", fnv_1a(&bytes)));
+        fs::remove_file(&path).unwrap();
+        assert_eq!(inputs.of(&path).unwrap(), first, "it is not read again");
+        assert!(Inputs::default().of(&path).unwrap_err().contains("reading"));
     }
 
     #[test]

@@ -42,6 +42,13 @@ pub trait Kind: Sync {
         Vec::new()
     }
 
+    /// The keys that name files which a run writes besides its outcome. Such a run is always made,
+    /// and only where it is the only one of its experiment: others would write the same files.
+    fn outputs(&self, configuration: &toml::Table) -> Vec<&'static str> {
+        let _ = configuration;
+        Vec::new()
+    }
+
     /// Whether it measures the real world by the real clock. Then figures differ from run to run,
     /// and it is run alone, after all others.
     fn by_clock(&self) -> bool {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, Once, PoisonError};
 
-use super::ledger::{Identity, Ledger, fnv_1a};
+use super::ledger::{Identity, Inputs, Ledger};
 use super::results::{Failed, Results, Run};
 use super::{Kind, Outcome, Plan, Point, Version};
 
@@ -65,6 +65,14 @@ struct Job<'a> {
     identity: Identity,
 }
 
+impl Job<'_> {
+    /// What was found before. A run that leaves files is made again: they may be gone.
+    fn kept(&self, ledger: &Ledger) -> Option<Outcome> {
+        let outputs = self.kind.outputs(&self.of.configuration);
+        if outputs.is_empty() { ledger.find(&self.identity) } else { None }
+    }
+}
+
 impl Plan {
     /// Runs what is not in the ledger yet.
     ///
@@ -82,7 +90,7 @@ impl Plan {
         let ledger = Ledger::open(&setting.folder.join("points")).map_err(RunError::Files)?;
         let jobs = self.jobs(&setting.version)?;
         let mut outcomes: Vec<Option<Result<Outcome, String>>> =
-            jobs.iter().map(|job| ledger.find(&job.identity).map(Ok)).collect();
+            jobs.iter().map(|job| job.kept(&ledger).map(Ok)).collect();
         let kept = outcomes.iter().flatten().count();
         let runs = jobs.len();
         watch(Event::Begun { runs, kept });
@@ -132,16 +140,12 @@ impl Plan {
     }
 
     fn jobs(&self, version: &Version) -> Result<Vec<Job<'_>>, RunError> {
-        let mut jobs = Vec::new();
+        let (mut jobs, mut known) = (Vec::new(), Inputs::default());
         for (number, point) in self.points.iter().enumerate() {
             let kind = self.kinds.by_name(&point.kind).expect("a plan's kinds are known");
-            let mut inputs = Vec::new();
-            for path in kind.inputs(&point.configuration) {
-                let bytes = std::fs::read(&path).map_err(|error| {
-                    RunError::Files(format!("reading {}: {error}", path.display()))
-                })?;
-                inputs.push((path.display().to_string(), format!("{:016x}", fnv_1a(&bytes))));
-            }
+            let inputs = kind.inputs(&point.configuration);
+            let inputs = inputs.iter().map(|path| known.of(path)).collect::<Result<Vec<_>, _>>();
+            let inputs = inputs.map_err(RunError::Files)?;
             let configuration = serde_json::to_value(&point.configuration)
                 .expect("configurations are checked for what JSON has no word for");
             for &seed in &self.seeds {

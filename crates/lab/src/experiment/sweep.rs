@@ -120,7 +120,11 @@ impl Plan {
             None => experiment.seeds,
         };
         let first = changes.seed.unwrap_or(experiment.seed);
-        let seeds = (0..u64::from(count.max(1))).map(|number| first.wrapping_add(number)).collect();
+        let seeds: Vec<u64> =
+            (0..u64::from(count.max(1))).map(|number| first.wrapping_add(number)).collect();
+        if points.len() > 1 || seeds.len() > 1 {
+            alone(&points, seeds.len(), kinds, &place)?;
+        }
         Ok(Plan { experiment, quick: changes.quick, points, seeds, kinds: kinds.clone() })
     }
 }
@@ -254,6 +258,22 @@ fn check(kind: &dyn Kind, point: &Point, case: usize, place: &Place<'_>) -> Resu
     };
     let field = fields.iter().find(written).unwrap_or(&fields[3]);
     Err(place.at(field, why))
+}
+
+/// Refuses runs that write files of their own: all of them would write the same.
+fn alone(points: &[Point], seeds: usize, kinds: &Kinds, place: &Place<'_>) -> Result<(), Mistake> {
+    for point in points {
+        let outputs = kinds.by_name(&point.kind).map(|kind| kind.outputs(&point.configuration));
+        if let Some(key) = outputs.iter().flatten().next() {
+            let what = format!(
+                "{key}: all {} points with {seeds} seeds each would write this one file; leave \
+                 it out, or run one point with one seed",
+                points.len()
+            );
+            return Err(place.at(&format!("configuration.{key}"), what));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a point is among those that a figure or a published number means.

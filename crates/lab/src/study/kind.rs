@@ -26,6 +26,13 @@ impl Kind for Simulate {
         files.into_iter().flatten().map(PathBuf::from).collect()
     }
 
+    fn outputs(&self, configuration: &toml::Table) -> Vec<&'static str> {
+        let Ok(study) = parse_configuration::<Study>(configuration) else { return Vec::new() };
+        let log = study.measure.log.map(|_| "measure.log");
+        let save = study.precondition.save.map(|_| "precondition.save");
+        log.into_iter().chain(save).collect()
+    }
+
     fn run(
         &self,
         configuration: &toml::Table,

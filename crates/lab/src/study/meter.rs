@@ -1,11 +1,12 @@
 //! What a run is measured by, request by request.
 
-use std::io::Write;
+use std::path::Path;
 
 use mjolnir_flash::controller::Latencies;
 use mjolnir_workload::Op;
 
 use crate::experiment::Series;
+use crate::experiment::ledger::Unfinished;
 
 /// Latencies, bandwidth, pauses.
 pub struct Meter {
@@ -22,7 +23,7 @@ pub struct Meter {
     last_completion_ns: u64,
     longest_pause_ns: u64,
     longest_pause_at_ns: u64,
-    log: Option<std::io::BufWriter<std::fs::File>>,
+    log: Option<Unfinished>,
     log_failed: Option<String>,
 }
 
@@ -40,12 +41,11 @@ impl Meter {
         let log = match log {
             None => None,
             Some(path) => {
-                let file = std::fs::File::create(path)
-                    .map_err(|error| format!("measure.log: cannot write {path}: {error}"))?;
-                let mut log = std::io::BufWriter::new(file);
-                writeln!(log, "arrival_ns,completion_ns,op,offset_bytes,length_bytes")
-                    .map_err(|error| format!("measure.log: cannot write {path}: {error}"))?;
-                Some(log)
+                let begun = Unfinished::new(Path::new(path)).and_then(|mut log| {
+                    log.write(b"arrival_ns,completion_ns,op,offset_bytes,length_bytes\n")?;
+                    Ok(log)
+                });
+                Some(begun.map_err(|why| format!("measure.log: {why}"))?)
             }
         };
         Ok(Meter {
@@ -91,8 +91,9 @@ impl Meter {
         }
         if let Some(log) = &mut self.log {
             let (from, to) = (arrival_ns - self.begun_ns, done_ns - self.begun_ns);
-            if let Err(error) = writeln!(log, "{from},{to},{op},{offset},{length}") {
-                self.log_failed = Some(format!("measure.log: cannot write: {error}"));
+            let line = format!("{from},{to},{op},{offset},{length}\n");
+            if let Err(why) = log.write(line.as_bytes()) {
+                self.log_failed = Some(format!("measure.log: {why}"));
                 self.log = None;
             }
         }
@@ -140,7 +141,7 @@ impl Meter {
         [course("read_mib_per_s", |i| i.0), course("write_mib_per_s", |i| i.1)]
     }
 
-    /// Ends the log of requests, if one is kept.
+    /// Ends the log of requests, if one is kept: only now it is there.
     ///
     /// # Errors
     ///
@@ -149,8 +150,8 @@ impl Meter {
         if let Some(failed) = self.log_failed.take() {
             return Err(failed);
         }
-        match &mut self.log {
-            Some(log) => log.flush().map_err(|error| format!("measure.log: cannot write: {error}")),
+        match self.log.take() {
+            Some(log) => log.finish().map_err(|why| format!("measure.log: {why}")),
             None => Ok(()),
         }
     }
@@ -159,6 +160,21 @@ impl Meter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_of_a_run_that_did_not_end_is_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.csv");
+        let begun = || Meter::new(0, 10, path.to_str()).unwrap();
+        drop(begun());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        let mut meter = begun();
+        meter.completed(1, 5, Op::Write, 0, 4096);
+        assert!(!path.exists());
+        meter.end_log().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().nth(1), Some("1,5,write,0,4096"));
+    }
 
     #[test]
     fn intervals_widen_and_keep_every_byte() {

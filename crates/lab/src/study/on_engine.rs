@@ -239,6 +239,10 @@ async fn play(
             .map_err(|error| too_small(&plan, &error))?;
     }
     let (mut engine, mut volume) = open(&plan, &drive, &runtime).await?;
+    if let Some(path) = &study.precondition.restore {
+        let size = engine.info(volume).map_err(|error| format!("engine: {error}"))?.size;
+        is_of(&plan, path, size, tags.as_deref())?;
+    }
     // With the memory that it has unless the study says how much, the engine keeps all of its map.
     let forgets = study.engine.memory_bytes.is_none();
     if forgets && study.precondition.save.is_none() {
@@ -315,6 +319,25 @@ async fn play(
         ));
     }
     Ok(conclude(study, &plan, &host, &drive, (begun, ended), meter, sampler, figures))
+}
+
+/// Refuses a restored state whose host was offered `size` bytes, and whose oracle knew `tags`, if
+/// the plan's is offered others.
+fn is_of(plan: &Plan, path: &str, size: u64, tags: Option<&[u64]>) -> Result<(), String> {
+    let fail = |why: String| Err(format!("precondition.restore: {path}: {why}"));
+    if size != plan.bytes {
+        return fail(format!(
+            "the saved drive offers its host {size} bytes, and this one {}: restore it with the \
+             same drive.bytes or drive.over_provisioning with which it was saved",
+            plan.bytes
+        ));
+    }
+    match tags {
+        Some(tags) if tags.len() as u64 != size / BLOCK_SIZE => {
+            fail("the saved state is damaged: save it again".to_owned())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Opens the engine on a drive, and finds or makes its volume.

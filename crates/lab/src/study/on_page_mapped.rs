@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs;
+use std::path::Path;
 
 use mjolnir_flash::ftl::{Counts, PageMapped};
 use mjolnir_flash::{Device as Hardware, Request as SsdRequest, RequestKind, Ssd};
@@ -15,6 +16,7 @@ use super::meter::Meter;
 use super::precondition::Precondition;
 use super::source::Source;
 use super::spec::Study;
+use crate::experiment::ledger::write_whole;
 
 /// Requests between two looks at whether to go on.
 const REQUESTS_A_LOOK: u64 = 4096;
@@ -86,9 +88,7 @@ pub(super) fn run(
     prepare(study, &mut ftl, page_bytes, seed, progress, &mut figures)?;
     if let Some(path) = &study.precondition.save {
         let saved = ftl.save().map_err(|error| format!("precondition.save: {error}"))?;
-        let temporary = format!("{path}.new");
-        let written = fs::write(&temporary, saved).and_then(|()| fs::rename(&temporary, path));
-        written.map_err(|error| format!("precondition.save: cannot write {path}: {error}"))?;
+        write_whole(Path::new(path), &saved).map_err(|why| format!("precondition.save: {why}"))?;
     }
     let warm = (study.precondition.workload * (bytes / BLOCK_SIZE) as f64) as u64;
     let warm_source = match warm {

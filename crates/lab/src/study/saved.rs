@@ -1,11 +1,13 @@
 //! The state of a drive in a file, to begin many runs from.
 
 use std::fs;
+use std::path::Path;
 
 use bytes::Bytes;
 use mjolnir_units::BLOCK_BYTES;
 
 use super::drive::{SimDrive, Zone};
+use crate::experiment::ledger::write_whole;
 
 const MAGIC: &[u8; 8] = b"MJSTUDY1";
 
@@ -47,13 +49,7 @@ pub(super) fn save(drive: &SimDrive, expected: Option<Vec<u64>>, path: &str) -> 
     out.extend_from_slice(&root);
     let sum = crc32c::crc32c(&out);
     out.extend_from_slice(&sum.to_le_bytes());
-    let temporary = format!("{path}.new");
-    let written = fs::write(&temporary, &out).and_then(|()| fs::rename(&temporary, path));
-    written.map_err(|error| {
-        // Half a state is none.
-        let _ = fs::remove_file(&temporary);
-        format!("precondition.save: cannot write {path}: {error}")
-    })
+    write_whole(Path::new(path), &out).map_err(|why| format!("precondition.save: {why}"))
 }
 
 /// Reads numbers off the front of bytes.
@@ -138,7 +134,11 @@ pub(super) fn restore(drive: &SimDrive, path: &str) -> Result<Option<Vec<u64>>, 
     })();
     let (tags, expected) = read.ok_or_else(damaged)?;
     let looks = state.tags.is_some();
-    match (looks, tags.is_empty()) {
+    let blocks = u64::from(state.layout.zones) * state.layout.zone_blocks;
+    if !tags.is_empty() && tags.len() as u64 != blocks {
+        return Err(damaged());
+    }
+    match (looks, tags.is_empty() || looks && expected.is_empty()) {
         (true, true) => Err(fail(
             "the saved state has no content tags for the oracle: save it with measure.oracle = \
              true, or restore it without",

@@ -116,6 +116,12 @@ fn a_saved_state_gives_what_the_run_that_saved_it_gave() {
     assert_eq!(saved.written, restored.written);
     assert_eq!(saved.outcome.numbers, restored.outcome.numbers);
     assert_eq!(saved.outcome.series, restored.outcome.series);
+    let smaller = text(format!("restore = \"{path}\"")).replace("48M", "40M");
+    let error = try_run(&smaller).unwrap_err();
+    assert!(
+        error.contains("precondition.restore") && error.contains("with which it was"),
+        "{error}"
+    );
     let whole = std::fs::read(path.to_string()).unwrap();
     for (bytes, why) in
         [(&whole[..whole.len() - 9], "damaged"), (&b"something else"[..], "no saved state")]

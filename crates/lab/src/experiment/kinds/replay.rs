@@ -27,6 +27,8 @@ const SEGMENTS: u64 = 256;
 const SEGMENT_BLOCKS_MIN: u64 = 16;
 /// The most blocks of a drive, and steps of a replay: addresses and slots have 31 bits.
 const BLOCKS_MAX: u64 = 1 << 28;
+/// The most blocks of all segments: each stream may open a segment besides, and all have slots.
+const CAPACITY_MAX: u64 = 1 << 29;
 
 /// Policies that know the future: bounds, and no choices.
 pub(crate) const FUTURES: [(&str, Bins); 3] = [
@@ -52,8 +54,13 @@ struct Configuration {
 }
 
 impl Configuration {
+    /// Blocks of all segments.
+    fn capacity(&self) -> f64 {
+        (self.blocks as f64 / (1.0 - self.spare)).ceil()
+    }
+
     fn replay(&self) -> Replay {
-        let capacity = (self.blocks as f64 / (1.0 - self.spare)).ceil() as u64;
+        let capacity = self.capacity() as u64;
         let segment_blocks = (capacity / SEGMENTS).max(SEGMENT_BLOCKS_MIN);
         let segments = capacity.div_ceil(segment_blocks);
         let trigger = Trigger::Segments(segments as u32);
@@ -160,6 +167,15 @@ impl Kind for ReplayTrace {
                  {BLOCKS_MAX}"
             ));
         }
+        if configuration.capacity() > CAPACITY_MAX as f64 {
+            return Err(format!(
+                "spare = {}: with {} blocks the segments would hold {:.0} in all, and a replay's \
+                 hold at most {CAPACITY_MAX}; write less",
+                configuration.spare,
+                configuration.blocks,
+                configuration.capacity()
+            ));
+        }
         configuration.victim(0)?;
         let name = configuration.placement.as_str();
         let futures = FUTURES.map(|(name, _)| name);
@@ -226,5 +242,26 @@ impl Kind for ReplayTrace {
             outcome.notes.push("nothing was reclaimed: there was room for all".to_owned());
         }
         Ok(outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spare_that_leaves_no_addresses_is_refused() {
+        let check = |spare: f64| {
+            let text = format!(
+                "trace = \"t\"\nblocks = 1000000\nspare = {spare:?}\nplacement = \"together\"\n\
+                 victim = \"greedy\"\nwarm_blocks = 0\nmeasured_blocks = 10"
+            );
+            ReplayTrace.check(&toml::from_str(&text).unwrap())
+        };
+        check(0.9).unwrap_or_else(|why| assert!(!why.contains("spare"), "{why}"));
+        for spare in [0.9999, 0.999_999_999_999] {
+            let why = check(spare).unwrap_err();
+            assert!(why.starts_with("spare = 0.9999"), "{why}");
+        }
     }
 }

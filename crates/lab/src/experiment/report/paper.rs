@@ -60,28 +60,39 @@ pub fn rows(results: &Results, paper: &Paper) -> Vec<Row> {
         .iter()
         .filter(|point| matches(&paper.only, point.case.as_deref(), &point.coordinates))
         .collect();
-    let row = |of: &str, published, point: Option<&&PointResult>| Row {
-        of: of.to_owned(),
-        published,
-        ours: point.and_then(|point| point.numbers.get(&paper.number).copied()),
-        within: paper.within,
+    // A row for each of the points, which say which they are where there are several.
+    let rows_of = |of: &str, published, found: &[(usize, &PointResult)]| -> Vec<(usize, Row)> {
+        let row = |of: String, ours| Row { of, published, ours, within: paper.within };
+        let ours = |point: &PointResult| point.numbers.get(&paper.number).copied();
+        match *found {
+            [] => vec![(usize::MAX, row(of.to_owned(), None))],
+            [(place, point)] => vec![(place, row(of.to_owned(), ours(point)))],
+            _ => {
+                let rows =
+                    found.iter().map(|&(place, point)| (place, row(point.name(), ours(point))));
+                rows.collect()
+            }
+        }
     };
+    let places = || points.iter().copied().enumerate();
     match (&paper.by, paper.value) {
         (Some(by), _) => {
             let mut rows: Vec<(usize, Row)> = Vec::new();
             for (word, value) in &paper.values {
-                let is_it = |point: &&PointResult| {
+                let is_it = |point: &PointResult| {
                     point.coordinate(by).is_some_and(|found| found.to_string() == *word)
                 };
-                let place = points.iter().position(is_it);
-                let found = place.map(|place| &points[place]);
-                rows.push((place.unwrap_or(usize::MAX), row(word, *value, found)));
+                let found: Vec<_> = places().filter(|(_, point)| is_it(point)).collect();
+                rows.extend(rows_of(word, *value, &found));
             }
             // In the order of the sweep.
             rows.sort_by_key(|(place, _)| *place);
             rows.into_iter().map(|(_, row)| row).collect()
         }
-        (None, Some(value)) => vec![row("", value, points.first())],
+        (None, Some(value)) => {
+            let rows = rows_of("", value, &places().collect::<Vec<_>>());
+            rows.into_iter().map(|(_, row)| row).collect()
+        }
         (None, None) => Vec::new(),
     }
 }
@@ -91,4 +102,57 @@ pub fn tally(results: &Results) -> (usize, usize) {
     let rows = results.experiment.paper.iter().flat_map(|paper| rows(results, paper));
     let verdicts: Vec<bool> = rows.filter_map(|row| row.agrees()).collect();
     (verdicts.iter().filter(|agrees| **agrees).count(), verdicts.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{Changes, Kinds, Plan, Version};
+
+    const FILE: &str = r#"
+name = "mine"
+title = "Mine"
+source = "Here"
+question = "What?"
+kind = "closed-form"
+[configuration]
+pages = 16
+policy.victim = "greedy"
+[sweep]
+spare = [0.2, 0.3]
+[[case]]
+name = "one"
+[[case]]
+name = "other"
+[[paper]]
+what = "One value"
+number = "waf"
+value = 2.0
+where = { spare = 0.2 }
+why = "No reason."
+[[paper]]
+what = "By spare"
+number = "waf"
+by = "spare"
+values = { "0.2" = 2.0, "0.9" = 1.0 }
+why = "No reason."
+"#;
+
+    #[test]
+    fn every_matching_point_has_a_row() {
+        let plan = Plan::new("mine.toml", FILE, &Changes::default(), &Kinds::default()).unwrap();
+        let version = Version { version: "1".to_owned(), build: "b".to_owned() };
+        let mut results = Results::new(&plan, &version, Vec::new());
+        for (point, waf) in results.points.iter_mut().zip([2.0, 1.0, 3.0, 1.0]) {
+            point.numbers.insert("waf".to_owned(), Estimate { mean: waf, ci95: None, runs: 1 });
+        }
+        for paper in &results.experiment.paper {
+            let rows = rows(&results, paper);
+            let agree: Vec<_> = rows.iter().map(Row::agrees).collect();
+            assert_eq!(agree[..2], [Some(true), Some(false)], "{}", paper.what);
+            assert!(rows[0].of.contains("one") && rows[1].of.contains("other"));
+            assert_eq!(agree[2..], [None][..rows.len() - 2], "{}", paper.what);
+        }
+        assert_eq!(tally(&results), (2, 4));
+    }
 }
