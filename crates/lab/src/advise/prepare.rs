@@ -179,7 +179,7 @@ impl Gathered {
                         does the same; take a trace with writes"
                 .to_owned());
         }
-        self.concatenate();
+        self.concatenate()?;
         let touched = Touched::of(&self.requests);
         let blocks = touched.blocks;
         if blocks < DRIVE_BLOCKS_MIN || self.written_blocks < WRITTEN_BLOCKS_MIN {
@@ -238,20 +238,24 @@ impl Gathered {
     }
 
     /// Lays volumes one after the other.
-    fn concatenate(&mut self) {
-        let mut start = 0u64;
-        let starts: Vec<u64> = self
-            .ends
-            .iter()
-            .map(|end| {
-                let at = start;
-                start += end;
-                at
-            })
-            .collect();
+    fn concatenate(&mut self) -> Result<(), String> {
+        let mut end = 0u64;
+        let mut starts = Vec::with_capacity(self.ends.len());
+        for blocks in &self.ends {
+            starts.push(end);
+            let next = end.checked_add(*blocks);
+            end = next.filter(|end| *end <= u64::MAX / BLOCK_SIZE).ok_or_else(|| {
+                format!(
+                    "its {} volumes are longer together than any address reaches; take a part of \
+                     them",
+                    self.ends.len()
+                )
+            })?;
+        }
         for request in self.requests.iter_mut().filter(|request| request.op != Op::Flush) {
             request.offset += starts[request.volume.0 as usize] * BLOCK_SIZE;
         }
+        Ok(())
     }
 }
 
@@ -323,7 +327,9 @@ mod tests {
 
     fn prepared(requests: &[Request]) -> Result<(Prepared, Vec<Step>), String> {
         let mut volumes = Volumes::new();
-        volumes.intern(b"a").unwrap();
+        for volume in 0..=requests.iter().map(|r| r.volume.0).max().unwrap_or(0) {
+            volumes.intern(format!("v{volume}").as_bytes()).unwrap();
+        }
         let mut writer = TraceWriter::new(Vec::new(), Format::Mjolnir, None).unwrap();
         requests.iter().for_each(|request| writer.write(request, &volumes).unwrap());
         let (bytes, _) = writer.finish().unwrap();
@@ -366,5 +372,13 @@ mod tests {
         assert!(why.contains("t: it has no writes"), "{why}");
         let why = prepared(&[request(Op::Write, 0, 4000)]).unwrap_err();
         assert!(why.contains("too small"), "{why}");
+        let mut far: Vec<Request> =
+            (0..40).map(|_| request(Op::Write, (1 << 48) - 8192, 4096)).collect();
+        for (volume, request) in (0..).zip(&mut far) {
+            request.volume = VolumeId(volume);
+            request.offset |= 1 << 59;
+        }
+        let why = prepared(&far).unwrap_err();
+        assert!(why.contains("40 volumes are longer together"), "{why}");
     }
 }
