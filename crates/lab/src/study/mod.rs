@@ -15,6 +15,7 @@
 //! **Processor work** takes virtual time by stated constants (`engine.request_ns`,
 //! `engine.scan_ns_per_mapping`), which stand in the results.
 
+mod asking;
 mod client;
 mod data;
 mod drive;

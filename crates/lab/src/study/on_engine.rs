@@ -9,9 +9,9 @@ use mjolnir_flash::Device as Hardware;
 use mjolnir_flash::nand::Nand;
 use mjolnir_store::{Error, Store};
 use mjolnir_units::{BLOCK_SIZE, ByteSize, TreeId};
-use mjolnir_workload::Request;
 
-use super::client::{Clients, Host, Limits, StudyEngine};
+use super::asking::{BLOCKS_A_TURN, ask, in_no_time};
+use super::client::{Host, Limits, StudyEngine};
 use super::drive::{DriveCounts, SimDrive};
 use super::front::Front;
 use super::layout::Layout;
@@ -30,8 +30,6 @@ use super::{Progress, saved};
 const VOLUME: &str = "drive";
 /// Blocks of each write that fills a drive.
 const FILL_BLOCKS: u64 = 128;
-/// Blocks that clients write between two turns of reclaim where nothing takes time.
-const BLOCKS_A_TURN: u64 = 64;
 /// The share of the whole run that preconditioning is reckoned as, for progress.
 const PRECONDITION_PART: f64 = 0.3;
 
@@ -303,7 +301,15 @@ async fn play(
     host.limits.start(runtime.now_ns());
     let sampler = Rc::new(Sampler::new(&study.measure));
     sampler.look(0, &host.engine);
-    let notes = ask(&host, source, &sampler, &done).await?;
+    let note = {
+        let (host, sampler, done) = (host.clone(), sampler.clone(), done.clone());
+        move || {
+            sampler.look(host.sampled_at(), &host.engine);
+            let share = host.limits.done(host.runtime.now_ns());
+            done.set(PRECONDITION_PART + (1.0 - PRECONDITION_PART) * share);
+        }
+    };
+    let notes = ask(&host, source, note).await?;
     figures.notes.extend(notes);
     if let Some(why) = host.failed.take() {
         return Err(why);
@@ -467,177 +473,6 @@ async fn tell(host: &Host, done: &Cell<f64>, share: f64) {
     done.set(share);
     host.runtime.note_progress();
     host.runtime.give_way().await;
-}
-
-/// Makes the workload's requests until one of the limits, or the workload's end.
-async fn ask(
-    host: &Rc<Host>,
-    source: Source,
-    sampler: &Rc<Sampler>,
-    done: &Rc<Cell<f64>>,
-) -> Result<Vec<String>, String> {
-    let note = {
-        let (host, sampler, done) = (host.clone(), sampler.clone(), done.clone());
-        move || {
-            sampler.look(host.sampled_at(), &host.engine);
-            let share = host.limits.done(host.runtime.now_ns());
-            done.set(PRECONDITION_PART + (1.0 - PRECONDITION_PART) * share);
-        }
-    };
-    let timed = host.runtime.is_timed();
-    let clients: Rc<Clients> = Rc::default();
-    match source {
-        Source::Jobs(workload) if timed => {
-            for number in 0..workload.jobs().len() {
-                let job = &workload.jobs()[number];
-                let generator = Rc::new(RefCell::new(workload.generator(number)));
-                let own = host.clone();
-                if job.is_timed() {
-                    let note = note.clone();
-                    let requests =
-                        std::iter::from_fn(move || generator.borrow_mut().next().map(Ok));
-                    let arrivals = arrivals(own, requests, clients.clone(), note);
-                    clients.spawn(&host.runtime, arrivals);
-                    continue;
-                }
-                let end_ns = job.runtime_ns().map_or(u64::MAX, |runtime| {
-                    host.limits.from_ns.get() + job.start_ns() + runtime
-                });
-                for _ in 0..job.iodepth() {
-                    let follow = Follow {
-                        start_ns: host.limits.from_ns.get() + job.start_ns(),
-                        end_ns,
-                        think_ns: job.think_ns(),
-                    };
-                    let generator = generator.clone();
-                    let next = move || generator.borrow_mut().next().map(Ok);
-                    let client = one_after_the_other(own.clone(), next, follow, note.clone());
-                    clients.spawn(&host.runtime, client);
-                }
-            }
-            clients.all().await;
-            Ok(Vec::new())
-        }
-        Source::Jobs(workload) => {
-            let requests = workload
-                .interleaved()
-                .map_err(|error| format!("workload.synthetic: {error}"))?
-                .map(|(_, request)| Ok(request));
-            in_no_time(host, requests, note).await;
-            Ok(Vec::new())
-        }
-        Source::Trace(trace) if timed => {
-            let trace = Rc::new(RefCell::new(trace));
-            let next = {
-                let trace = trace.clone();
-                move || trace.borrow_mut().next()
-            };
-            let depth = trace.borrow().queue_depth;
-            match depth {
-                None => {
-                    let requests = std::iter::from_fn(next);
-                    arrivals(host.clone(), requests, clients.clone(), note).await;
-                }
-                Some(depth) => {
-                    for _ in 0..depth {
-                        let follow = Follow { start_ns: 0, end_ns: u64::MAX, think_ns: 0 };
-                        let client =
-                            one_after_the_other(host.clone(), next.clone(), follow, note.clone());
-                        clients.spawn(&host.runtime, client);
-                    }
-                }
-            }
-            clients.all().await;
-            let notes = trace.borrow().notes();
-            Ok(notes)
-        }
-        Source::Trace(mut trace) => {
-            in_no_time(host, trace.by_ref(), note).await;
-            Ok(trace.notes())
-        }
-    }
-}
-
-/// Makes each request when its time has come, whatever became of those before.
-async fn arrivals(
-    host: Rc<Host>,
-    requests: impl Iterator<Item = Result<Request, String>>,
-    clients: Rc<Clients>,
-    note: impl Fn() + Clone,
-) {
-    let begun_ns = host.runtime.now_ns();
-    for request in requests {
-        let request = match request {
-            Ok(request) => request,
-            Err(why) => return host.fail(why),
-        };
-        let arrival_ns = begun_ns.saturating_add(request.time.0);
-        host.front.until(arrival_ns.min(host.limits.until_ns.get())).await;
-        if !host.goes_on() {
-            return;
-        }
-        host.take(&request);
-        note();
-        let own = host.clone();
-        let serve = async move { own.serve(request, arrival_ns).await };
-        clients.spawn(&host.runtime, serve);
-    }
-}
-
-/// When a client's requests begin and end, and how long it thinks in between.
-struct Follow {
-    start_ns: u64,
-    end_ns: u64,
-    think_ns: u64,
-}
-
-/// One place of a queue: a request, its completion, the next request.
-async fn one_after_the_other(
-    host: Rc<Host>,
-    next: impl Fn() -> Option<Result<Request, String>>,
-    follow: Follow,
-    note: impl Fn(),
-) {
-    host.front.until(follow.start_ns).await;
-    while host.goes_on() && host.runtime.now_ns() < follow.end_ns {
-        let request = match next() {
-            None => return,
-            Some(Ok(request)) => request,
-            Some(Err(why)) => return host.fail(why),
-        };
-        host.take(&request);
-        note();
-        host.serve(request, host.runtime.now_ns()).await;
-        if follow.think_ns > 0 {
-            host.front.until(host.runtime.now_ns() + follow.think_ns).await;
-        }
-    }
-}
-
-/// One request after the other, with turns for reclaim in between.
-async fn in_no_time(
-    host: &Rc<Host>,
-    requests: impl Iterator<Item = Result<Request, String>>,
-    note: impl Fn(),
-) {
-    let mut turn = 0;
-    for request in requests {
-        let request = match request {
-            Ok(request) => request,
-            Err(why) => return host.fail(why),
-        };
-        if !host.goes_on() {
-            return;
-        }
-        host.take(&request);
-        turn += request.length.div_ceil(BLOCK_SIZE);
-        host.serve(request, host.runtime.now_ns()).await;
-        if turn >= BLOCKS_A_TURN {
-            turn = 0;
-            note();
-            host.runtime.give_way().await;
-        }
-    }
 }
 
 /// Reads the whole drive back. Returns how many blocks that were.
