@@ -205,7 +205,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.wait_while(|state| {
             let reclaim = &state.reclaim;
             let forced = reclaim.forced > reclaim.forced_done;
-            let idle = state.clients_waiting == 0 && state.log.dirty_bytes == 0;
+            let quiet = state.clients_waiting == 0 && state.log.dirty_bytes == 0;
+            let idle = quiet && reclaim.last_pacing.ahead;
             state.failed.is_none()
                 && !state.closing
                 && !forced

@@ -9,9 +9,9 @@ const ACTIVE: (f64, f64) = (0.05, 0.02);
 /// Cleaning ahead while no client waits begins at this pressure and ends below the other one. Not
 /// before most of the spare space is garbage: what is cleaned sooner is fuller, and a load that
 /// leaves time between its requests would pay for it with writes upon writes.
-const IDLE: (f64, f64) = (0.85, 0.8);
+const AHEAD: (f64, f64) = (0.85, 0.8);
 
-const _: () = assert!(ACTIVE.1 < ACTIVE.0 && IDLE.1 < IDLE.0 && ACTIVE.0 < IDLE.0);
+const _: () = assert!(ACTIVE.1 < ACTIVE.0 && AHEAD.1 < AHEAD.0 && ACTIVE.0 < AHEAD.0);
 
 /// The default pacing.
 ///
@@ -42,7 +42,7 @@ const _: () = assert!(ACTIVE.1 < ACTIVE.0 && IDLE.1 < IDLE.0 && ACTIVE.0 < IDLE.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FreeSpace {
     active: bool,
-    idle: bool,
+    ahead: bool,
     panic: bool,
 }
 
@@ -79,9 +79,10 @@ impl PacingPolicy for FreeSpace {
                 && view.free_segments <= view.reserve_segments;
         let pressure = if self.panic { 1.0 } else { Self::pressure(view) };
         self.active = switch(self.active, pressure, ACTIVE);
-        self.idle = switch(self.idle, pressure, IDLE);
+        self.ahead = switch(self.ahead, pressure, AHEAD);
 
-        let idle = self.idle && view.reclaim_work_waiting && !view.client_work_waiting;
+        let ahead = self.ahead && view.reclaim_work_waiting;
+        let idle = ahead && !view.client_work_waiting;
         let reclaim_share = if self.panic || idle {
             1.0
         } else if self.active && view.reclaim_work_waiting {
@@ -90,6 +91,6 @@ impl PacingPolicy for FreeSpace {
         } else {
             0.0
         };
-        Pacing { reclaim_share, pressure, active: self.active, idle, panic: self.panic }
+        Pacing { reclaim_share, pressure, active: self.active, ahead, idle, panic: self.panic }
     }
 }

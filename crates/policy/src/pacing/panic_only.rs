@@ -24,6 +24,7 @@ impl PacingPolicy for PanicOnly {
             reclaim_share: level,
             pressure: level,
             active: self.panic,
+            ahead: false,
             idle: false,
             panic: self.panic,
         }

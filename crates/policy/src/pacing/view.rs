@@ -68,8 +68,11 @@ pub struct Pacing {
     pub pressure: f64,
     /// Reclaim cycles should run: marks, and moves as far as the share allows.
     pub active: bool,
-    /// No client waits and cleaning ahead is worth while: reclaim may use the whole device until
-    /// one does.
+    /// Cleaning ahead is worth while: whenever no client waits, reclaim may use the whole device
+    /// until one does. Else reclaim keeps to its share even then, or a load that leaves time between
+    /// its requests would have its data moved round and round.
+    pub ahead: bool,
+    /// That is so, and no client waits now.
     pub idle: bool,
     /// Clients wait until reclaim has won space. The last resort; count it.
     pub panic: bool,
