@@ -229,3 +229,23 @@ fn a_trace_wears_a_drive_in_and_begins_where_the_seed_says() {
         assert_eq!(of_seed(1).outcome, one.outcome, "{kind}");
     }
 }
+
+/// A load that leaves time between its requests must not have its data moved round and round in that
+/// time: it costs about what it would if it were always waiting.
+#[test]
+fn a_slow_load_is_not_moved_more_than_a_fast_one() {
+    let waf = |how: &str| {
+        let measured = run(&format!(
+            r#"
+            device = {{ file = "disksim-ssd", nand = {{ blocks_per_plane = 64 }} }}
+            drive = {{ over_provisioning = 0.25 }}
+            workload.synthetic.job = [{{ rw = "randwrite", bs = "4k", {how} }}]
+            precondition = {{ fill = 1.0, overwrites = 1.0 }}
+            measure = {{ requests = 20000 }}"#
+        ));
+        number(&measured, "waf_data")
+    };
+    let (slow, fast) = (waf("rate_iops = 150"), waf("iodepth = 4"));
+    assert!(fast > 2.0, "reclaim hardly ran: {fast}");
+    assert!(slow < 1.4 * fast, "{slow} blocks of data for each slow one, {fast} for a fast one");
+}
