@@ -5,6 +5,9 @@ use mjolnir_units::ZoneId;
 use crate::victim::draw::{Draw, by_zone};
 use crate::victim::{SegmentView, VictimPolicy, VictimView, first_within_budget};
 
+/// How many are drawn, if nobody says.
+pub(super) const CHOICES: usize = 10;
+
 /// Draws `d` candidates uniformly (with replacement, so that few segments are no special case) and
 /// chooses the emptiest, again and again. With ten it comes close to greedy, and needs no order of
 /// all segments: Van Houdt, "A Mean Field Model for a Class of Garbage Collection Algorithms in
@@ -24,9 +27,8 @@ impl DChoices {
 }
 
 impl Default for DChoices {
-    /// Of ten.
     fn default() -> Self {
-        DChoices::new(10, 0)
+        DChoices::new(CHOICES, 0)
     }
 }
 

@@ -66,6 +66,15 @@ pub fn by_name(name: &str) -> Result<Box<dyn VictimPolicy>, UnknownPolicy> {
     registry::find("victim", ENTRIES, name).map(|make| make())
 }
 
+/// The same, whose lots are drawn from `seed` if it draws any.
+pub fn seeded(name: &str, seed: u64) -> Result<Box<dyn VictimPolicy>, UnknownPolicy> {
+    match name {
+        "random" => Ok(Box::new(Random::seeded(seed))),
+        "d-choices" => Ok(Box::new(DChoices::new(d_choices::CHOICES, seed))),
+        _ => by_name(name),
+    }
+}
+
 /// Names of all victim policies, the default first.
 pub fn names() -> impl Iterator<Item = &'static str> {
     ENTRIES.iter().map(|(name, _)| *name)
