@@ -36,12 +36,12 @@ pub(super) async fn ask(
                     clients.spawn(&host.runtime, arrivals);
                     continue;
                 }
-                let end_ns = job.runtime_ns().map_or(u64::MAX, |runtime| {
-                    host.limits.from_ns.get() + job.start_ns() + runtime
-                });
+                let end_ns = job
+                    .runtime_ns()
+                    .map_or(u64::MAX, |runtime| host.limits.from_ns() + job.start_ns() + runtime);
                 for _ in 0..job.iodepth() {
                     let follow = Follow {
-                        start_ns: host.limits.from_ns.get() + job.start_ns(),
+                        start_ns: host.limits.from_ns() + job.start_ns(),
                         end_ns,
                         think_ns: job.think_ns(),
                     };
@@ -108,7 +108,7 @@ async fn arrivals(
             Err(why) => return host.fail(why),
         };
         let arrival_ns = begun_ns.saturating_add(request.time.0);
-        host.front.until(arrival_ns.min(host.limits.until_ns.get())).await;
+        host.front.until(arrival_ns.min(host.limits.until_ns())).await;
         if !host.goes_on() {
             return;
         }

@@ -13,6 +13,7 @@ use mjolnir_workload::{Op, Request};
 
 use super::drive::SimDrive;
 use super::front::Front;
+use super::limits::Limits;
 use super::meter::Meter;
 use super::oracle::Oracle;
 use super::payload::{self, PLAIN_BLOCKS, Tagged};
@@ -34,53 +35,6 @@ pub(super) struct Host {
     pub limits: Limits,
     /// Why the run cannot go on.
     pub failed: RefCell<Option<String>>,
-}
-
-/// When the measurement ends.
-#[derive(Default)]
-pub(super) struct Limits {
-    pub requests: Cell<u64>,
-    pub blocks: Cell<u64>,
-    /// In nanoseconds of virtual time.
-    pub until_ns: Cell<u64>,
-    /// What there was of the first two at the beginning.
-    pub of: Cell<(u64, u64)>,
-    pub from_ns: Cell<u64>,
-}
-
-impl Limits {
-    /// Whether another request may be made.
-    fn allow(&self, now_ns: u64) -> bool {
-        self.requests.get() > 0 && self.blocks.get() > 0 && now_ns < self.until_ns.get()
-    }
-
-    /// The share done, 0 to 1.
-    pub fn done(&self, now_ns: u64) -> f64 {
-        let part = |left: u64, of: u64| match of {
-            0 | u64::MAX => 0.0,
-            of => 1.0 - left as f64 / of as f64,
-        };
-        let (requests, blocks) = self.of.get();
-        let time = match self.until_ns.get() {
-            u64::MAX => 0.0,
-            until => {
-                let span = until.saturating_sub(self.from_ns.get()).max(1);
-                now_ns.saturating_sub(self.from_ns.get()) as f64 / span as f64
-            }
-        };
-        part(self.requests.get(), requests)
-            .max(part(self.blocks.get(), blocks))
-            .max(time)
-            .clamp(0.0, 1.0)
-    }
-
-    fn take(&self, request: &Request) {
-        self.requests.set(self.requests.get().saturating_sub(1));
-        if request.op == Op::Write {
-            let blocks = request.length.div_ceil(BLOCK_SIZE);
-            self.blocks.set(self.blocks.get().saturating_sub(blocks));
-        }
-    }
 }
 
 /// The whole blocks that a request touches: the first, and how many.
@@ -105,8 +59,8 @@ impl Host {
     /// beginning.
     pub fn sampled_at(&self) -> u64 {
         match self.runtime.is_timed() {
-            true => self.runtime.now_ns() - self.limits.from_ns.get(),
-            false => self.limits.of.get().0.wrapping_sub(self.limits.requests.get()),
+            true => self.runtime.now_ns() - self.limits.from_ns(),
+            false => self.limits.taken(),
         }
     }
 

@@ -24,6 +24,7 @@ mod hardware;
 mod header;
 mod kind;
 mod layout;
+mod limits;
 mod measured;
 mod meter;
 mod on_engine;
@@ -41,6 +42,7 @@ mod world;
 
 pub use data::{Data, DataSpec};
 pub use kind::Simulate;
+pub use limits::Limits;
 pub use measured::{Figures, Measured, Written};
 pub use meter::Meter;
 pub use precondition::Precondition;
@@ -89,7 +91,8 @@ pub fn check(study: &Study) -> Result<(), String> {
 
 impl MeasureSpec {
     /// Whether anything but the workload's own end ends the run.
-    fn has_limit(&self) -> bool {
+    #[must_use]
+    pub fn has_limit(&self) -> bool {
         self.requests.is_some()
             || self.blocks.is_some()
             || self.drive_writes.is_some()

@@ -4,17 +4,18 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use mjolnir_engine::{Engine, FormatOptions, OpenOptions, ReclaimOptions, SegmentContent, Stats};
+use mjolnir_engine::{Engine, FormatOptions, OpenOptions, SegmentContent, Stats};
 use mjolnir_flash::Device as Hardware;
 use mjolnir_flash::nand::Nand;
 use mjolnir_store::{Error, Store};
 use mjolnir_units::{BLOCK_SIZE, ByteSize, TreeId};
 
 use super::asking::{BLOCKS_A_TURN, ask, in_no_time};
-use super::client::{Host, Limits, StudyEngine};
+use super::client::{Host, StudyEngine};
 use super::drive::{DriveCounts, SimDrive};
 use super::front::Front;
 use super::layout::Layout;
+use super::limits::Limits;
 use super::measured::{Figures, Measured, Written};
 use super::meter::Meter;
 use super::oracle::Oracle;
@@ -99,55 +100,27 @@ impl Plan {
 
 fn options(study: &Study, physical: u64) -> Result<OpenOptions, String> {
     let spec = &study.engine;
-    let share = |key: &str, value: f64| match (0.0..=1.0).contains(&value) {
-        true => Ok(value),
-        false => Err(format!("engine.{key} = {value}: write a share from 0 to 1")),
-    };
-    for (key, value) in [
-        ("linger_us", spec.linger_us),
-        ("request_ns", spec.request_ns),
-        ("scan_ns_per_mapping", spec.scan_ns_per_mapping),
-        ("scan_cpu_max", spec.scan_cpu_max),
-    ] {
+    for (key, value) in
+        [("request_ns", spec.request_ns), ("scan_ns_per_mapping", spec.scan_ns_per_mapping)]
+    {
         if !(0.0..=1e9).contains(&value) {
             return Err(format!("engine.{key} = {value}: write a number from 0 to 1e9"));
         }
     }
-    if spec.candidates_max == 0 || spec.cores == 0 {
-        return Err("engine.candidates_max, engine.cores: write at least 1".to_owned());
+    if spec.cores == 0 {
+        return Err("engine.cores: write at least 1".to_owned());
     }
     let blocks = physical / BLOCK_SIZE;
-    let bytes_or = |key: &str, value: &Option<super::spec::Bytes>, default: u64| match value {
-        Some(bytes) => bytes.get(&format!("engine.{key}")),
-        None => Ok(default),
-    };
-    let buffer = study_buffer(study)?;
-    Ok(OpenOptions {
-        dirty_bytes_max: buffer.unwrap_or(64 << 20),
-        linger: Duration::from_nanos((spec.linger_us * 1e3) as u64),
-        client_streams: spec.client_streams,
-        placement: spec.placement.clone(),
+    let unsaid = OpenOptions {
+        dirty_bytes_max: study_buffer(study)?.unwrap_or(64 << 20),
+        // A drive that keeps its write buffer through a power cut need not hurry.
+        linger: Duration::from_millis(10),
         // 16 bytes a block hold the map and the checksums, and a quarter of the budget may be
         // dirty. The least is for buffers: as many are kept as writes may wait.
-        memory_bytes: bytes_or("memory_bytes", &spec.memory_bytes, (64 * blocks).max(1 << 30))?,
-        checkpoint_bytes: bytes_or(
-            "checkpoint_bytes",
-            &spec.checkpoint_bytes,
-            (physical / 8).clamp(16 << 20, 1 << 30),
-        )?,
-        reclaim: ReclaimOptions {
-            enabled: true,
-            start_utilization: share("start_utilization", spec.start_utilization)?,
-            candidate_threshold: share("candidate_threshold", spec.candidate_threshold)?,
-            policy: spec.victim.clone(),
-            pacing: spec.pacing.clone(),
-            read_plan: spec.read_plan.clone(),
-            candidates_max: spec.candidates_max,
-            scan_cpu_max: spec.scan_cpu_max,
-        },
-        paranoid: spec.paranoid,
+        memory_bytes: (64 * blocks).max(1 << 30),
         ..OpenOptions::default()
-    })
+    };
+    spec.options(physical, unsaid)
 }
 
 /// The write buffer that the study says in place of the device file's.
@@ -170,51 +143,19 @@ pub(super) fn run(
     let done = Rc::new(Cell::new(0.0));
     let told = done.clone();
     let mut go_on = move || progress(told.get());
-    let limits = Limits::of(study, &plan)?;
+    if study.measure.seconds.is_some() && !study.measure.timed {
+        return Err("measure.seconds: nothing takes time with measure.timed = false; write \
+                    requests, blocks or drive_writes"
+            .to_owned());
+    }
+    let limits = Limits::new(&study.measure, plan.bytes);
     let has_limit = study.measure.has_limit();
     let source = Source::new(&study.workload, plan.bytes, seed, has_limit)?;
-    limits.expect(&source);
+    if let Source::Jobs(workload) = &source {
+        limits.expect(workload.requests_max());
+    }
     let play = play(study, plan, seed, source, limits, runtime, done);
     world.run(play, &mut go_on)?
-}
-
-impl Limits {
-    fn of(study: &Study, plan: &Plan) -> Result<Self, String> {
-        let measure = &study.measure;
-        let drive_blocks = plan.bytes / BLOCK_SIZE;
-        let writes = measure.drive_writes.map(|times| (times * drive_blocks as f64) as u64);
-        let blocks = measure.blocks.into_iter().chain(writes).min();
-        if measure.seconds.is_some() && !measure.timed {
-            return Err("measure.seconds: nothing takes time with measure.timed = false; write \
-                        requests, blocks or drive_writes"
-                .to_owned());
-        }
-        let limits = Limits::default();
-        limits.requests.set(measure.requests.unwrap_or(u64::MAX));
-        limits.blocks.set(blocks.unwrap_or(u64::MAX));
-        limits.of.set((limits.requests.get(), limits.blocks.get()));
-        let ns = measure.seconds.map(|seconds| (seconds * 1e9) as u64);
-        limits.until_ns.set(ns.unwrap_or(u64::MAX));
-        Ok(limits)
-    }
-
-    /// Where nothing else limits requests, as many as the workload makes are all, so that the share
-    /// done can be told.
-    fn expect(&self, source: &Source) {
-        if let Source::Jobs(workload) = source
-            && let Some(all) = workload.requests_max()
-        {
-            let requests = self.requests.get().min(all);
-            self.requests.set(requests);
-            self.of.set((requests, self.of.get().1));
-        }
-    }
-
-    /// The clock that limits count from starts now.
-    fn start(&self, now_ns: u64) {
-        self.from_ns.set(now_ns);
-        self.until_ns.set(self.until_ns.get().saturating_add(now_ns));
-    }
 }
 
 async fn play(

@@ -1,5 +1,8 @@
 //! What a study is, as an experiment's `[configuration]` says it.
 
+use std::time::Duration;
+
+use mjolnir_engine::{OpenOptions, ReclaimOptions};
 use mjolnir_workload::fit::FitSpec;
 use mjolnir_workload::synthetic::WorkloadSpec;
 use serde::{Deserialize, Serialize};
@@ -126,11 +129,11 @@ pub struct EngineSpec {
     /// A checkpoint is taken after so many bytes of log; an eighth of the drive, but at most 1 GiB,
     /// if not said.
     pub checkpoint_bytes: Option<Bytes>,
-    /// Memory budget; enough for map and checksums of the whole drive if not said.
+    /// Memory budget; on a simulated drive enough for map and checksums of all of it if not said.
     pub memory_bytes: Option<Bytes>,
-    /// How long a partly filled group waits for company, in microseconds. A drive that keeps its
-    /// write buffer through a power cut need not hurry.
-    pub linger_us: f64,
+    /// How long a partly filled group waits for company, in microseconds; on a simulated drive
+    /// 10,000 if not said.
+    pub linger_us: Option<f64>,
     /// Before each segment is given up, prove by a walk of the map that nothing refers to it.
     pub paranoid: bool,
     /// Processor time of a request, in nanoseconds of one core.
@@ -143,10 +146,10 @@ pub struct EngineSpec {
 
 impl Default for EngineSpec {
     fn default() -> Self {
-        let engine = mjolnir_engine::ReclaimOptions::default();
+        let engine = ReclaimOptions::default();
         EngineSpec {
             victim: engine.policy,
-            placement: mjolnir_engine::OpenOptions::default().placement,
+            placement: OpenOptions::default().placement,
             pacing: engine.pacing,
             read_plan: engine.read_plan,
             candidates_max: engine.candidates_max,
@@ -156,7 +159,7 @@ impl Default for EngineSpec {
             client_streams: 1,
             checkpoint_bytes: None,
             memory_bytes: None,
-            linger_us: 10_000.0,
+            linger_us: None,
             paranoid: false,
             // Measured with the shipping engine on a device in memory, one core of a 3 GHz server:
             // rounded.
@@ -165,6 +168,57 @@ impl Default for EngineSpec {
             scan_ns_per_mapping: 1.5,
             cores: 1,
         }
+    }
+}
+
+impl EngineSpec {
+    /// The engine's options for a device of so many bytes; `unsaid` has those that are not said.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that begins with the key.
+    pub fn options(&self, physical: u64, unsaid: OpenOptions) -> Result<OpenOptions, String> {
+        let number =
+            |key: &str, value: f64, most: f64, what: &str| match (0.0..=most).contains(&value) {
+                true => Ok(value),
+                false => Err(format!("engine.{key} = {value}: write {what}")),
+            };
+        let share = |key: &str, value| number(key, value, 1.0, "a share from 0 to 1");
+        let large = |key: &str, value| number(key, value, 1e9, "a number from 0 to 1e9");
+        let bytes_or = |key: &str, value: &Option<Bytes>, unsaid: u64| match value {
+            Some(bytes) => bytes.get(&format!("engine.{key}")),
+            None => Ok(unsaid),
+        };
+        if self.candidates_max == 0 {
+            return Err("engine.candidates_max: write at least 1".to_owned());
+        }
+        let linger = match self.linger_us {
+            Some(us) => Duration::from_nanos((large("linger_us", us)? * 1e3) as u64),
+            None => unsaid.linger,
+        };
+        Ok(OpenOptions {
+            linger,
+            client_streams: self.client_streams,
+            placement: self.placement.clone(),
+            memory_bytes: bytes_or("memory_bytes", &self.memory_bytes, unsaid.memory_bytes)?,
+            checkpoint_bytes: bytes_or(
+                "checkpoint_bytes",
+                &self.checkpoint_bytes,
+                (physical / 8).clamp(16 << 20, 1 << 30),
+            )?,
+            reclaim: ReclaimOptions {
+                enabled: true,
+                start_utilization: share("start_utilization", self.start_utilization)?,
+                candidate_threshold: share("candidate_threshold", self.candidate_threshold)?,
+                policy: self.victim.clone(),
+                pacing: self.pacing.clone(),
+                read_plan: self.read_plan.clone(),
+                candidates_max: self.candidates_max,
+                scan_cpu_max: large("scan_cpu_max", self.scan_cpu_max)?,
+            },
+            paranoid: self.paranoid,
+            ..unsaid
+        })
     }
 }
 

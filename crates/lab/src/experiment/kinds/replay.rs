@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use mjolnir_policy::placement::{self, Bins, FutureKnowledge, Shape};
 use mjolnir_policy::replay::{Replay, TRIM, Trigger};
-use mjolnir_policy::victim::{self, DChoices, Random, VictimPolicy};
+use mjolnir_policy::victim::{self, VictimPolicy};
 use mjolnir_units::BLOCK_SIZE;
 use mjolnir_workload::Op;
 use mjolnir_workload::trace::{ReadOptions, TraceReader};
@@ -68,11 +68,7 @@ impl Configuration {
     }
 
     fn victim(&self, seed: u64) -> Result<Box<dyn VictimPolicy>, String> {
-        Ok(match self.victim.as_str() {
-            "random" => Box::new(Random::seeded(seed)),
-            "d-choices" => Box::new(DChoices::new(10, seed)),
-            name => victim::by_name(name).map_err(|error| format!("victim: {error}"))?,
-        })
+        victim::seeded(&self.victim, seed).map_err(|error| format!("victim: {error}"))
     }
 
     fn future(&self) -> Option<Bins> {

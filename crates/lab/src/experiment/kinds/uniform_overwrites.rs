@@ -3,7 +3,7 @@
 
 use mjolnir_flash::Device;
 use mjolnir_flash::ftl::{Overwrites, PageMapped, Precondition};
-use mjolnir_policy::victim::{self, DChoices, Random, VictimPolicy};
+use mjolnir_policy::victim::{self, DChoices, VictimPolicy};
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 use serde::Deserialize;
@@ -51,13 +51,12 @@ impl Configuration {
     }
 
     fn policy(&self, seed: u64) -> Result<Box<dyn VictimPolicy>, String> {
-        Ok(match (self.policy.victim.as_str(), self.policy.choices) {
-            ("random", _) => Box::new(Random::seeded(seed)),
-            ("d-choices", choices) => Box::new(DChoices::new(choices.unwrap_or(10) as usize, seed)),
+        match (self.policy.victim.as_str(), self.policy.choices) {
+            ("d-choices", Some(choices)) => Ok(Box::new(DChoices::new(choices as usize, seed))),
             (name, _) => {
-                victim::by_name(name).map_err(|error| format!("policy.victim: {error}"))?
+                victim::seeded(name, seed).map_err(|error| format!("policy.victim: {error}"))
             }
-        })
+        }
     }
 }
 

@@ -1,0 +1,101 @@
+//! When a measurement ends.
+
+use std::cell::Cell;
+
+use mjolnir_units::BLOCK_SIZE;
+use mjolnir_workload::{Op, Request};
+
+use super::spec::MeasureSpec;
+
+/// What is left of a measurement: requests, blocks of writes, time. Without any, nothing.
+#[derive(Debug, Default)]
+pub struct Limits {
+    pub(super) requests: Cell<u64>,
+    pub(super) blocks: Cell<u64>,
+    /// In nanoseconds of the clock; before it starts, so many after that.
+    pub(super) until_ns: Cell<u64>,
+    /// What there was of the first two at the beginning.
+    of: Cell<(u64, u64)>,
+    pub(super) from_ns: Cell<u64>,
+}
+
+impl Limits {
+    /// As a measurement on a drive of so many bytes has them.
+    pub fn new(measure: &MeasureSpec, drive_bytes: u64) -> Self {
+        let drive_blocks = drive_bytes / BLOCK_SIZE;
+        let writes = measure.drive_writes.map(|times| (times * drive_blocks as f64) as u64);
+        let blocks = measure.blocks.into_iter().chain(writes).min();
+        let limits = Limits::default();
+        limits.requests.set(measure.requests.unwrap_or(u64::MAX));
+        limits.blocks.set(blocks.unwrap_or(u64::MAX));
+        limits.of.set((limits.requests.get(), limits.blocks.get()));
+        let ns = measure.seconds.map(|seconds| (seconds * 1e9) as u64);
+        limits.until_ns.set(ns.unwrap_or(u64::MAX));
+        limits
+    }
+
+    /// There are at most so many requests to be made: where nothing else limits them these are all,
+    /// so that the share done can be told.
+    pub fn expect(&self, requests_max: Option<u64>) {
+        if let Some(all) = requests_max {
+            let requests = self.requests.get().min(all);
+            self.requests.set(requests);
+            self.of.set((requests, self.of.get().1));
+        }
+    }
+
+    /// The clock that they count from starts now.
+    pub fn start(&self, now_ns: u64) {
+        self.from_ns.set(now_ns);
+        self.until_ns.set(self.until_ns.get().saturating_add(now_ns));
+    }
+
+    /// When the clock started, in nanoseconds.
+    pub fn from_ns(&self) -> u64 {
+        self.from_ns.get()
+    }
+
+    /// When time is up, in nanoseconds; [`u64::MAX`] for never.
+    pub fn until_ns(&self) -> u64 {
+        self.until_ns.get()
+    }
+
+    /// Whether another request may be made.
+    pub fn allow(&self, now_ns: u64) -> bool {
+        self.requests.get() > 0 && self.blocks.get() > 0 && now_ns < self.until_ns.get()
+    }
+
+    /// A request is made.
+    pub fn take(&self, request: &Request) {
+        self.requests.set(self.requests.get().saturating_sub(1));
+        if request.op == Op::Write {
+            let blocks = request.length.div_ceil(BLOCK_SIZE);
+            self.blocks.set(self.blocks.get().saturating_sub(blocks));
+        }
+    }
+
+    /// Requests made.
+    pub fn taken(&self) -> u64 {
+        self.of.get().0.wrapping_sub(self.requests.get())
+    }
+
+    /// The share done, 0 to 1.
+    pub fn done(&self, now_ns: u64) -> f64 {
+        let part = |left: u64, of: u64| match of {
+            0 | u64::MAX => 0.0,
+            of => 1.0 - left as f64 / of as f64,
+        };
+        let (requests, blocks) = self.of.get();
+        let time = match self.until_ns.get() {
+            u64::MAX => 0.0,
+            until => {
+                let span = until.saturating_sub(self.from_ns.get()).max(1);
+                now_ns.saturating_sub(self.from_ns.get()) as f64 / span as f64
+            }
+        };
+        part(self.requests.get(), requests)
+            .max(part(self.blocks.get(), blocks))
+            .max(time)
+            .clamp(0.0, 1.0)
+    }
+}
