@@ -10,6 +10,7 @@
 
 #![allow(clippy::disallowed_methods)] // It measures the real world; see clippy.toml.
 
+mod by_clock;
 mod load;
 mod memory;
 mod place;
@@ -21,8 +22,14 @@ pub use memory::{Keep, Memory, RamDevice, ThinDevice, is_zero};
 
 use mjolnir_lab::experiment::{Kind, Kinds};
 
+use crate::by_clock::ByClock;
+
 /// The kinds of this crate.
-static OF_THE_MACHINE: &[&dyn Kind] = &[&load::Load, &reclaim::ReclaimCost, &scan::Scan];
+static OF_THE_MACHINE: &[&dyn Kind] = &[
+    &ByClock::<load::Load>::new(),
+    &ByClock::<reclaim::ReclaimCost>::new(),
+    &ByClock::<scan::Scan>::new(),
+];
 
 /// The sorts of run that experiments may ask for on a machine: the lab's, and those of this crate.
 pub fn kinds() -> Kinds {

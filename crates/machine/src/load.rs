@@ -9,12 +9,12 @@ use futures_lite::future::yield_now;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use mjolnir_device::Runtime as _;
-use mjolnir_engine::{OpenOptions, ReclaimOptions};
+use mjolnir_engine::OpenOptions;
 use mjolnir_host::{HostEngine, HostRuntime};
-use mjolnir_lab::experiment::{Kind, Outcome, parse_configuration};
+use mjolnir_lab::experiment::{Outcome, parse_configuration};
 use mjolnir_lab::study::{
-    Bytes as Size, Figures, MeasureSpec, Meter, Precondition, PreconditionSpec, Sampler, Written,
-    jobs,
+    Bytes as Size, EngineSpec, Figures, Limits, MeasureSpec, Meter, Precondition, PreconditionSpec,
+    Sampler, Written, jobs,
 };
 use mjolnir_store::{Durability, Store, ZeroMode};
 use mjolnir_units::{BLOCK_SIZE, TreeId};
@@ -22,6 +22,7 @@ use mjolnir_workload::synthetic::{Workload, WorkloadSpec};
 use mjolnir_workload::{Op, Request};
 use serde::Deserialize;
 
+use crate::by_clock::Planned;
 use crate::place::{MachineSpec, Place, payload};
 use crate::reclaim::processor_s;
 use crate::stopped;
@@ -62,59 +63,20 @@ struct LoadSpec {
     synthetic: WorkloadSpec,
 }
 
-/// As in a study, as far as it has a meaning here.
-#[derive(Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct EngineSpec {
-    victim: String,
-    placement: String,
-    pacing: String,
-    read_plan: String,
-    candidates_max: usize,
-    candidate_threshold: f64,
-    start_utilization: f64,
-    scan_cpu_max: f64,
-}
-
-impl Default for EngineSpec {
-    fn default() -> Self {
-        let reclaim = ReclaimOptions::default();
-        EngineSpec {
-            victim: reclaim.policy,
-            placement: OpenOptions::default().placement,
-            pacing: reclaim.pacing,
-            read_plan: reclaim.read_plan,
-            candidates_max: reclaim.candidates_max,
-            candidate_threshold: reclaim.candidate_threshold,
-            start_utilization: reclaim.start_utilization,
-            scan_cpu_max: reclaim.scan_cpu_max,
-        }
+/// Refuses what has a meaning in virtual time alone.
+fn check_engine(spec: &EngineSpec) -> Result<(), String> {
+    let unsaid = EngineSpec::default();
+    let said = (spec.request_ns, spec.scan_ns_per_mapping, spec.cores);
+    if said != (unsaid.request_ns, unsaid.scan_ns_per_mapping, unsaid.cores) {
+        return Err("engine: request_ns, scan_ns_per_mapping and cores are for the lab alone, \
+                    where processor time is charged"
+            .to_owned());
     }
+    Ok(())
 }
 
-impl EngineSpec {
-    fn options(&self, bytes: u64) -> OpenOptions {
-        OpenOptions {
-            placement: self.placement.clone(),
-            // As a study does.
-            checkpoint_bytes: (bytes / 8).clamp(16 << 20, 1 << 30),
-            reclaim: ReclaimOptions {
-                enabled: true,
-                start_utilization: self.start_utilization,
-                candidate_threshold: self.candidate_threshold,
-                policy: self.victim.clone(),
-                pacing: self.pacing.clone(),
-                read_plan: self.read_plan.clone(),
-                candidates_max: self.candidates_max,
-                scan_cpu_max: self.scan_cpu_max,
-            },
-            ..OpenOptions::default()
-        }
-    }
-}
-
-/// A configuration that was checked.
-struct Plan {
+/// `kind = "machine-load"`: as `simulate`, on a real file.
+pub(crate) struct Load {
     place: Place,
     bytes: u64,
     options: OpenOptions,
@@ -124,7 +86,9 @@ struct Plan {
     seed: u64,
 }
 
-impl Plan {
+impl Planned for Load {
+    const NAME: &'static str = "machine-load";
+
     fn new(configuration: &toml::Table, seed: u64) -> Result<Self, String> {
         let configuration: Configuration = parse_configuration(configuration)?;
         let place = Place::new(&configuration.machine)?;
@@ -142,160 +106,23 @@ impl Plan {
         {
             return Err("precondition: restore and save are for the lab alone".to_owned());
         }
-        let has_limit = measure.requests.is_some()
-            || measure.blocks.is_some()
-            || measure.drive_writes.is_some()
-            || measure.seconds.is_some();
-        let workload = jobs(&configuration.workload.synthetic, bytes, seed, has_limit)?;
+        check_engine(&configuration.engine)?;
+        let synthetic = &configuration.workload.synthetic;
+        let workload = jobs(synthetic, bytes, seed, measure.has_limit())?;
         if workload.jobs().iter().any(|job| job.is_timed()) {
             return Err("workload.synthetic: arrivals at times of their own are for the lab \
                         alone; leave out rates"
                 .to_owned());
         }
-        Ok(Plan {
+        Ok(Load {
             workload,
             precondition: Precondition::new(&configuration.precondition)?,
-            options: configuration.engine.options(place.bytes),
+            options: configuration.engine.options(place.bytes, OpenOptions::default())?,
             place,
             bytes,
             measure,
             seed,
         })
-    }
-}
-
-/// When a client's requests begin and end, and how long it thinks in between.
-#[derive(Clone, Copy)]
-struct Follow {
-    start_ns: u64,
-    end_ns: u64,
-    think_ns: u64,
-}
-
-/// What all clients share.
-struct Host<'a> {
-    engine: HostEngine,
-    runtime: HostRuntime,
-    volume: TreeId,
-    payload: &'a dyn Fn(usize) -> Bytes,
-    meter: RefCell<Meter>,
-    sampler: Sampler,
-    begun_ns: u64,
-    /// Requests, blocks of writes, and nanoseconds that are left.
-    requests: Cell<u64>,
-    blocks: Cell<u64>,
-    until_ns: u64,
-    memory_bytes: Cell<u64>,
-    /// The share done, and whether to go on.
-    progress: RefCell<&'a mut dyn FnMut(f64) -> bool>,
-    limits: (u64, u64),
-}
-
-impl Host<'_> {
-    fn share(&self, now_ns: u64) -> f64 {
-        let part = |left: u64, of: u64| match of {
-            0 | u64::MAX => 0.0,
-            of => 1.0 - left as f64 / of as f64,
-        };
-        let time = match self.until_ns {
-            u64::MAX => 0.0,
-            until => (now_ns - self.begun_ns) as f64 / (until - self.begun_ns).max(1) as f64,
-        };
-        let (requests, blocks) = self.limits;
-        part(self.requests.get(), requests).max(part(self.blocks.get(), blocks)).max(time).min(1.0)
-    }
-
-    async fn perform(&self, request: &Request) -> Result<(), String> {
-        let Request { op, offset, length, .. } = *request;
-        let aligned = offset.is_multiple_of(BLOCK_SIZE) && length.is_multiple_of(BLOCK_SIZE);
-        if !aligned || length > REQUEST_BYTES_MAX {
-            return Err(format!(
-                "workload.synthetic: a {op} of {length} bytes at byte {offset}: requests here are \
-                 of whole blocks of {BLOCK_SIZE}, and of at most {REQUEST_BYTES_MAX}"
-            ));
-        }
-        let (engine, volume, buffered) = (&self.engine, self.volume, Durability::Buffered);
-        let done = match op {
-            Op::Write => {
-                let data = (self.payload)((length / BLOCK_SIZE) as usize);
-                engine.write(volume, offset, data, buffered).await
-            }
-            Op::Read => engine.read(volume, offset, length).await.map(drop),
-            Op::Trim => engine.trim(volume, offset, length, buffered).await,
-            Op::WriteZeroes => {
-                engine.write_zeroes(volume, offset, length, ZeroMode::Unmap, buffered).await
-            }
-            Op::Flush => engine.flush().await,
-        };
-        done.map_err(|error| format!("a {op} of {length} bytes at byte {offset} failed: {error}"))
-    }
-
-    /// One place of a queue: a request, its completion, the next request.
-    async fn client(
-        &self,
-        mut next: impl FnMut() -> Option<Request>,
-        Follow { start_ns, end_ns, think_ns }: Follow,
-    ) -> Result<(), String> {
-        let until_ns = end_ns.min(self.until_ns);
-        let wait_ns = start_ns.min(until_ns).saturating_sub(self.runtime.now().0);
-        if wait_ns > 0 {
-            self.runtime.sleep(Duration::from_nanos(wait_ns)).await;
-        }
-        loop {
-            let now_ns = self.runtime.now().0;
-            if self.requests.get() == 0 || self.blocks.get() == 0 || now_ns >= until_ns {
-                return Ok(());
-            }
-            let Some(request) = next() else { return Ok(()) };
-            self.requests.set(self.requests.get() - 1);
-            if request.op == Op::Write {
-                let blocks = request.length.div_ceil(BLOCK_SIZE);
-                self.blocks.set(self.blocks.get().saturating_sub(blocks));
-            }
-            self.perform(&request).await?;
-            let done_ns = self.runtime.now().0;
-            let Request { op, offset, length, .. } = request;
-            self.meter.borrow_mut().completed(now_ns, done_ns, op, offset, length);
-            self.sampler.look(done_ns - self.begun_ns, &self.engine);
-            if self.meter.borrow().requests.is_multiple_of(4096) {
-                let memory = self.engine.stats().memory_bytes;
-                self.memory_bytes.set(self.memory_bytes.get().max(memory));
-                let share = PRECONDITION_PART + (1.0 - PRECONDITION_PART) * self.share(done_ns);
-                if !(self.progress.borrow_mut())(share) {
-                    return Err(stopped());
-                }
-            }
-            match think_ns {
-                // Those who wait come first, as they do where a client is elsewhere.
-                0 => yield_now().await,
-                think_ns => self.runtime.sleep(Duration::from_nanos(think_ns)).await,
-            }
-        }
-    }
-}
-
-impl Plan {
-    async fn prepare(
-        &self,
-        engine: &HostEngine,
-        volume: TreeId,
-        payload: &dyn Fn(usize) -> Bytes,
-        progress: &mut dyn FnMut(f64) -> bool,
-    ) -> Result<(), String> {
-        let blocks = self.bytes / BLOCK_SIZE;
-        let filled = self.precondition.filled(blocks);
-        let fill = (0..filled.div_ceil(FILL_BLOCKS))
-            .map(|at| (at * FILL_BLOCKS, FILL_BLOCKS.min(filled - at * FILL_BLOCKS)));
-        let all = fill.chain(self.precondition.overwrites(filled, self.seed ^ 0x5eed));
-        for (number, (first, count)) in all.enumerate() {
-            let data = payload(count as usize);
-            let written = engine.write(volume, first * BLOCK_SIZE, data, Durability::Buffered);
-            written.await.map_err(|error| format!("preconditioning failed: {error}"))?;
-            if number % 4096 == 0 && !progress(0.0) {
-                return Err(stopped());
-            }
-        }
-        engine.flush().await.map_err(|error| format!("preconditioning failed: {error}"))
     }
 
     async fn play(
@@ -309,23 +136,17 @@ impl Plan {
         let payload = payload();
         self.prepare(&engine, volume, &payload, progress).await?;
         let measure = &self.measure;
-        let writes = measure.drive_writes.map(|times| times * (self.bytes / BLOCK_SIZE) as f64);
-        let blocks = measure.blocks.into_iter().chain(writes.map(|blocks| blocks as u64)).min();
-        let requests = measure.requests.into_iter().chain(self.workload.requests_max()).min();
-        let limits = (requests.unwrap_or(u64::MAX), blocks.unwrap_or(u64::MAX));
+        let limits = Limits::new(measure, self.bytes);
+        limits.expect(self.workload.requests_max());
         let (begun_ns, before) = (runtime.now().0, engine.stats());
         let processor = processor_s();
-        let span = measure.seconds.map(|seconds| (seconds * 1e9) as u64);
+        limits.start(begun_ns);
         let host = Host {
             runtime: runtime.clone(),
             volume,
             payload: &payload,
             meter: RefCell::new(Meter::new(begun_ns, measure.points, None)?),
             sampler: Sampler::new(measure),
-            begun_ns,
-            requests: Cell::new(limits.0),
-            blocks: Cell::new(limits.1),
-            until_ns: span.map_or(u64::MAX, |span| begun_ns + span),
             memory_bytes: Cell::new(0),
             progress: RefCell::new(progress),
             limits,
@@ -405,36 +226,128 @@ impl Plan {
     }
 }
 
-/// `kind = "machine-load"`: as `simulate`, on a real file.
-pub struct Load;
+/// When a client's requests begin and end, and how long it thinks in between.
+#[derive(Clone, Copy)]
+struct Follow {
+    start_ns: u64,
+    end_ns: u64,
+    think_ns: u64,
+}
 
-impl Kind for Load {
-    fn name(&self) -> &'static str {
-        "machine-load"
+/// What all clients share.
+struct Host<'a> {
+    engine: HostEngine,
+    runtime: HostRuntime,
+    volume: TreeId,
+    payload: &'a dyn Fn(usize) -> Bytes,
+    meter: RefCell<Meter>,
+    sampler: Sampler,
+    limits: Limits,
+    memory_bytes: Cell<u64>,
+    /// The share done, and whether to go on.
+    progress: RefCell<&'a mut dyn FnMut(f64) -> bool>,
+}
+
+impl Host<'_> {
+    async fn perform(&self, request: &Request) -> Result<(), String> {
+        let Request { op, offset, length, .. } = *request;
+        let aligned = offset.is_multiple_of(BLOCK_SIZE) && length.is_multiple_of(BLOCK_SIZE);
+        if !aligned || length > REQUEST_BYTES_MAX {
+            return Err(format!(
+                "workload.synthetic: a {op} of {length} bytes at byte {offset}: requests here are \
+                 of whole blocks of {BLOCK_SIZE}, and of at most {REQUEST_BYTES_MAX}"
+            ));
+        }
+        let (engine, volume, buffered) = (&self.engine, self.volume, Durability::Buffered);
+        let done = match op {
+            Op::Write => {
+                let data = (self.payload)((length / BLOCK_SIZE) as usize);
+                engine.write(volume, offset, data, buffered).await
+            }
+            Op::Read => engine.read(volume, offset, length).await.map(drop),
+            Op::Trim => engine.trim(volume, offset, length, buffered).await,
+            Op::WriteZeroes => {
+                engine.write_zeroes(volume, offset, length, ZeroMode::Unmap, buffered).await
+            }
+            Op::Flush => engine.flush().await,
+        };
+        done.map_err(|error| format!("a {op} of {length} bytes at byte {offset} failed: {error}"))
     }
 
-    fn check(&self, configuration: &toml::Table) -> Result<(), String> {
-        Plan::new(configuration, 0).map(drop)
-    }
-
-    fn by_clock(&self) -> bool {
-        true
-    }
-
-    fn run(
+    /// One place of a queue: a request, its completion, the next request.
+    async fn client(
         &self,
-        configuration: &toml::Table,
-        seed: u64,
+        mut next: impl FnMut() -> Option<Request>,
+        Follow { start_ns, end_ns, think_ns }: Follow,
+    ) -> Result<(), String> {
+        let until_ns = end_ns.min(self.limits.until_ns());
+        let wait_ns = start_ns.min(until_ns).saturating_sub(self.runtime.now().0);
+        if wait_ns > 0 {
+            self.runtime.sleep(Duration::from_nanos(wait_ns)).await;
+        }
+        loop {
+            let now_ns = self.runtime.now().0;
+            if now_ns >= until_ns || !self.limits.allow(now_ns) {
+                return Ok(());
+            }
+            let Some(request) = next() else { return Ok(()) };
+            self.limits.take(&request);
+            self.perform(&request).await?;
+            let done_ns = self.runtime.now().0;
+            let Request { op, offset, length, .. } = request;
+            self.meter.borrow_mut().completed(now_ns, done_ns, op, offset, length);
+            self.sampler.look(done_ns - self.limits.from_ns(), &self.engine);
+            if self.meter.borrow().requests.is_multiple_of(4096) {
+                let memory = self.engine.stats().memory_bytes;
+                self.memory_bytes.set(self.memory_bytes.get().max(memory));
+                let share =
+                    PRECONDITION_PART + (1.0 - PRECONDITION_PART) * self.limits.done(done_ns);
+                if !(self.progress.borrow_mut())(share) {
+                    return Err(stopped());
+                }
+            }
+            match think_ns {
+                // Those who wait come first, as they do where a client is elsewhere.
+                0 => yield_now().await,
+                think_ns => self.runtime.sleep(Duration::from_nanos(think_ns)).await,
+            }
+        }
+    }
+}
+
+impl Load {
+    async fn prepare(
+        &self,
+        engine: &HostEngine,
+        volume: TreeId,
+        payload: &dyn Fn(usize) -> Bytes,
         progress: &mut dyn FnMut(f64) -> bool,
-    ) -> Result<Outcome, String> {
-        let plan = Plan::new(configuration, seed)?;
-        mjolnir_host::run(async |runtime: HostRuntime| plan.play(runtime, progress).await)
+    ) -> Result<(), String> {
+        let blocks = self.bytes / BLOCK_SIZE;
+        let filled = self.precondition.filled(blocks);
+        let fill = (0..filled.div_ceil(FILL_BLOCKS))
+            .map(|at| (at * FILL_BLOCKS, FILL_BLOCKS.min(filled - at * FILL_BLOCKS)));
+        let all = fill.chain(self.precondition.overwrites(filled, self.seed ^ 0x5eed));
+        for (number, (first, count)) in all.enumerate() {
+            let data = payload(count as usize);
+            let written = engine.write(volume, first * BLOCK_SIZE, data, Durability::Buffered);
+            written.await.map_err(|error| format!("preconditioning failed: {error}"))?;
+            if number % 4096 == 0 && !progress(0.0) {
+                return Err(stopped());
+            }
+        }
+        engine.flush().await.map_err(|error| format!("preconditioning failed: {error}"))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use mjolnir_lab::experiment::Kind;
+
     use super::*;
+    use crate::by_clock::ByClock;
+
+    const LOAD: ByClock<Load> = ByClock::new();
 
     fn configuration(folder: &std::path::Path, job: &str) -> toml::Table {
         let text = format!(
@@ -455,7 +368,7 @@ mod tests {
             looks += 1;
             looks < 2_000
         };
-        let outcome = Load.run(&configuration(folder.path(), job), 1, &mut progress).unwrap();
+        let outcome = LOAD.run(&configuration(folder.path(), job), 1, &mut progress).unwrap();
         let elapsed_ms = outcome.numbers["elapsed_s"] * 1e3;
         assert!(elapsed_ms >= 20.0, "it began too early: {elapsed_ms} ms");
     }
@@ -463,7 +376,22 @@ mod tests {
     #[test]
     fn arrivals_at_times_are_refused_before_anything_is_written() {
         let job = "rate_iops = 100, number_ios = 5";
-        let refused = Load.check(&configuration(std::path::Path::new("."), job)).unwrap_err();
+        let refused = LOAD.check(&configuration(std::path::Path::new("."), job)).unwrap_err();
         assert!(refused.contains("leave out rates"), "{refused}");
+    }
+
+    #[test]
+    fn settings_of_the_engine_are_checked_as_in_the_lab() {
+        let mut configuration = configuration(std::path::Path::new("."), "number_ios = 5");
+        for (key, value, why) in [
+            ("candidates_max", "0", "engine.candidates_max: write at least 1"),
+            ("candidate_threshold", "1.5", "engine.candidate_threshold = 1.5: write a share"),
+            ("cores", "2", "are for the lab alone"),
+        ] {
+            let engine = toml::from_str(&format!("{key} = {value}")).unwrap();
+            configuration.insert("engine".to_owned(), toml::Value::Table(engine));
+            let refused = LOAD.check(&configuration).unwrap_err();
+            assert!(refused.contains(why), "{refused}");
+        }
     }
 }

@@ -3,11 +3,12 @@
 use mjolnir_device::Runtime as _;
 use mjolnir_engine::ReclaimOptions;
 use mjolnir_host::HostRuntime;
-use mjolnir_lab::experiment::{Kind, Outcome, parse_configuration};
+use mjolnir_lab::experiment::{Outcome, parse_configuration};
 use mjolnir_lab::study::{Data, DataSpec, Figures, collect_everything};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 
+use crate::by_clock::Planned;
 use crate::place::{MachineSpec, Place, payload};
 use crate::stopped;
 
@@ -32,20 +33,22 @@ impl Default for EngineSpec {
     }
 }
 
-/// A configuration that was checked.
-struct Plan {
+/// `kind = "machine-reclaim-cost"`: as `reclaim-cost`, on a real file.
+pub(crate) struct ReclaimCost {
     place: Place,
     data: Data,
     read_plan: String,
 }
 
-impl Plan {
-    fn new(configuration: &toml::Table) -> Result<Self, String> {
+impl Planned for ReclaimCost {
+    const NAME: &'static str = "machine-reclaim-cost";
+
+    fn new(configuration: &toml::Table, _: u64) -> Result<Self, String> {
         let Configuration { machine, data, engine } = parse_configuration(configuration)?;
         let place = Place::new(&machine)?;
         // All of it is moved.
         let data = Data::new(data, place.bytes / 2)?;
-        Ok(Plan { place, data, read_plan: engine.read_plan })
+        Ok(ReclaimCost { place, data, read_plan: engine.read_plan })
     }
 
     async fn play(
@@ -81,31 +84,4 @@ impl Plan {
 pub fn processor_s() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
-}
-
-/// `kind = "machine-reclaim-cost"`: as `reclaim-cost`, on a real file.
-pub struct ReclaimCost;
-
-impl Kind for ReclaimCost {
-    fn name(&self) -> &'static str {
-        "machine-reclaim-cost"
-    }
-
-    fn check(&self, configuration: &toml::Table) -> Result<(), String> {
-        Plan::new(configuration).map(drop)
-    }
-
-    fn by_clock(&self) -> bool {
-        true
-    }
-
-    fn run(
-        &self,
-        configuration: &toml::Table,
-        _: u64,
-        progress: &mut dyn FnMut(f64) -> bool,
-    ) -> Result<Outcome, String> {
-        let plan = Plan::new(configuration)?;
-        mjolnir_host::run(async |runtime: HostRuntime| plan.play(runtime, progress).await)
-    }
 }

@@ -4,11 +4,12 @@
 use mjolnir_device::Runtime as _;
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
 use mjolnir_host::HostRuntime;
-use mjolnir_lab::experiment::{Kind, Outcome, parse_configuration};
+use mjolnir_lab::experiment::{Outcome, parse_configuration};
 use mjolnir_lab::study::{Data, DataSpec, Figures, collect_everything};
 use mjolnir_units::BLOCK_SIZE;
 use serde::Deserialize;
 
+use crate::by_clock::Planned;
 use crate::memory::ThinDevice;
 use crate::place::{cores, machine};
 use crate::stopped;
@@ -37,8 +38,8 @@ fn five() -> usize {
     5
 }
 
-/// A configuration that was checked.
-struct Plan {
+/// `kind = "machine-scan"`: writes data to a store in memory, then marks with 1 thread to many.
+pub(crate) struct Scan {
     data: Data,
     zones: u32,
     zone_blocks: u64,
@@ -48,8 +49,10 @@ struct Plan {
 
 type ThinEngine = Engine<ThinDevice, Threads>;
 
-impl Plan {
-    fn new(configuration: &toml::Table) -> Result<Self, String> {
+impl Planned for Scan {
+    const NAME: &'static str = "machine-scan";
+
+    fn new(configuration: &toml::Table, _: u64) -> Result<Self, String> {
         let Configuration { data: spec, rounds, threads_max } = parse_configuration(configuration)?;
         // Before a snapshot two blocks of each leaf may be written, and then the leaf's image.
         let anew = if spec.diverge { spec.snapshots.saturating_mul(BLOCKS_ANEW) } else { 0 };
@@ -65,7 +68,7 @@ impl Plan {
         let zone_blocks = (blocks / 64).clamp(256, 32_768);
         // Twice: the map.
         let zones = 2 * (blocks / zone_blocks) as u32 + 64;
-        Ok(Plan { data, zones, zone_blocks, rounds, threads_max })
+        Ok(Scan { data, zones, zone_blocks, rounds, threads_max })
     }
 
     async fn play(
@@ -166,31 +169,4 @@ async fn scan(engine: &ThinEngine, threads: &Threads) -> Result<Scanned, String>
 
 fn fastest(values: Vec<f64>) -> f64 {
     values.into_iter().fold(f64::INFINITY, f64::min)
-}
-
-/// `kind = "machine-scan"`: writes data to a store in memory, then marks with 1 thread to many.
-pub struct Scan;
-
-impl Kind for Scan {
-    fn name(&self) -> &'static str {
-        "machine-scan"
-    }
-
-    fn check(&self, configuration: &toml::Table) -> Result<(), String> {
-        Plan::new(configuration).map(drop)
-    }
-
-    fn by_clock(&self) -> bool {
-        true
-    }
-
-    fn run(
-        &self,
-        configuration: &toml::Table,
-        _: u64,
-        progress: &mut dyn FnMut(f64) -> bool,
-    ) -> Result<Outcome, String> {
-        let plan = Plan::new(configuration)?;
-        mjolnir_host::run(async |runtime: HostRuntime| plan.play(runtime, progress).await)
-    }
 }
