@@ -257,7 +257,7 @@ fn stats(store: &Path, of: &StatsOf) -> String {
     );
     text += &format!(
         "\nmemory: {} of {}: map {} ({} nodes), node table {}, held versions {}, checksums {}, \
-         reclaim {}, placement {}, unwritten data {}\n",
+         reclaim {}, placement {}, unwritten data {}, buffers {}\n",
         bytes(stats.memory_bytes),
         bytes(stats.memory_budget_bytes),
         bytes(stats.map_bytes),
@@ -265,9 +265,10 @@ fn stats(store: &Path, of: &StatsOf) -> String {
         bytes(stats.map_table_bytes),
         bytes(stats.frozen_bytes),
         bytes(stats.checksum_bytes),
-        bytes(stats.index_bytes + stats.mark_bytes),
+        bytes(stats.index_bytes + stats.mark_bytes + stats.relocation_bytes),
         bytes(stats.placement_bytes),
         bytes(stats.dirty_bytes),
+        bytes(stats.buffer_bytes),
     );
     text += &format!(
         "log: {} checkpoints, {} records replayed when opened, {} dropped past the last gap\n",

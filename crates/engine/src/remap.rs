@@ -100,14 +100,20 @@ impl State {
                 self.insert_tree(*tree, TreeKind::Volume(name.clone()), sequence);
             }
             Record::Restore { tree, from } => {
-                self.known(*tree)?;
+                let replaced = self.known(*tree)?;
                 self.known(*from)?;
                 self.map.replace(*tree, *from);
+                self.reclaim.released.reckon(replaced);
             }
-            Record::Delete { tree } => self.drop_tree(*tree),
+            Record::Delete { tree } => {
+                let deleted = self.map.blocks(*tree).unwrap_or(0);
+                self.drop_tree(*tree);
+                self.reclaim.released.reckon(deleted);
+            }
             Record::Resize { tree, blocks } => {
-                self.known(*tree)?;
+                let before = self.known(*tree)?;
                 self.map.resize(*tree, *blocks)?;
+                self.reclaim.released.reckon(before.saturating_sub(*blocks));
             }
             Record::Rename { tree, name } => self.catalog.rename(*tree, name),
         }
@@ -157,6 +163,7 @@ impl State {
                 self.in_tree(tree, lba, blocks)?;
                 if blocks > 0 {
                     self.map.trim(tree, Lba(lba), blocks)?;
+                    self.reclaim.released.reckon(blocks);
                 }
             }
             Remap::Clone { from, from_lba, to, to_lba, blocks } => {

@@ -231,6 +231,10 @@ pub struct Stats {
     pub index_bytes: u64,
     /// Memory of reclaim: the live bits of the last mark.
     pub mark_bytes: u64,
+    /// Memory of reclaim: where the blocks of the segments being emptied go.
+    pub relocation_bytes: u64,
+    /// Memory of buffers that are kept for reads to come.
+    pub buffer_bytes: u64,
     /// Candidates given up because their reverse index had no room.
     pub candidates_dropped: u64,
     /// Acknowledged data that is not written yet.
@@ -323,6 +327,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             frozen_bytes: memory.frozen,
             index_bytes: memory.index,
             mark_bytes: memory.mark,
+            relocation_bytes: memory.batch,
+            buffer_bytes: memory.buffers,
             candidates_dropped: state.reclaim.index.dropped,
             dirty_bytes: memory.unwritten,
             placement: state.placement.name().into(),

@@ -16,6 +16,7 @@ fn busy(free_segments: u32, reclaimable_blocks: u64) -> PacingView {
         total_segments: 1_000,
         segment_blocks: SEGMENT,
         reclaimable_blocks,
+        released_blocks: 0,
         client_work_waiting: true,
         reclaim_work_waiting: true,
         start_utilization: 0.5,
@@ -95,6 +96,9 @@ fn idle_clients_leave_the_device_to_reclaim_only_where_cleaning_ahead_is_worth_w
     assert!(!fresh(&quiet(60, 100)).idle);
     let plenty = fresh(&quiet(300, 100));
     assert!(!plenty.idle && plenty.reclaim_share < 0.1);
+    // But whoever deletes wants the space back.
+    let released = |blocks| fresh(&PacingView { released_blocks: blocks, ..quiet(60, 100) });
+    assert!(released(SEGMENT).idle && !released(SEGMENT - 1).idle);
     let waited_for = fresh(&busy(20, 100 * SEGMENT));
     assert!(waited_for.ahead && !waited_for.idle, "a client waits");
 }
@@ -117,8 +121,8 @@ fn a_start_near_the_reserve_still_leaves_room_to_react() {
 
 fn views() -> impl Strategy<Value = PacingView> {
     let space = (1u32..2_000, 0u32..50, 0u64..SEGMENT, 0.0..1.0f64, 0.0..1.0f64);
-    (space, any::<bool>(), any::<bool>(), 0.0..1.0f64).prop_map(
-        |((total, reserve, room, free, garbage), client, reclaim, start)| {
+    (space, any::<bool>(), any::<bool>(), 0.0..1.0f64, 0.0..1.0f64).prop_map(
+        |((total, reserve, room, free, garbage), client, reclaim, start, deleted)| {
             let free_segments = (f64::from(total) * free) as u32;
             let rest = u64::from(total - free_segments) * SEGMENT;
             PacingView {
@@ -129,6 +133,7 @@ fn views() -> impl Strategy<Value = PacingView> {
                 total_segments: total,
                 segment_blocks: SEGMENT,
                 reclaimable_blocks: (rest as f64 * garbage) as u64,
+                released_blocks: (rest as f64 * garbage * deleted) as u64,
                 client_work_waiting: client,
                 reclaim_work_waiting: reclaim,
                 start_utilization: start,

@@ -81,6 +81,7 @@ impl Log {
             total_segments: TOTAL as u32,
             segment_blocks: SEGMENT as u64,
             reclaimable_blocks: sealed.map(|segment| SEGMENT as u64 - segment.live).sum(),
+            released_blocks: 0,
             client_work_waiting: true,
             reclaim_work_waiting,
             start_utilization: 0.5,

@@ -13,7 +13,7 @@ use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
 
 use crate::engine::{Engine, Hurdle, State};
 use crate::format::record::Record;
-use crate::memory::dirty_bytes_max;
+use crate::memory::{buffer_bytes_at_rest, dirty_bytes_max};
 use crate::placement::Moved;
 use crate::read::Pin;
 use crate::reclaim::live_runs::{LiveBlocks, LiveRun};
@@ -207,13 +207,18 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let forced = reclaim.forced > reclaim.forced_done;
             let quiet = state.clients_waiting == 0 && state.log.dirty_bytes == 0;
             let idle = quiet && reclaim.last_pacing.ahead;
-            state.failed.is_none()
+            let waits = state.failed.is_none()
                 && !state.closing
                 && !forced
                 && !reclaim.urgent
                 && !idle
                 && reclaim.gate.reclaim_may_move() == 0
-                && reclaim.last_pacing.active
+                && reclaim.last_pacing.active;
+            if waits && quiet {
+                // That may be long: until clients come again.
+                state.buffers.shrink_to(buffer_bytes_at_rest(&self.inner.options));
+            }
+            waits
         })
         .await;
     }

@@ -34,14 +34,14 @@ impl Sheet {
     }
 
     /// Bits set in `from..to`.
-    fn count(&self, from: u64, to: u64) -> u32 {
+    fn count(&self, from: u64, to: u64) -> u64 {
         let mut total = 0;
         let mut at = from;
         while at < to {
             let bit = at % 64;
             let count = (64 - bit).min(to - at);
             let mask = (u64::MAX >> (64 - count)) << bit;
-            total += (self.words[(at / 64) as usize] & mask).count_ones();
+            total += u64::from((self.words[(at / 64) as usize] & mask).count_ones());
             at += count;
         }
         total
@@ -81,20 +81,34 @@ impl LiveMap {
 
     /// Live blocks of each segment that the mark judges. No job may be running.
     pub fn counts(&self) -> Vec<(ZoneId, u32)> {
-        let mut idle = self.idle.lock().expect("no job panics while it holds the lock");
-        let Some(mut whole) = idle.pop() else {
+        let Some(whole) = self.join() else {
             return self.judged.iter().map(|zone| (*zone, 0)).collect();
         };
+        let count = |zone: ZoneId| {
+            let from = u64::from(zone.0) * self.zone_blocks;
+            whole.count(from, from + self.zone_blocks) as u32
+        };
+        let counts = self.judged.iter().map(|zone| (*zone, count(*zone))).collect();
+        self.put(whole);
+        counts
+    }
+
+    /// Live blocks of all segments. No job may be running.
+    pub fn total(&self) -> u64 {
+        let Some(whole) = self.join() else { return 0 };
+        let total = whole.count(0, self.zones * self.zone_blocks);
+        self.put(whole);
+        total
+    }
+
+    /// All sheets in one, if there are any.
+    fn join(&self) -> Option<Sheet> {
+        let mut idle = self.idle.lock().expect("no job panics while it holds the lock");
+        let mut whole = idle.pop()?;
         for sheet in idle.drain(..) {
             whole.words.iter_mut().zip(&sheet.words).for_each(|(word, other)| *word |= other);
         }
-        let count = |zone: ZoneId| {
-            let from = u64::from(zone.0) * self.zone_blocks;
-            whole.count(from, from + self.zone_blocks)
-        };
-        let counts = self.judged.iter().map(|zone| (*zone, count(*zone))).collect();
-        idle.push(whole);
-        counts
+        Some(whole)
     }
 }
 
@@ -193,6 +207,7 @@ mod tests {
                 (*zone, naive.range(from..from + zone_blocks).count() as u32)
             });
             assert_eq!(live.counts(), expected.collect::<Vec<_>>());
+            assert_eq!(live.total(), naive.range(..zones as u64 * zone_blocks).count() as u64);
         }
     }
 

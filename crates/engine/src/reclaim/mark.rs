@@ -62,6 +62,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let tracking = !state.reclaim.index.is_empty();
             state.map.track_leaves(tracking);
             state.map.begin_mark();
+            state.reclaim.released.begin_mark();
             let (zones, zone_blocks) = (state.space.segments.len(), state.space.zone_blocks);
             let judged = state.space.zones().filter(|(_, segment)| {
                 segment.state == SegmentState::Sealed && segment.stream != MAP_STREAM

@@ -19,6 +19,7 @@ mod index;
 mod live;
 mod live_runs;
 mod mark;
+mod released;
 mod relocate;
 mod repoint;
 mod select;
@@ -43,6 +44,7 @@ use crate::memory::buffer_bytes_at_rest;
 use crate::options::ReclaimOptions;
 use crate::reclaim::index::ReverseIndex;
 use crate::reclaim::live::LiveMap;
+use crate::reclaim::released::Released;
 use crate::space::{MAP_STREAM, SegmentState};
 
 /// Map nodes that may be garbage before a mark runs for their sake: some 100 MiB at most.
@@ -78,6 +80,8 @@ pub(crate) struct ReclaimState {
     pub nodes_marked: usize,
     /// Segments to relocate, with the leaves that refer to them.
     pub index: ReverseIndex,
+    /// Space that deletions and trims left behind.
+    pub released: Released,
     /// Memory that the mark's live bits may take, while one runs.
     pub mark_bytes: u64,
     /// Memory that the relocation under way takes.
@@ -123,6 +127,7 @@ impl ReclaimState {
             running: false,
             nodes_marked: 0,
             index: ReverseIndex::new(index_bytes),
+            released: Released::default(),
             mark_bytes: 0,
             batch_bytes: 0,
             pacing: pacing::by_name(&options.pacing)
@@ -324,7 +329,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         }
         won.retired += emptied.len();
-        while !won.cramped && self.state().has_candidates() {
+        while !won.cramped && self.state().should_relocate() {
             // Repointing dirties leaves, as many bytes as are moved or more.
             if self.state().is_squeezed() {
                 self.checkpoint_within_task().await?;
@@ -347,6 +352,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     fn retire_empty(&self, live: &LiveMap) -> Vec<ZoneId> {
         let mut state = self.state();
         let mut retired = Vec::new();
+        let zone_blocks = state.space.zone_blocks;
+        state.reclaim.released.end_mark(live.total());
         for (zone, count) in live.counts() {
             let segment = state.space.get_mut(zone);
             if segment.state != SegmentState::Sealed {
@@ -359,6 +366,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 placement.reclaimed(space.get(zone), 0, None, log.sequence);
                 state.reclaim.index.remove(zone);
                 state.reclaim.counters.segments_retired += 1;
+                state.reclaim.released.won(zone_blocks);
                 retired.push(zone);
             }
         }
@@ -367,9 +375,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 }
 
 impl State {
-    /// Whether there is something to relocate, and time for it.
-    fn has_candidates(&self) -> bool {
-        !self.reclaim.index.is_empty() && !self.closing
+    /// Whether there is something to relocate, time for it, and nothing better to be found.
+    fn should_relocate(&self) -> bool {
+        let forced = self.reclaim.forced > self.reclaim.forced_done;
+        // So much was deleted that other segments may be emptier than the candidates.
+        let store_blocks = self.space.segments.len() as u64 * self.space.zone_blocks;
+        let much = (store_blocks / 64).max(self.space.zone_blocks);
+        let choose_anew = !forced && !self.reclaim.urgent && self.reclaim.released.is_news(much);
+        !self.reclaim.index.is_empty() && !self.closing && !choose_anew
     }
 
     /// Asks the pacing policy again.
@@ -392,6 +405,7 @@ impl State {
             total_segments: self.space.segments.len() as u32,
             segment_blocks: zone_blocks,
             reclaimable_blocks: reclaimable,
+            released_blocks: self.reclaim.released.blocks().min(reclaimable),
             client_work_waiting: self.clients_waiting > 0 || self.log.dirty_bytes > 0,
             reclaim_work_waiting: !self.reclaim.index.is_empty(),
             start_utilization: self.reclaim.options.start_utilization,

@@ -102,8 +102,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         }
         let mut state = self.state();
+        let zone_blocks = state.space.zone_blocks;
         for zone in &copied.victims {
-            state.space.get_mut(*zone).state = SegmentState::Retiring;
+            let segment = state.space.get_mut(*zone);
+            segment.state = SegmentState::Retiring;
+            let won = zone_blocks.saturating_sub(segment.live.map_or(zone_blocks, u64::from));
+            state.reclaim.released.won(won);
             state.reclaim.index.remove(*zone);
             state.reclaim.counters.segments_retired += 1;
         }

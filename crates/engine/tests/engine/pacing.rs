@@ -48,3 +48,76 @@ fn a_full_store_at_rest_is_not_marked_again_and_again() {
         soon("closing", engine.close()).await.unwrap();
     });
 }
+
+/// Whoever deletes snapshots wants their space back, though clients hardly write and space is not
+/// scarce; while reclaim keeps to a small share of what they write otherwise.
+#[test]
+fn the_space_of_deleted_snapshots_comes_back_while_clients_hardly_write() {
+    run(async |runtime| {
+        let device = MemoryDevice::of_zones(128, 64);
+        let engine = fresh(|| device.clone(), &runtime, OpenOptions::default()).await;
+        let volume = engine.create_volume("v", 3000 * BLOCK).await.unwrap();
+        for lba in 0..3000 {
+            soon("a write", put(&engine, volume.id, lba, lba)).await.unwrap();
+        }
+        let mut x = 1u64;
+        let mut random = move || {
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            x >> 33
+        };
+        const HELD: u64 = 2000;
+        for step in 0..HELD {
+            if step % 200 == 0 {
+                engine.create_snapshot("v", &step.to_string()).await.unwrap();
+            }
+            soon("a write", put(&engine, volume.id, random() % 3000, step)).await.unwrap();
+            turns(2).await;
+        }
+        // Long enough for a mark that knows what is live.
+        for step in 0..20 {
+            soon("a write", put(&engine, volume.id, random() % 3000, step)).await.unwrap();
+            turns(500).await;
+        }
+        for step in (0..HELD).step_by(200) {
+            engine.delete_snapshot("v", &step.to_string()).await.unwrap();
+        }
+        let free = || engine.stats().space.free_bytes / BLOCK;
+        let wanted = free() + HELD * 6 / 10;
+        let mut writes = 0;
+        while free() < wanted {
+            assert!(writes < 100, "{} blocks to go after {writes} writes", wanted - free());
+            soon("a write", put(&engine, volume.id, random() % 3000, writes)).await.unwrap();
+            writes += 1;
+            turns(500).await;
+        }
+        soon("closing", engine.close()).await.unwrap();
+    });
+}
+
+/// Reclaim that waits for its share in the middle of a cycle, since clients have gone, keeps few
+/// buffers meanwhile.
+#[test]
+fn reclaim_that_waits_for_clients_keeps_few_buffers() {
+    run(async |runtime| {
+        let device = MemoryDevice::of_zones(48, 1024);
+        let engine = fresh(|| device.clone(), &runtime, OpenOptions::default()).await;
+        let blocks = 36 * 1024;
+        let volume = engine.create_volume("v", blocks * BLOCK).await.unwrap();
+        let mut x = 1u64;
+        let (mut most, mut waited) = (0, false);
+        for step in 0..2 * blocks {
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let lba = if step < blocks { step } else { (x >> 33) % blocks };
+            soon("a write", put(&engine, volume.id, lba, step)).await.unwrap();
+            most = most.max(engine.stats().buffer_bytes);
+            if step > blocks && step % 1000 == 0 {
+                turns(3000).await;
+                let stats = engine.stats();
+                waited |= stats.index_bytes > 0;
+                assert!(stats.buffer_bytes <= 1 << 20, "{} bytes kept", stats.buffer_bytes);
+            }
+        }
+        assert!(waited && most > 2 << 20, "waited: {waited}; {most} bytes at most");
+        soon("closing", engine.close()).await.unwrap();
+    });
+}

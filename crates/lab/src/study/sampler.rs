@@ -56,7 +56,7 @@ impl Point {
             allocated: stats.segments_allocated as f64,
             reclaimed: stats.segments_reclaimed as f64,
             scan_cpu_ns: stats.scan_cpu_ns as f64,
-            reclaim_memory: (stats.mark_bytes + stats.index_bytes) as f64,
+            reclaim_memory: (stats.mark_bytes + stats.index_bytes + stats.relocation_bytes) as f64,
             data_blocks,
         }
     }

@@ -81,7 +81,9 @@ impl PacingPolicy for FreeSpace {
         self.active = switch(self.active, pressure, ACTIVE);
         self.ahead = switch(self.ahead, pressure, AHEAD);
 
-        let ahead = self.ahead && view.reclaim_work_waiting;
+        // Who deletes wants the space back soon, and pays for it once: it is no steady load.
+        let released = self.active && view.released_blocks >= view.segment_blocks;
+        let ahead = (self.ahead || released) && view.reclaim_work_waiting;
         let idle = ahead && !view.client_work_waiting;
         let reclaim_share = if self.panic || idle {
             1.0

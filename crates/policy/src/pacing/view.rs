@@ -19,6 +19,8 @@ pub struct PacingView {
     pub segment_blocks: u64,
     /// Blocks of sealed segments that are not live: what reclaim could win at most.
     pub reclaimable_blocks: u64,
+    /// Of these, about as many were left behind by deletions and trims, not by overwrites.
+    pub released_blocks: u64,
     /// Client requests wait, or are in flight.
     pub client_work_waiting: bool,
     /// Victims wait to be relocated. False while the first mark still looks for some.
