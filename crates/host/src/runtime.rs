@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_executor::LocalExecutor;
 use async_io::Timer;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use mjolnir_device::Runtime;
 use mjolnir_units::Instant;
 use rustix::time::{ClockId, clock_gettime};
@@ -36,7 +37,9 @@ pub fn run<T>(main: impl AsyncFnOnce(HostRuntime) -> T) -> T {
         parallelism: std::thread::available_parallelism().map_or(1, usize::from),
     };
     let runtime = HostRuntime { inner: Rc::new(inner) };
-    async_io::block_on(executor.run(main(runtime)))
+    // Polled when it was woken, as tasks are, not whenever one of them is.
+    let mut main = FuturesUnordered::from_iter([main(runtime)]);
+    async_io::block_on(executor.run(main.next())).expect("it is asked for once")
 }
 
 impl Runtime for HostRuntime {

@@ -2,8 +2,9 @@
 //!
 //! A request started goes into a queue. The *driver*, a task on the executor's thread, moves the
 //! queue into the ring and submits it: since it is woken by the first request and runs after the
-//! tasks that are ready already, all that they start goes to the kernel in one system call. The
-//! kernel tells of completions through an eventfd, which wakes the driver.
+//! tasks that are ready already, what they start goes to the kernel in one system call, but for
+//! queues that are long enough to be submitted at once. The kernel tells of completions through an
+//! eventfd, which wakes the driver.
 //!
 //! # Safety argument
 //!
@@ -36,6 +37,9 @@ use super::{Hold, Request, Target, remaining, total};
 
 /// Requests that the ring's queue takes at once; more wait in ours.
 const ENTRIES: u32 = 256;
+/// Requests that wait for no others. More at once would save system calls and leave the device idle
+/// while a deep queue of requests is prepared: client and device would take turns.
+const PROMPT: usize = 4;
 
 /// A ring, and the requests in it. Dropping the last handle waits for the kernel to finish them.
 pub(crate) struct Ring {
@@ -113,7 +117,11 @@ impl Ring {
             hold,
         });
         tables.queued.push_back(slot);
-        let driver = tables.driver.take();
+        if tables.queued.len() >= PROMPT {
+            // What fails is tried again by the driver.
+            let _ = tables.submit();
+        }
+        let driver = if tables.queued.is_empty() { None } else { tables.driver.take() };
         drop(tables);
         if let Some(driver) = driver {
             driver.wake();
