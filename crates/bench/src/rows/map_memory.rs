@@ -183,7 +183,7 @@ fn random_engine(bench: &Bench, report: &mut Report) -> Result<()> {
 }
 
 fn sequential(bench: &Bench, report: &mut Report) -> Result<()> {
-    let span = bench.size(64 * MIB, 16 * GIB, 64 * GIB);
+    let span = bench.size(64 * MIB, 16 * GIB, 256 * GIB);
     let taken = store_memory(span, &[Load::fill(span)], 0.1)?;
     report.line("map-memory-sequential", &Samples::one(taken.map), &taken.note);
     report.line("engine-memory-sequential", &Samples::one(taken.all()), "");

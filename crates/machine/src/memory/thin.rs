@@ -2,8 +2,6 @@
 //! itself writes. So a store of any size fits into memory, and the store's own memory can be told
 //! from the device's.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use mjolnir_units::{BLOCK_BYTES, Pba, ZoneId};
 
@@ -12,10 +10,14 @@ use super::{Keep, Memory};
 /// See the module.
 pub type ThinDevice = Memory<Thin>;
 
-/// Of each zone, the blocks that are not zero, by offset.
+/// The blocks of a zone that are not zero, by offset. Zones are written in order, so they come in
+/// order.
+type Kept = Vec<(u32, Box<[u8]>)>;
+
+/// What each zone keeps.
 pub struct Thin {
     zone_blocks: u64,
-    zones: Vec<BTreeMap<u32, Box<[u8]>>>,
+    zones: Vec<Kept>,
 }
 
 /// Whether all bytes are zero.
@@ -30,7 +32,11 @@ impl Keep for Thin {
         let blocks = data.iter().flat_map(|piece| piece.chunks_exact(BLOCK_BYTES));
         for (offset, block) in (at.offset(self.zone_blocks) as u32..).zip(blocks) {
             if !is_zero(block) {
-                zone.insert(offset, block.into());
+                assert!(
+                    zone.last().is_none_or(|(last, _)| *last < offset),
+                    "zones are appended to"
+                );
+                zone.push((offset, block.into()));
             }
         }
     }
@@ -40,30 +46,33 @@ impl Keep for Thin {
         let first = from.offset(self.zone_blocks) as u32;
         let blocks = (buffer.len() / BLOCK_BYTES) as u32;
         let zone = &self.zones[from.zone(self.zone_blocks).0 as usize];
-        for (offset, block) in zone.range(first..first + blocks) {
+        let behind = zone.partition_point(|(offset, _)| *offset < first);
+        for (offset, block) in zone[behind..].iter().take_while(|(at, _)| at - first < blocks) {
             let start = (offset - first) as usize * BLOCK_BYTES;
             buffer[start..start + BLOCK_BYTES].copy_from_slice(block);
         }
     }
 
     fn forget(&mut self, zone: ZoneId) {
-        self.zones[zone.0 as usize].clear();
+        self.zones[zone.0 as usize] = Kept::new();
     }
 }
 
 impl ThinDevice {
     /// A new device of `zones` zones of `zone_blocks` blocks.
     pub fn of_zones(zones: u32, zone_blocks: u64) -> Self {
-        let empty = (0..zones).map(|_| BTreeMap::new()).collect();
+        let empty = vec![Kept::new(); zones as usize];
         let thin = Thin { zone_blocks, zones: empty };
         Memory::new("thin memory", zones, zone_blocks, 2048, thin)
     }
 
-    /// Bytes of memory that the device itself takes, but for the nodes of its trees.
+    /// Bytes of memory that the device itself takes.
     pub fn bytes(&self) -> usize {
         let state = self.state.borrow();
-        let blocks: usize = state.kept.zones.iter().map(BTreeMap::len).sum();
-        blocks * (BLOCK_BYTES + size_of::<(u32, Box<[u8]>)>())
+        let of_zone = |kept: &Kept| {
+            kept.len() * BLOCK_BYTES + kept.capacity() * size_of::<(u32, Box<[u8]>)>()
+        };
+        state.kept.zones.iter().map(of_zone).sum()
     }
 }
 
