@@ -19,8 +19,9 @@ use crate::format::record::Record;
 use crate::format::segment::{Footer, SegmentHeader};
 use crate::space::{Claim, RECLAIM_STREAM, Space};
 
-/// The most payload blocks in a group: 512 KiB.
-pub(crate) const GROUP_BLOCKS_MAX: u32 = 128;
+/// The most payload blocks in a group: 1 MiB. Each group costs a header, a word of the map and a slot
+/// of checksums; more would keep a flush of small writes waiting for longer.
+pub(crate) const GROUP_BLOCKS_MAX: u32 = 256;
 
 /// No segment can be opened for this stream now.
 #[derive(Debug)]

@@ -44,7 +44,7 @@ use crate::survey::{LostGroups, Walked};
 
 /// Reads that are under way at once.
 const READS: usize = 32;
-/// Groups whose payload is verified at once: half a MiB each.
+/// Groups whose payload is verified at once: a MiB each, or less.
 const PAYLOADS: usize = 8;
 /// Records whose way through the map is fetched ahead of their replay.
 const PREFETCH_RECORDS: u64 = 4096;
