@@ -15,7 +15,7 @@ use super::measured::{Figures, Measured, Written};
 use super::meter::Meter;
 use super::precondition::Precondition;
 use super::source::Source;
-use super::spec::Study;
+use super::spec::{EngineSpec, Study};
 use crate::experiment::ledger::write_whole;
 
 /// Requests between two looks at whether to go on.
@@ -26,6 +26,11 @@ pub(super) fn check(study: &Study, hardware: &Hardware) -> Result<u64, String> {
     if study.drive.bytes.is_some() || study.drive.over_provisioning.is_some() {
         return Err("drive: with drive.kind = \"page-mapped\" the host is offered what \
                     device.ftl.over_provisioning leaves; say that instead"
+            .to_owned());
+    }
+    if study.engine != EngineSpec::default() {
+        return Err("engine: a drive with drive.kind = \"page-mapped\" has firmware of its own; \
+                    say its policies under device.ftl, and leave [engine] out"
             .to_owned());
     }
     if study.measure.seconds.is_some() && !study.measure.timed {

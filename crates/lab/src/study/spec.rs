@@ -105,7 +105,7 @@ impl Bytes {
 }
 
 /// How the engine is set. What is not said is as in the engine's own options.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineSpec {
     /// The victim policy.

@@ -151,6 +151,12 @@ fn what_cannot_be_is_refused_with_the_key_and_what_to_do() {
         (SMALL.to_owned() + "[workload]\n", &["workload", "synthetic", "trace"]),
         (SMALL.to_owned() + "[workload]\ntrace = \"/none\"\n", &["workload.trace", "/none"]),
         (format!("{SMALL}{whole}[measure]\ntimed = false\nseconds = 1\n"), &["measure.seconds"]),
+        (
+            format!(
+                "{device}[drive]\nkind = \"page-mapped\"\n[engine]\nvictim = \"fifo\"\n{whole}"
+            ),
+            &["[engine]", "device.ftl"],
+        ),
     ] {
         let error = try_run(&text).unwrap_err();
         for part in parts {
