@@ -53,7 +53,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut sequence = 0;
         let mut rest = data;
         while !rest.is_empty() {
-            self.admit((rest.len() as u64 / BLOCK_SIZE).min(128)).await?;
+            let most = u64::from(self.state().log.group_blocks_max());
+            self.admit((rest.len() as u64 / BLOCK_SIZE).min(most)).await?;
             let (blocks, at) = self
                 .step(|state| {
                     let size = state.writable(tree)?;

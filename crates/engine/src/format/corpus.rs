@@ -8,7 +8,7 @@ use mjolnir_units::{Pba, TreeId, ZoneId};
 
 use super::group::GroupHeader;
 use super::manifest::{Manifest, SegmentEntry, TreeEntry, TreeKind};
-use super::record::{REMAPS_MAX, Record, Remap, tests::every_kind};
+use super::record::{REMAPS_MAX, Record, Remap, tests::every_kind, tests::numbered};
 use super::root::{MANIFEST_CHUNKS_MAX, Root};
 use super::segment::{Footer, SegmentHeader};
 
@@ -78,8 +78,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let header =
         SegmentHeader { uuid: [7; 16], zone: ZoneId(4), incarnation: 8, epoch: 2, stream: 3 };
     let footer = Footer { incarnation: 8, checksums: (0..20).collect(), groups: vec![1, 9] };
-    let records: Vec<(u64, Record)> =
-        every_kind().into_iter().zip(41u64..).map(|(r, s)| (s, r)).collect();
+    let records = numbered(every_kind());
     let remap = Remap::Clone { from: TreeId(1), from_lba: 0, to: TreeId(1), to_lba: 0, blocks: 1 };
     let vector = Record::Vector { staging: None, remaps: vec![remap; REMAPS_MAX] };
     let write = Record::Write { tree: TreeId(1), lba: u64::MAX, blocks: u32::MAX };
@@ -105,7 +104,7 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("footer_lying_counts", with(footer.clone(), 16, &[0xff; 8])),
         ("footer_cut", trimmed(footer, 60)),
         ("group_every_record", group(vec![1, 2, 3, 4], records)),
-        ("group_of_the_map", group((0..128).collect(), vec![])),
+        ("group_of_the_map", group((0..256).collect(), vec![])),
         ("group_longest_vector", group(vec![], vec![(1, vector)])),
         ("group_write_without_payload", group(vec![1], vec![(1, write)])),
         ("group_lying_counts", with(group(vec![1], vec![]), 64, &[0xff; 4])),
