@@ -43,18 +43,23 @@ fn a_run_repeats_byte_for_byte_and_seeds_differ() {
     }
 }
 
-/// Runs seeds until one fails; its message must have one of the marks.
+/// Runs seeds until one fails with a message that has one of the marks. The same mistake may show in
+/// other ways before: of a long write that was cut, whole blocks may be missing as well as parts.
 fn is_caught(bug: Bug, marks: &[&str]) {
     have(bug);
-    let failure = (0..200).find_map(|seed| run(seed).failure);
+    let mut other = None;
+    let failure = (0..200).find_map(|seed| {
+        let failure = run(seed).failure?;
+        let marked = marks.iter().any(|mark| failure.message.contains(mark));
+        if marked {
+            return Some(failure);
+        }
+        other = Some(failure.message);
+        None
+    });
     have(Bug::None);
-    let failure = failure.unwrap_or_else(|| panic!("{bug:?} was not caught"));
+    let failure = failure.unwrap_or_else(|| panic!("{bug:?} was not caught, but: {other:?}"));
     println!("{bug:?}: {}", failure.message);
-    assert!(
-        marks.iter().any(|mark| failure.message.contains(mark)),
-        "{bug:?}: {}",
-        failure.message
-    );
     assert!(failure.command.starts_with("cargo xtask sim --seed "), "{}", failure.command);
 }
 

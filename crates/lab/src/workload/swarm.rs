@@ -131,7 +131,8 @@ impl Swarm {
             .collect();
         // Without writes there is nothing to see.
         weights[0] = weights[0].max(20);
-        let zone_blocks = *chance.pick(&[64, 96, 128, 256]);
+        // The last has room for groups of full length.
+        let zone_blocks = *chance.pick(&[64, 96, 128, 256, 640]);
         let zones = chance.within(24..65) as u32;
         let micros = |chance: &mut Chance, most| Duration::from_micros(chance.below(most));
         let long = if size == RunSize::Long { 8 } else { 1 };
@@ -172,7 +173,7 @@ impl Swarm {
             orderly_one_in: *chance.pick(&[0, 2, 4]),
             volumes,
             volume_blocks: (capacity / volumes as u64).clamp(64, 2048),
-            io_blocks: *chance.pick(&[1, 4, 16, 64]),
+            io_blocks: *chance.pick(&[1, 4, 16, 64, 300]),
             fill_percent: *chance.pick(&[20, 40, 55, 65, 120]),
             unaligned: chance.one_in(2),
             hot: chance.one_in(2),
