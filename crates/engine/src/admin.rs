@@ -75,7 +75,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             })
             .await?;
         self.flush_to(sequence).await?;
-        self.inner.reclaim_wanted.notify(1);
+        self.call_reclaim();
         Ok(())
     }
 
@@ -145,7 +145,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             .log_record(Record::Delete { tree }, |state| state.still_named(&full, tree))
             .await?;
         self.flush_to(sequence).await?;
-        self.inner.reclaim_wanted.notify(1);
+        self.call_reclaim();
         Ok(())
     }
 

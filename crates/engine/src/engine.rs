@@ -220,6 +220,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.inner.changed.notify(usize::MAX);
     }
 
+    /// Has reclaim look again at what there is to do, whether it rests or waits within a cycle.
+    pub(crate) fn call_reclaim(&self) {
+        self.inner.reclaim_wanted.notify(1);
+        self.notify();
+    }
+
     /// The store takes no more changes. The first reason counts.
     pub(crate) fn fail(&self, error: Error) {
         let mut state = self.state();
@@ -284,7 +290,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 Submission::Seal { zone } => {
                     // A segment more is in use: pacing may want to begin, or to change its share.
                     self.state().update_pacing();
-                    self.inner.reclaim_wanted.notify(1);
+                    self.call_reclaim();
                     self.spawn_seal(zone);
                 }
             }
@@ -296,7 +302,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         // Pacing decides anew whenever a segment was taken, and so do checkpoints.
         if state.reclaim.allocated_seen != state.space.allocated_total {
             state.reclaim.allocated_seen = state.space.allocated_total;
-            self.inner.reclaim_wanted.notify(1);
+            self.call_reclaim();
             self.inner.checkpoint_wanted.notify(1);
         }
         let options = &self.inner.options;
@@ -394,7 +400,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             } else if claim.is_client() && asked.get().is_none() {
                 asked.set(Some(state.ask_for_room()));
                 self.inner.checkpoint_wanted.notify(1);
-                self.inner.reclaim_wanted.notify(1);
+                self.call_reclaim();
                 return true;
             } else if asked.get().is_none_or(|asked| state.no_room_is_proven(asked)) {
                 // Reclaim and checkpoints do not wait for reclaim: they would wait for themselves.
@@ -448,7 +454,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
             self.submit();
             if self.state().reclaim.gate_closed() {
-                self.inner.reclaim_wanted.notify(1);
+                self.call_reclaim();
             }
             self.wait_while(busy).await;
         }

@@ -26,35 +26,41 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let bytes = record.encoded_bytes();
         let relief = record.frees_space();
         self.admit_nodes().await;
-        self.step(|state| {
-            state.check_health()?;
-            check(state)?;
-            let claim = if relief { Claim::Relief } else { Claim::Client };
-            if state.space.is_crowded(claim) {
-                return Err(Hurdle::Crowded(claim));
-            }
-            let stream = match state.room_for_client(CLIENT_STREAM, bytes, 0) {
-                Ok(room) => room.stream,
-                Err(_) if relief => {
-                    let State { log, space, .. } = state;
-                    log.prepare(space, RELIEF_STREAM, bytes, 0)
-                        .map_err(|_| Hurdle::NoRoom(Claim::Relief))?;
-                    RELIEF_STREAM
+        let logged = self
+            .step(|state| {
+                state.check_health()?;
+                check(state)?;
+                let claim = if relief { Claim::Relief } else { Claim::Client };
+                if state.space.is_crowded(claim) {
+                    return Err(Hurdle::Crowded(claim));
                 }
-                Err(_) => return Err(Hurdle::NoRoom(Claim::Client)),
-            };
-            let sequence = state.log.sequence + 1;
-            state.apply(&record, sequence)?;
-            state.log.push(stream, record.clone(), &[], bytes, true);
-            Ok(sequence)
-        })
-        .await
+                let stream = match state.room_for_client(CLIENT_STREAM, bytes, 0) {
+                    Ok(room) => room.stream,
+                    Err(_) if relief => {
+                        let State { log, space, .. } = state;
+                        log.prepare(space, RELIEF_STREAM, bytes, 0)
+                            .map_err(|_| Hurdle::NoRoom(Claim::Relief))?;
+                        RELIEF_STREAM
+                    }
+                    Err(_) => return Err(Hurdle::NoRoom(Claim::Client)),
+                };
+                let sequence = state.log.sequence + 1;
+                state.apply(&record, sequence)?;
+                state.log.push(stream, record.clone(), &[], bytes, true);
+                Ok(sequence)
+            })
+            .await;
+        if self.state().should_choose_anew() {
+            self.call_reclaim();
+        }
+        logged
     }
 }
 
 impl State {
     /// Applies a record without payload, wholly or not at all.
     pub fn apply(&mut self, record: &Record, sequence: u64) -> Result<(), Hurdle> {
+        let released = self.released_by(record);
         match record {
             Record::Write { .. } | Record::Moved { .. } => {
                 unreachable!("records with payload are applied with it")
@@ -100,24 +106,37 @@ impl State {
                 self.insert_tree(*tree, TreeKind::Volume(name.clone()), sequence);
             }
             Record::Restore { tree, from } => {
-                let replaced = self.known(*tree)?;
+                self.known(*tree)?;
                 self.known(*from)?;
                 self.map.replace(*tree, *from);
-                self.reclaim.released.reckon(replaced);
             }
-            Record::Delete { tree } => {
-                let deleted = self.map.blocks(*tree).unwrap_or(0);
-                self.drop_tree(*tree);
-                self.reclaim.released.reckon(deleted);
-            }
+            Record::Delete { tree } => self.drop_tree(*tree),
             Record::Resize { tree, blocks } => {
-                let before = self.known(*tree)?;
+                self.known(*tree)?;
                 self.map.resize(*tree, *blocks)?;
-                self.reclaim.released.reckon(before.saturating_sub(*blocks));
             }
             Record::Rename { tree, name } => self.catalog.rename(*tree, name),
         }
+        self.reclaim.released.reckon(released);
         Ok(())
+    }
+
+    /// Blocks that a record which is about to be applied may take out of use, at most.
+    fn released_by(&self, record: &Record) -> u64 {
+        let trimmed = |remap: &Remap| match *remap {
+            Remap::Trim { blocks, .. } => blocks,
+            Remap::Clone { .. } | Remap::Move { .. } => 0,
+        };
+        let size = |tree: &TreeId| self.map.blocks(*tree).unwrap_or(0);
+        match record {
+            Record::Remap(remap) => trimmed(remap),
+            Record::Vector { remaps, .. } => {
+                remaps.iter().map(trimmed).fold(0, u64::saturating_add)
+            }
+            Record::Restore { tree, .. } | Record::Delete { tree } => size(tree),
+            Record::Resize { tree, blocks } => size(tree).saturating_sub(*blocks),
+            _ => 0,
+        }
     }
 
     fn insert_tree(&mut self, tree: TreeId, kind: TreeKind, created: u64) {
@@ -163,7 +182,6 @@ impl State {
                 self.in_tree(tree, lba, blocks)?;
                 if blocks > 0 {
                     self.map.trim(tree, Lba(lba), blocks)?;
-                    self.reclaim.released.reckon(blocks);
                 }
             }
             Remap::Clone { from, from_lba, to, to_lba, blocks } => {

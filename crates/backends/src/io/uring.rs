@@ -104,7 +104,8 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Queues a request; the driver does the rest.
+    /// Queues a request. The driver does the rest, but for a queue that is long enough to be submitted
+    /// at once.
     pub fn start(this: &Rc<Self>, request: Request, hold: Option<Hold>) -> Pending {
         let mut tables = this.tables.borrow_mut();
         let slot = tables.slots.insert(Slot {

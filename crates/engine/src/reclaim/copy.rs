@@ -206,7 +206,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let reclaim = &state.reclaim;
             let forced = reclaim.forced > reclaim.forced_done;
             let quiet = state.clients_waiting == 0 && state.log.dirty_bytes == 0;
-            let idle = quiet && reclaim.last_pacing.ahead;
+            let idle = quiet && (reclaim.last_pacing.ahead || state.should_choose_anew());
             let waits = state.failed.is_none()
                 && !state.closing
                 && !forced

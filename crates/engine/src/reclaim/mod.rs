@@ -197,7 +197,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.reclaim.forced_incarnation = state.space.incarnation;
             (state.reclaim.forced, state.reclaim.counters.segments_retired)
         };
-        self.inner.reclaim_wanted.notify(1);
+        self.call_reclaim();
         self.wait_while(|state| {
             state.failed.is_none() && !state.stopping && state.reclaim.forced_done < wanted
         })
@@ -329,7 +329,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         }
         won.retired += emptied.len();
-        while !won.cramped && self.state().should_relocate() {
+        while !won.cramped && self.state().has_candidates() {
             // Repointing dirties leaves, as many bytes as are moved or more.
             if self.state().is_squeezed() {
                 self.checkpoint_within_task().await?;
@@ -337,6 +337,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let relocated = self.relocate().await?;
             won.retired += relocated.retired;
             won.cramped = relocated.cramped;
+            // Not before the first: who deletes all the time must not keep reclaim from its work.
+            if self.state().should_choose_anew() {
+                break;
+            }
         }
         {
             let mut state = self.state();
@@ -352,7 +356,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     fn retire_empty(&self, live: &LiveMap) -> Vec<ZoneId> {
         let mut state = self.state();
         let mut retired = Vec::new();
-        let zone_blocks = state.space.zone_blocks;
         state.reclaim.released.end_mark(live.total());
         for (zone, count) in live.counts() {
             let segment = state.space.get_mut(zone);
@@ -360,13 +363,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 continue;
             }
             segment.live = Some(count);
+            let payload = segment.payload;
             if count == 0 {
                 segment.state = SegmentState::Retiring;
                 let State { placement, space, log, .. } = &mut *state;
                 placement.reclaimed(space.get(zone), 0, None, log.sequence);
                 state.reclaim.index.remove(zone);
                 state.reclaim.counters.segments_retired += 1;
-                state.reclaim.released.won(zone_blocks);
+                state.reclaim.released.won(payload.into());
                 retired.push(zone);
             }
         }
@@ -375,14 +379,18 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 }
 
 impl State {
-    /// Whether there is something to relocate, time for it, and nothing better to be found.
-    fn should_relocate(&self) -> bool {
-        let forced = self.reclaim.forced > self.reclaim.forced_done;
-        // So much was deleted that other segments may be emptier than the candidates.
+    /// Whether there is something to relocate, and time for it.
+    fn has_candidates(&self) -> bool {
+        !self.reclaim.index.is_empty() && !self.closing
+    }
+
+    /// Whether so much was deleted that other segments may be emptier than the candidates.
+    pub(crate) fn should_choose_anew(&self) -> bool {
+        let ReclaimState { urgent, forced, forced_done, last_pacing, .. } = &self.reclaim;
+        let hurried = *urgent || forced > forced_done || last_pacing.panic;
         let store_blocks = self.space.segments.len() as u64 * self.space.zone_blocks;
         let much = (store_blocks / 64).max(self.space.zone_blocks);
-        let choose_anew = !forced && !self.reclaim.urgent && self.reclaim.released.is_news(much);
-        !self.reclaim.index.is_empty() && !self.closing && !choose_anew
+        !hurried && self.reclaim.released.is_news(much)
     }
 
     /// Asks the pacing policy again.

@@ -1,9 +1,12 @@
 //! Space that deletions and trims leave behind, as far as is known.
 //!
 //! Overwrites make as much garbage as they write, and reclaim keeps pace with them. What is deleted
-//! comes all at once: how much it was only a mark can tell, since snapshots share their blocks. It
-//! shows as live blocks that are fewer than the last mark's. Clients that write new data meanwhile
-//! make it look less; they also make space scarce, which hurries reclaim as well.
+//! comes all at once: how much it was only a mark can tell, since snapshots share their blocks, and
+//! what was trimmed may not have been there. It shows as live blocks that are fewer than the last
+//! mark's. Clients that write new data meanwhile make it look less; they also make space scarce,
+//! which hurries reclaim as well. What is reckoned with before a mark does no more than hasten it. The
+//! first mark after opening has nothing to compare with, so what was deleted before it is won at the
+//! pace of overwrites.
 
 /// Blocks that ceased to be live otherwise than by overwrites.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,24 +17,21 @@ pub(crate) struct Released {
     found: u64,
     /// What may have come since the last mark began.
     reckoned: u64,
-    /// What of it is judged by the mark under way.
-    under_mark: u64,
 }
 
 impl Released {
-    /// So many blocks may have ceased to be live.
+    /// At most so many blocks ceased to be live.
     pub fn reckon(&mut self, blocks: u64) {
         self.reckoned = self.reckoned.saturating_add(blocks);
     }
 
-    /// A mark begins, which will tell what of it is so.
+    /// A mark begins, which will tell how much of it is so.
     pub fn begin_mark(&mut self) {
-        self.under_mark = self.under_mark.saturating_add(std::mem::take(&mut self.reckoned));
+        self.reckoned = 0;
     }
 
     /// A mark found so many live blocks.
     pub fn end_mark(&mut self, live: u64) {
-        self.under_mark = 0;
         if let Some(before) = self.live.replace(live) {
             self.found = self.found.saturating_add(before).saturating_sub(live);
         }
@@ -44,7 +44,7 @@ impl Released {
 
     /// What is to be won.
     pub fn blocks(&self) -> u64 {
-        self.found.saturating_add(self.reckoned).saturating_add(self.under_mark)
+        self.found
     }
 
     /// Whether a new mark may find that many blocks more.
@@ -58,21 +58,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_reckoned_with_counts_until_a_mark_knows() {
+    fn marks_tell_what_ceased_to_be_live() {
         let mut released = Released::default();
         released.begin_mark();
         released.end_mark(1000);
         assert_eq!(released.blocks(), 0, "the first mark has nothing to compare with");
         released.reckon(64);
         assert!(released.is_news(64) && !released.is_news(65));
+        assert_eq!(released.blocks(), 0, "it may not have been there");
         released.begin_mark();
         assert!(!released.is_news(1));
         released.reckon(7);
-        assert_eq!(released.blocks(), 71);
         released.end_mark(700);
-        assert_eq!(released.blocks(), 307);
+        assert!(released.is_news(7), "that mark may have been too early for it");
+        assert_eq!(released.blocks(), 300);
         released.won(250);
-        assert_eq!(released.blocks(), 57);
+        assert_eq!(released.blocks(), 50);
         released.begin_mark();
         released.end_mark(720);
         assert_eq!(released.blocks(), 30, "what clients wrote anew took the place of some");

@@ -102,12 +102,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         }
         let mut state = self.state();
-        let zone_blocks = state.space.zone_blocks;
         for zone in &copied.victims {
             let segment = state.space.get_mut(*zone);
             segment.state = SegmentState::Retiring;
-            let won = zone_blocks.saturating_sub(segment.live.map_or(zone_blocks, u64::from));
-            state.reclaim.released.won(won);
+            let won =
+                segment.payload - segment.live.unwrap_or(segment.payload).min(segment.payload);
+            state.reclaim.released.won(won.into());
             state.reclaim.index.remove(*zone);
             state.reclaim.counters.segments_retired += 1;
         }

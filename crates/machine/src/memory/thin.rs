@@ -66,7 +66,7 @@ impl ThinDevice {
         Memory::new("thin memory", zones, zone_blocks, 2048, thin)
     }
 
-    /// Bytes of memory that the device itself takes.
+    /// Bytes of memory that the device takes for what it keeps.
     pub fn bytes(&self) -> usize {
         let state = self.state.borrow();
         let of_zone = |kept: &Kept| {
