@@ -5,7 +5,7 @@ use mjolnir_device::MemoryDevice;
 use mjolnir_engine::{Engine, OpenOptions};
 use mjolnir_store::{ErrorKind, Store};
 
-use crate::support::{BLOCK, fresh, put, run, soon, tag_of};
+use crate::support::{BLOCK, Random, fresh, put, run, soon, tag_of};
 
 #[test]
 fn snapshots_after_every_few_writes_fill_a_store_without_making_it_fail() {
@@ -16,13 +16,12 @@ fn snapshots_after_every_few_writes_fill_a_store_without_making_it_fail() {
             let blocks = u64::from(zones) * zone_blocks / 3;
             let volume = engine.create_volume("v", blocks * BLOCK).await.unwrap();
             let mut versions = vec![0; blocks as usize];
-            let mut x: u64 = seed;
+            let mut random = Random(seed);
             let mut snapshots = 0;
             let error = 'full: loop {
                 for _ in 0..writes {
-                    x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                    let lba = (x >> 33) % blocks;
-                    let tag = x >> 40;
+                    let bits = random.bits();
+                    let (lba, tag) = ((bits >> 33) % blocks, bits >> 40);
                     match soon("a write", put(&engine, volume.id, lba, tag)).await {
                         Ok(()) => versions[lba as usize] = tag,
                         Err(error) => break 'full error,

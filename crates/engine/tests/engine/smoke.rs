@@ -4,7 +4,7 @@ use mjolnir_device::MemoryDevice;
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
 use mjolnir_store::{Durability, Store};
 
-use crate::support::{flat, payload, run};
+use crate::support::{Random, flat, payload, run};
 
 #[test]
 fn overwrites_reclaim_and_reopening_keep_the_newest_bytes() {
@@ -21,10 +21,9 @@ fn overwrites_reclaim_and_reopening_keep_the_newest_bytes() {
             } else {
                 engine.find("v").unwrap()
             };
-            let mut x = round + 1;
+            let mut random = Random(round + 1);
             for step in 0..6000u64 {
-                x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                let lba = (x >> 33) % 1500;
+                let lba = random.below(1500);
                 let tag = round * 100_000 + step + 1;
                 engine
                     .write(volume.id, lba * 4096, payload(tag, 1), Durability::Buffered)

@@ -8,7 +8,7 @@ use mjolnir_store::{Durability, Error, ErrorKind, Store};
 use mjolnir_units::{Pba, TreeId};
 
 use crate::support::{
-    BLOCK, Held, Tick, dropped_after, fresh, payload, put, run, soon, tag_of, turns,
+    BLOCK, Held, Random, Tick, dropped_after, fresh, payload, put, run, soon, tag_of, turns,
 };
 
 async fn fill<D: Device>(engine: &Engine<D, Tick>, tree: TreeId) -> (u64, Error) {
@@ -84,10 +84,10 @@ fn one_damaged_block_does_not_hold_up_reclaim() {
                 control.damage(Pba(zone * 64 + offset), Damage::Unreadable);
             }
         }
-        let mut x = 1u64;
+        let mut random = Random(1);
         for step in 0..8000u64 {
-            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let lba = 60 * ((x >> 45) % 10) + 4 + (x >> 33) % 56;
+            let bits = random.bits();
+            let lba = 60 * ((bits >> 45) % 10) + 4 + (bits >> 33) % 56;
             soon("a write", put(&engine, volume.id, lba, step)).await.unwrap();
         }
         assert!(control.faults() > 0, "no damage was met");

@@ -106,6 +106,22 @@ pub fn payload(tag: u64, blocks: usize) -> Bytes {
     buffer.freeze()
 }
 
+/// Numbers without a pattern, the same in each run.
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next one, of which the upper bits are the better ones.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        self.0
+    }
+
+    /// One of `0..limit`.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        (self.bits() >> 33) % limit
+    }
+}
+
 /// The bytes of a read.
 pub fn flat(chunks: Vec<Chunk>) -> Vec<u8> {
     let mut out = Vec::new();
