@@ -236,8 +236,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             ));
         }
         drop(state);
-        self.notify();
-        self.inner.reclaim_wanted.notify(usize::MAX);
+        self.call_reclaim();
         self.inner.checkpoint_wanted.notify(usize::MAX);
         self.inner.reset_wanted.notify(usize::MAX);
         self.inner.group_begun.notify(usize::MAX);

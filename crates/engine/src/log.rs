@@ -205,17 +205,16 @@ impl Log {
         }
     }
 
-    /// Adds a record with its payload where [`prepare`](Self::prepare) said. `sequenced` records
-    /// get the next sequence number. Returns the group's id.
+    /// Adds a record with its payload where [`prepare`](Self::prepare) said. It gets the next
+    /// sequence number, if it has any. Returns the group's id.
     pub fn push(
         &mut self,
         stream: u8,
         record: Record,
         payload: &[Bytes],
         record_bytes: usize,
-        sequenced: bool,
     ) -> u64 {
-        self.push_known(stream, record, payload, &[], record_bytes, sequenced)
+        self.push_known(stream, record, payload, &[], record_bytes)
     }
 
     /// As [`push`](Self::push), with the checksums of the content of the first blocks, for those
@@ -227,8 +226,8 @@ impl Log {
         payload: &[Bytes],
         content: &[u32],
         record_bytes: usize,
-        sequenced: bool,
     ) -> u64 {
+        let sequenced = record.is_sequenced();
         let (zone_blocks, checksum) = (self.zone_blocks, self.checksum);
         let open = self.streams[usize::from(stream)].as_mut().expect("prepared");
         let builder = open.builder.as_mut().expect("prepared");

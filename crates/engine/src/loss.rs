@@ -146,7 +146,7 @@ impl LogLoss {
     pub(crate) fn note_dropped(&mut self, known: &BTreeMap<u64, Record>, state: &State) {
         let names = Names::new(known, state);
         for (sequence, record) in known {
-            if !matches!(record, Record::Moved { .. }) && *sequence > self.whole_to {
+            if record.is_sequenced() && *sequence > self.whole_to {
                 self.note(record, &names);
                 self.dropped_records += 1;
             }

@@ -94,8 +94,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// checkpoint, and waits for every task. The device may be dropped afterwards.
     pub async fn close(&self) -> Result<(), Error> {
         self.state().closing = true;
-        self.notify();
-        self.inner.reclaim_wanted.notify(usize::MAX);
+        self.call_reclaim();
         let sequence = self.state().log.sequence;
         let mut outcome = Ok(());
         // Closed before, or by someone else: what is left is to wait for its tasks.

@@ -46,7 +46,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 };
                 let sequence = state.log.sequence + 1;
                 state.apply(&record, sequence)?;
-                state.log.push(stream, record.clone(), &[], bytes, true);
+                state.log.push(stream, record.clone(), &[], bytes);
                 Ok(sequence)
             })
             .await;

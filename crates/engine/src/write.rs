@@ -147,7 +147,6 @@ impl State {
             Record::Write { tree, lba, blocks: fit },
             &[data.slice(..fit as usize * BLOCK_BYTES)],
             WRITE_RECORD_BYTES,
-            true,
         );
         self.placed(stream, &room);
         self.counters.client_write_blocks += u64::from(fit);

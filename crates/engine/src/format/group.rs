@@ -28,8 +28,8 @@ pub struct GroupHeader {
     pub durable: u64,
     /// One checksum for each payload block, bound to its place (see [`super::bind`]).
     pub checksums: Vec<u32>,
-    /// Sequence numbers and records. Write and Moved records take payload blocks in order. Moved ones
-    /// have no sequence number: theirs is 0.
+    /// Sequence numbers and records. Write and Moved records take payload blocks in order. The
+    /// number is 0 where the record has none.
     pub records: Vec<(u64, Record)>,
 }
 
@@ -59,9 +59,8 @@ fn begin(out: &mut Encoder, uuid: &[u8; 16], zone: ZoneId, offset: u32, incarnat
 impl GroupHeader {
     /// One block. The caller kept the records and checksums within it.
     pub fn encode(&self) -> Vec<u8> {
-        let sequenced = |(_, record): &&(u64, Record)| !matches!(record, Record::Moved { .. });
-        let numbers = self.records.iter().filter(sequenced).map(|(sequence, _)| *sequence);
-        let base = numbers.min().unwrap_or(0);
+        let numbered = self.records.iter().filter(|(_, record)| record.is_sequenced());
+        let base = numbered.map(|(sequence, _)| *sequence).min().unwrap_or(0);
         let mut out = Encoder(Vec::with_capacity(BLOCK_BYTES));
         begin(&mut out, &self.uuid, self.zone, self.offset, self.incarnation);
         out.u64(self.epoch);
@@ -73,11 +72,8 @@ impl GroupHeader {
             out.u32(*checksum);
         }
         for (sequence, record) in &self.records {
-            let number = match record {
-                Record::Moved { .. } => 0,
-                _ => u32::try_from(sequence - base).expect("a group spans few sequence numbers"),
-            };
-            out.u32(number);
+            let number = if record.is_sequenced() { sequence - base } else { 0 };
+            out.u32(u32::try_from(number).expect("a group spans few sequence numbers"));
             record.encode(&mut out);
         }
         assert!(out.0.len() + 4 <= BLOCK_BYTES, "group header overflows its block");
@@ -130,8 +126,7 @@ impl GroupHeader {
                 .ok_or(Malformed("a sequence number overflows".into()))?;
             let record = Record::decode(&mut input)?;
             payload += record.payload_blocks();
-            let moved = matches!(record, Record::Moved { .. });
-            header.records.push((if moved { 0 } else { sequence }, record));
+            header.records.push((if record.is_sequenced() { sequence } else { 0 }, record));
         }
         if payload > u64::from(blocks) {
             return Err(Malformed("its records name more payload than it has".into()));

@@ -103,6 +103,11 @@ pub(super) fn decode_remaps(input: &mut Decoder<'_>) -> Result<Vec<Remap>, Malfo
 }
 
 impl Record {
+    /// Whether it has a sequence number. What was moved has none: it is not replayed.
+    pub fn is_sequenced(&self) -> bool {
+        !matches!(self, Record::Moved { .. })
+    }
+
     /// Payload blocks that belong to the record.
     pub fn payload_blocks(&self) -> u64 {
         match self {
@@ -295,9 +300,8 @@ pub(super) mod tests {
 
     /// Records as a group has them, late in a store's life: what was moved has no sequence number.
     pub(crate) fn numbered(records: Vec<Record>) -> Vec<(u64, Record)> {
-        let number = |(record, number): (Record, u64)| match record {
-            Record::Moved { .. } => (0, record),
-            _ => (number, record),
+        let number = |(record, number): (Record, u64)| {
+            (if record.is_sequenced() { number } else { 0 }, record)
         };
         records.into_iter().zip((1 << 40)..).map(number).collect()
     }

@@ -173,7 +173,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                         &[payload],
                         content.get(done as usize..).unwrap_or(&[]),
                         record_bytes,
-                        false,
                     );
                     state.reclaim.counters.blocks_moved += u64::from(fit);
                     state.reclaim.gate.reclaim_moved(u64::from(fit));

@@ -363,14 +363,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 continue;
             }
             segment.live = Some(count);
-            let payload = segment.payload;
             if count == 0 {
-                segment.state = SegmentState::Retiring;
                 let State { placement, space, log, .. } = &mut *state;
                 placement.reclaimed(space.get(zone), 0, None, log.sequence);
-                state.reclaim.index.remove(zone);
-                state.reclaim.counters.segments_retired += 1;
-                state.reclaim.released.won(payload.into());
+                state.retire(zone);
                 retired.push(zone);
             }
         }
@@ -379,6 +375,17 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 }
 
 impl State {
+    /// Gives a segment up: nothing refers to it any more.
+    fn retire(&mut self, zone: ZoneId) {
+        let segment = self.space.get_mut(zone);
+        segment.state = SegmentState::Retiring;
+        let payload = segment.payload;
+        let won = payload.saturating_sub(segment.live.unwrap_or(payload));
+        self.reclaim.released.won(won.into());
+        self.reclaim.index.remove(zone);
+        self.reclaim.counters.segments_retired += 1;
+    }
+
     /// Whether there is something to relocate, and time for it.
     fn has_candidates(&self) -> bool {
         !self.reclaim.index.is_empty() && !self.closing

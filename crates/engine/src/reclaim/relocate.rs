@@ -14,7 +14,6 @@ use mjolnir_units::{BLOCK_SIZE, ZoneId};
 use crate::engine::{Engine, State};
 use crate::memory::batch_bytes_max;
 use crate::options::OpenOptions;
-use crate::space::SegmentState;
 
 /// Memory for each block of a victim: whether it is live, and where it went.
 const TABLE_BYTES: u64 = 1 + 8;
@@ -103,13 +102,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         let mut state = self.state();
         for zone in &copied.victims {
-            let segment = state.space.get_mut(*zone);
-            segment.state = SegmentState::Retiring;
-            let won =
-                segment.payload - segment.live.unwrap_or(segment.payload).min(segment.payload);
-            state.reclaim.released.won(won.into());
-            state.reclaim.index.remove(*zone);
-            state.reclaim.counters.segments_retired += 1;
+            state.retire(*zone);
         }
         drop(state);
         relocated.retired = copied.victims.len();
