@@ -23,6 +23,9 @@ pub struct Options {
     /// against real clients then use the debug build.
     #[arg(long)]
     quick: bool,
+    /// Run the tests, too, that take minutes though optimized.
+    #[arg(long)]
+    long: bool,
     /// Seeds that the simulator runs.
     #[arg(long, value_name = "COUNT", default_value_t = 300)]
     seeds: u32,
@@ -32,6 +35,23 @@ pub struct Options {
 /// they share would be built twice with different features.
 const PROGRAMS: &[&str] =
     &["build", "--release", "-p", "mjolnir-cli", "-p", "mjolnir-lab", "--bins"];
+
+/// What `cargo test` leaves out for its length: figures of theory and of a peer.
+const LONG_TESTS: &[&str] = &[
+    "test",
+    "--release",
+    "-p",
+    "mjolnir-flash",
+    "-p",
+    "mjolnir-policy",
+    "--test",
+    "waf",
+    "--test",
+    "placement_figures",
+    "--",
+    "--ignored",
+    "--show-output",
+];
 
 /// Runs all steps; whether all passed.
 pub fn run(options: &Options) -> Result<bool> {
@@ -104,6 +124,10 @@ pub fn run(options: &Options) -> Result<bool> {
         Some(missing) if options.require_tools => Ok(Outcome::fail(format!("needs {missing}"))),
         Some(missing) => Ok(Outcome::skip(format!("needs {missing}"))),
         None => secured(&cargo, options.require_tools),
+    });
+    steps.run("long tests", || match options.long {
+        true => cargo::run_tests(cargo(LONG_TESTS)),
+        false => Ok(Outcome::skip("--long runs them")),
     });
     steps.run("tests as root", || {
         // Loop devices and mounts: `cargo test` leaves these out for everyone.

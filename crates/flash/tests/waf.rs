@@ -153,8 +153,7 @@ fn d_choices_is_van_houdts_fixed_point() {
 }
 
 #[test]
-#[ignore = "takes a minute in release: `cargo test --release -p mjolnir-flash --test waf -- \
-            --ignored --nocapture`"]
+#[ignore = "takes minutes though optimized: `cargo xtask test --long`"]
 fn every_form_at_every_spare_factor() {
     let size = Size { blocks: 2_000, pages: 64, warm: 8.0, measured: 4.0 };
     one_over(&SPARES, &size);

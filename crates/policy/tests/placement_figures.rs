@@ -96,8 +96,7 @@ fn some_figures_are_those_of_the_peer() {
 }
 
 #[test]
-#[ignore = "takes minutes unless optimized; all of it: `cargo test --release -p mjolnir-policy \
-            --test placement_figures -- --ignored --nocapture`"]
+#[ignore = "takes a minute though optimized: `cargo xtask test --long`"]
 fn all_figures_are_those_of_the_peer() {
     check(&CELLS);
 }
@@ -105,8 +104,7 @@ fn all_figures_are_those_of_the_peer() {
 /// Under uniform load nothing can be told apart, and nothing may be lost: within 2 % of the plain
 /// log, though six streams are open. The peer's last half of a run: 3.533, 3.532, 3.509.
 #[test]
-#[ignore = "takes a minute unless optimized; all of it: `cargo test --release -p mjolnir-policy \
-            --test placement_figures -- --ignored --nocapture`"]
+#[ignore = "takes a minute though optimized: `cargo xtask test --long`"]
 fn uniform_load_gains_and_loses_nothing() {
     let load = support::load(BLOCKS, 10, "random", 2);
     let half = BLOCKS as usize * 6;
