@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use mjolnir_map::{Map, word};
+use mjolnir_map::{Map, NodeId, Relocations, word};
 use mjolnir_units::{Lba, Pba, TreeId};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
@@ -92,4 +92,51 @@ fn main() {
     println!("{usage:?}");
     while map.free_some(1000) {}
     map.verify().unwrap();
+    relocation(&mut random);
+}
+
+/// A segment of single blocks in random order, of which 2,000 snapshots share all but one each.
+fn relocation(random: &mut Pcg64) {
+    const BLOCKS: u64 = 1 << 15;
+    let mut map = Map::new();
+    map.create(VOLUME, BLOCKS);
+    let mut places: Vec<u64> = (0..BLOCKS).collect();
+    for at in (1..BLOCKS).rev() {
+        places.swap(at as usize, (random.next_u64() % (at + 1)) as usize);
+    }
+    for (at, place) in (0..).zip(&places) {
+        map.write(VOLUME, Lba(*place), Pba(at), 1).unwrap();
+    }
+    for number in 0..2000 {
+        map.write(VOLUME, Lba(random.next_u64() % BLOCKS), Pba((1 << 20) + 2 * number), 1).unwrap();
+        map.snapshot(VOLUME, TreeId(100 + number as u32));
+    }
+    let mut leaves: Vec<NodeId> = Vec::new();
+    map.begin_mark();
+    loop {
+        let step = map.mark_step(256);
+        leaves.extend(step.leaves.iter().map(|(id, _)| *id));
+        if step.done {
+            break;
+        }
+    }
+    map.end_mark();
+    leaves.sort_unstable();
+    let count = leaves.len() as u64;
+    let words: usize =
+        leaves.iter().map(|id| map.leaf(*id).unwrap().unwrap().entries().len()).sum();
+    println!("{count} leaves of {} words", words as u64 / count);
+    for round in 0..4 {
+        let mut moves = Relocations::builder();
+        let (from, to) = (round % 2 * BLOCKS * 8, (1 - round % 2) * BLOCKS * 8);
+        moves.empties(Pba(from), BLOCKS);
+        for at in 0..BLOCKS / 256 {
+            // Groups with a header each.
+            moves.add(Pba(from + 256 * at), 256, Pba(to + 256 * at));
+        }
+        let moves = moves.build();
+        time("repoint of such a leaf, all of whose blocks move", count, |at| {
+            map.repoint(leaves[at as usize], &moves).unwrap();
+        });
+    }
 }

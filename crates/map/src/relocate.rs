@@ -30,19 +30,14 @@ impl Map {
     /// millions of runs of one leaf were torn apart at once. To go on would lose blocks.
     pub fn repoint(&mut self, leaf: NodeId, moves: &Relocations) -> Result<Repointed, Absent> {
         let Some(node) = self.leaf(leaf)? else { return Ok(Repointed::default()) };
-        match single_changes(node.entries(), moves) {
-            Some((changes, found)) => {
-                drop(node);
-                if !changes.is_empty() {
-                    self.table.edit(leaf, |node| {
-                        let words = node.words_mut();
-                        changes.into_iter().for_each(|(index, word)| words[index] = word);
-                    });
-                }
-                Ok(found)
-            }
-            None => self.repoint_runs(leaf, node, moves),
+        let Some((words, found)) = translate_singles(node.entries(), moves) else {
+            return self.repoint_runs(leaf, node, moves);
+        };
+        drop(node);
+        if found.blocks > 0 {
+            self.table.edit(leaf, |node| node.words_mut().copy_from_slice(&words));
         }
+        Ok(found)
     }
 
     /// The same where words may be torn apart or joined.
@@ -67,46 +62,38 @@ impl Map {
     }
 }
 
-/// The words that change, by their index, and what was found; none if not only words of one block
-/// change each for another, so that all else could stay as it is.
-fn single_changes(entries: &[u64], moves: &Relocations) -> Option<(Vec<(usize, u64)>, Repointed)> {
-    let mut changes: Vec<(usize, u64)> = Vec::new();
-    let mut found = Repointed::default();
-    for (index, entry) in entries.iter().enumerate() {
-        let Some(at) = word::pba(*entry) else { continue };
-        let blocks = word::blocks(*entry);
-        if blocks > 1 {
+/// The words of a leaf with every reference into `moves` replaced, and what was found; none if not
+/// only words of one block change, each for another that cannot be joined with its neighbours.
+fn translate_singles(entries: &[u64], moves: &Relocations) -> Option<(Vec<u64>, Repointed)> {
+    let mut words = entries.to_vec();
+    let (mut moved, mut left) = (0, Vec::new());
+    // The address that the word before could be joined with.
+    let (mut next, mut joins) = (u64::MAX, false);
+    for word in &mut words {
+        if word::is_single(*word) {
+            match moves.fate(Pba(*word)) {
+                Fate::Stays => {}
+                Fate::Left => left.push(Pba(*word)),
+                Fate::Moved(to) => {
+                    moved += 1;
+                    *word = word::mapped(to, 1);
+                }
+            }
+            joins |= *word == next;
+            next = *word + 1;
+        } else if let Some(at) = word::pba(*word) {
+            let blocks = word::blocks(*word);
             if moves.touches(at, blocks) {
                 return None;
             }
-            found.left.extend(moves.first_left(at, blocks));
-            continue;
-        }
-        match moves.fate(at) {
-            Fate::Stays => {}
-            Fate::Left => found.left.push(at),
-            Fate::Moved(to) => {
-                found.blocks += 1;
-                changes.push((index, word::mapped(to, 1)));
-            }
+            left.extend(moves.first_left(at, blocks));
+            joins |= at.0 == next;
+            next = at.0 + blocks;
+        } else {
+            next = u64::MAX;
         }
     }
-    let mut last = None;
-    for (place, (index, new)) in changes.iter().enumerate() {
-        let before = match last {
-            Some((before, word)) if before + 1 == *index => Some(word),
-            _ => index.checked_sub(1).map(|before| entries[before]),
-        };
-        let next = changes.get(place + 1).is_none_or(|(next, _)| *next != index + 1);
-        let after = entries.get(index + 1).filter(|_| next);
-        if before.is_some_and(|before| word::join(before, *new).is_some())
-            || after.is_some_and(|after| word::join(*new, *after).is_some())
-        {
-            return None;
-        }
-        last = Some((*index, *new));
-    }
-    Some((changes, found))
+    (!joins).then_some((words, Repointed { blocks: moved, left }))
 }
 
 /// The words of a leaf with every reference into `moves` replaced, and what was found.

@@ -31,6 +31,12 @@ pub fn hole(blocks: u64) -> u64 {
     HOLE | blocks
 }
 
+/// Whether the word is that of one mapped block, and so its address itself.
+#[inline]
+pub(crate) fn is_single(word: u64) -> bool {
+    word >> PBA_BITS == 0
+}
+
 /// The length of a word's extent, in blocks.
 #[inline]
 pub fn blocks(word: u64) -> u64 {
