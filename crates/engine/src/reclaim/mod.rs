@@ -202,8 +202,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.failed.is_none() && !state.stopping && state.reclaim.forced_done < wanted
         })
         .await;
-        self.state().check_health()?;
-        self.checkpoint().await?;
+        let settled = {
+            let state = self.state();
+            state.check_health()?;
+            state.space.count(SegmentState::Retiring) == 0 && !state.checkpoint.running
+        };
+        if !settled {
+            self.checkpoint().await?;
+        }
         Ok(self.state().reclaim.counters.segments_retired - before)
     }
 
@@ -466,6 +472,10 @@ impl State {
             self.reclaim.forced_done = forced;
         } else if self.space.free_count() > 2 * self.space.reserve() {
             self.reclaim.urgent = false;
+        }
+        if won.selected == 0 && !won.cramped {
+            // By the counts of a mark that began after they were asked for, nothing is left to win.
+            self.reclaim.forced_done = forced;
         }
         self.update_pacing();
         let idle = fruitless || (won.selected == 0 && won.retired == 0);

@@ -126,3 +126,24 @@ fn a_damaged_victim_is_left_as_it_is_and_the_others_of_its_batch_are_emptied() {
         engine.close().await.unwrap();
     });
 }
+
+#[test]
+fn collecting_ends_when_a_mark_has_left_nothing_to_select() {
+    run(async |runtime| {
+        let device = MemoryDevice::of_zones(32, 64);
+        Engine::format(device.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
+        let (engine, tree) = half_stale(device, runtime, 70).await;
+        let before = engine.stats();
+        let won = engine.collect().await.unwrap();
+        let after = engine.stats();
+        assert!(won > 0);
+        // One mark to choose by, one to find who refers to what was chosen.
+        assert_eq!(after.reclaim_cycles - before.reclaim_cycles, 2, "{won} segments");
+        assert_eq!(after.checkpoints - before.checkpoints, 1, "it frees them all");
+        assert_eq!(after.space.retiring_bytes, 0);
+        for lba in 0..70 {
+            assert_eq!(tag_of(&engine, tree, lba).await, 1 + lba);
+        }
+        engine.close().await.unwrap();
+    });
+}
