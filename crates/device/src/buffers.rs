@@ -14,7 +14,8 @@ const KEPT_BYTES_MAX: usize = 32 << 20;
 
 /// Buffers for payloads and reads. A buffer comes back when it, or the last slice of what it was
 /// frozen to, is dropped; it is handed out again as it is: neither zeroed nor given back to the
-/// system, which would cost a page fault for each of its blocks.
+/// system, which would cost a page fault for each of its blocks. Never is there more memory, kept
+/// or in use, than was in use at once: lengths vary, and what was kept of every length would add up.
 ///
 /// Clones share their memory. Buffers may be dropped on any thread.
 #[derive(Clone)]
@@ -32,6 +33,26 @@ struct Kept {
     /// Free buffers by their size.
     by_size: BTreeMap<usize, Vec<Vec<Block>>>,
     bytes: usize,
+    /// Bytes in use.
+    lent: usize,
+    /// The most that were in use at once since [`Buffers::shrink_to`].
+    lent_most: usize,
+}
+
+impl Kept {
+    /// Lets go of buffers, the longest first, until at most `bytes` are left.
+    fn shrink_to(&mut self, bytes: usize) {
+        while self.bytes > bytes
+            && let Some(mut longest) = self.by_size.last_entry()
+        {
+            let size = *longest.key();
+            if longest.get_mut().pop().is_some() {
+                self.bytes -= size;
+            } else {
+                longest.remove();
+            }
+        }
+    }
 }
 
 impl Buffers {
@@ -48,16 +69,8 @@ impl Buffers {
     /// Lets go of kept buffers, the longest first, until at most `bytes` are left.
     pub fn shrink_to(&self, bytes: usize) {
         let mut kept = self.shared.kept();
-        while kept.bytes > bytes
-            && let Some(mut longest) = kept.by_size.last_entry()
-        {
-            let size = *longest.key();
-            if longest.get_mut().pop().is_some() {
-                kept.bytes -= size;
-            } else {
-                longest.remove();
-            }
-        }
+        kept.shrink_to(bytes);
+        kept.lent_most = kept.lent + kept.bytes;
     }
 
     /// A buffer of `length` bytes, whose content is left over from earlier use.
@@ -67,7 +80,12 @@ impl Buffers {
         // Lengths of reads vary: one that is somewhat too long is better than a new one.
         let mut fitting = kept.by_size.range_mut(size..=2 * size);
         let free = fitting.find_map(|(_, free)| free.pop());
-        kept.bytes -= free.as_ref().map_or(0, |free| free.len() * BLOCK_BYTES);
+        let taken = free.as_ref().map(|free| free.len() * BLOCK_BYTES);
+        kept.bytes -= taken.unwrap_or(0);
+        kept.lent += taken.unwrap_or(size);
+        kept.lent_most = kept.lent_most.max(kept.lent);
+        let spare = kept.lent_most - kept.lent;
+        kept.shrink_to(spare);
         drop(kept);
         let blocks = free.unwrap_or_else(|| Block::zeroed(size));
         AlignedBuf::lent(blocks, length, self.shared.clone())
@@ -96,6 +114,7 @@ impl Shared {
     pub(crate) fn put(&self, blocks: Vec<Block>) {
         let size = blocks.len() * BLOCK_BYTES;
         let mut kept = self.kept();
+        kept.lent -= size;
         if kept.bytes + size <= self.kept_bytes_max {
             kept.bytes += size;
             kept.by_size.entry(size).or_default().push(blocks);
@@ -154,7 +173,7 @@ mod tests {
         let somewhat = buffers.take(2 << 20);
         assert_eq!((buffers.kept_bytes(), somewhat.len()), (7 << 20, 2 << 20));
         drop(buffers.take(2 << 20));
-        assert_eq!(buffers.kept_bytes(), 9 << 20, "7 MiB were far too many");
+        assert_eq!(buffers.kept_bytes(), 2 << 20, "7 MiB were far too many, and go for it");
     }
 
     #[test]
@@ -167,6 +186,23 @@ mod tests {
         assert_eq!(buffers.kept_bytes(), 8192);
         buffers.shrink_to(0);
         assert_eq!(buffers.kept_bytes(), 0);
+    }
+
+    #[test]
+    fn there_is_never_more_than_was_in_use_at_once() {
+        let buffers = Buffers::default();
+        let two = [buffers.take(4 << 20), buffers.take(4 << 20)];
+        drop(two);
+        for blocks in (1..200).rev() {
+            let buffer = buffers.take(blocks << 14);
+            assert!(buffers.kept_bytes() + (blocks << 14) <= 8 << 20, "{blocks}");
+            drop(buffer);
+        }
+        assert!((1 << 20..=8 << 20).contains(&buffers.kept_bytes()), "some are kept");
+        buffers.shrink_to(1 << 20);
+        let buffer = buffers.take(2 << 20);
+        assert_eq!(buffers.kept_bytes(), 0, "what was in use before it shrank does not count");
+        drop(buffer);
     }
 
     #[test]

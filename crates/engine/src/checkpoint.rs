@@ -154,7 +154,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
             // What was written may leave memory, and what of it was replaced meanwhile does.
             drop(nodes);
-            state.keep_within(self.inner.options.memory_bytes);
+            state.keep_within(&self.inner.options);
         }
         let pages: Vec<_> = {
             let mut state = self.state();
@@ -239,7 +239,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
             state.log.durable = state.log.durable.max(sequence);
             state.update_reserve();
-            state.keep_within(self.inner.options.memory_bytes);
+            state.keep_within(&self.inner.options);
         }
         self.inner.reset_wanted.notify(1);
         self.notify();

@@ -262,7 +262,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.follow_reserve();
             for (zone, checksums) in std::mem::take(&mut state.log.sealed) {
                 state.checksums.insert(zone, checksums);
-                state.keep_within(self.inner.options.memory_bytes);
+                state.keep_within(&self.inner.options);
             }
             (std::mem::take(&mut state.log.outbox), state.log.oldest_open_group().is_some())
         };

@@ -120,7 +120,8 @@ impl State {
     }
 
     /// Drops clean map nodes and checksums beyond the budget.
-    pub fn keep_within(&mut self, budget: u64) {
+    pub fn keep_within(&mut self, options: &OpenOptions) {
+        let budget = options.memory_bytes;
         let memory = self.memory();
         let droppable = budget.saturating_sub(memory.fixed()).max(budget / DROPPABLE_SHARE);
         let nodes_most = droppable - memory.checksums.min(droppable / CHECKSUM_SHARE);
@@ -136,6 +137,7 @@ impl State {
             }
         }
         let checksums_least = droppable / CHECKSUM_SHARE;
-        self.checksums.shrink_to(droppable.saturating_sub(nodes).max(checksums_least));
+        let checksums_most = droppable.saturating_sub(nodes).max(checksums_least);
+        self.checksums.shrink_to(checksums_most.min(options.checksum_bytes_max));
     }
 }

@@ -84,7 +84,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         let place = Place::unpack(address);
         let bytes = self.read_verified(place.pba, place.blocks()).await?;
-        self.state().keep_within(self.inner.options.memory_bytes);
+        self.state().keep_within(&self.inner.options);
         let image = &bytes[place.offset as usize..(place.offset + place.bytes) as usize];
         let mut state = self.state();
         state.counters.nodes_loaded += 1;

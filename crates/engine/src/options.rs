@@ -30,6 +30,9 @@ pub struct OpenOptions {
     /// unwritten data, reclaim's bits and index. Clean map nodes and checksums are dropped where
     /// it would be exceeded.
     pub memory_bytes: u64,
+    /// Of those, bytes of checksums of sealed segments at most. What is not in memory is read again
+    /// from the segment when a block of it is.
+    pub checksum_bytes_max: u64,
     /// A checkpoint is taken after this many bytes of log.
     pub checkpoint_bytes: u64,
     /// Reclaim.
@@ -85,6 +88,7 @@ impl Default for OpenOptions {
             client_streams: 1,
             placement: "apart".into(),
             memory_bytes: 1 << 30,
+            checksum_bytes_max: u64::MAX,
             checkpoint_bytes: 1 << 30,
             reclaim: ReclaimOptions::default(),
             paranoid: false,

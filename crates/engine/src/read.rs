@@ -276,7 +276,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     fn keep_checksums(&self, zone: ZoneId, values: Vec<u32>) -> Sums {
         let mut state = self.state();
         let kept = state.checksums.insert(zone, values);
-        state.keep_within(self.inner.options.memory_bytes);
+        state.keep_within(&self.inner.options);
         kept
     }
 }

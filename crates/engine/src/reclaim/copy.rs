@@ -1,6 +1,7 @@
 //! Copy forward: a victim's live blocks are read, verified, and appended to the log elsewhere.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -14,13 +15,18 @@ use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
 use crate::engine::{Engine, Hurdle, State};
 use crate::format::record::Record;
 use crate::memory::{buffer_bytes_at_rest, dirty_bytes_max};
+use crate::options::OpenOptions;
 use crate::placement::Moved;
 use crate::read::Pin;
 use crate::reclaim::live_runs::{LiveBlocks, LiveRun};
 use crate::space::{Claim, RECLAIM_STREAM};
 
-/// Blocks read from a victim in one go: a slice of 2 MiB.
-const SLICE_BLOCKS: u64 = 512;
+/// Blocks read from a victim in one go, a slice. What is moved goes to the log with each of them, so
+/// shorter ones make shorter groups.
+const SLICE_BLOCKS: RangeInclusive<u64> = 128..=512;
+/// The part of what may wait unwritten that a slice is, within these bounds: one in so many. Two are
+/// in memory at once, with what of those before is being written.
+const SLICE_SHARE: u64 = 16;
 
 /// Reads of a victim that are on their way. They hold its zone.
 struct Reads<D: Device, R: Runtime> {
@@ -68,7 +74,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             moves.empties(zone.start(zone_blocks), zone_blocks);
         }
         // The next slice is on its way while this one is copied.
-        let mut rest = slices(&runs).map(|slice| (slice, self.start_reads(zone, slice)));
+        let most = slice_blocks(&self.inner.options);
+        let mut rest = slices(&runs, most).map(|slice| (slice, self.start_reads(zone, slice)));
         let mut next = rest.next();
         while let Some((slice, reads)) = next {
             self.wait_for_share().await;
@@ -101,7 +108,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let start = zone.start(state.space.zone_blocks);
         let live: Vec<Span> =
             slice.iter().map(|run| Span { at: run.at.0 - start.0, blocks: run.blocks }).collect();
-        let view = ReadPlanView { live: &live, read_blocks_max: SLICE_BLOCKS };
+        let view = ReadPlanView { live: &live, read_blocks_max: slice_blocks(&self.inner.options) };
         let plan = state.reclaim.read_plan.plan(&view);
         let pin = Pin::new(self, state, zone);
         let read = |span: Span| {
@@ -230,8 +237,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 }
 
-/// Groups runs so that each group is moved in one go.
-fn slices(runs: &[LiveRun]) -> impl Iterator<Item = &[LiveRun]> {
+/// Blocks of a slice.
+fn slice_blocks(options: &OpenOptions) -> u64 {
+    let blocks = dirty_bytes_max(options) / SLICE_SHARE / BLOCK_SIZE;
+    blocks.clamp(*SLICE_BLOCKS.start(), *SLICE_BLOCKS.end())
+}
+
+/// Groups runs of `most` blocks or little more, so that each group is moved in one go.
+fn slices(runs: &[LiveRun], most: u64) -> impl Iterator<Item = &[LiveRun]> {
     let mut rest = runs;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -241,7 +254,7 @@ fn slices(runs: &[LiveRun]) -> impl Iterator<Item = &[LiveRun]> {
         let count = rest
             .iter()
             .take_while(|run| {
-                let fits = blocks < SLICE_BLOCKS;
+                let fits = blocks < most;
                 blocks += run.blocks;
                 fits
             })

@@ -152,3 +152,28 @@ fn clients_that_outrun_the_checkpoint_keep_to_the_budget() {
         engine.close().await.unwrap();
     });
 }
+
+#[test]
+fn checksums_keep_to_a_bound_of_their_own() {
+    run(async |runtime| {
+        let device = MemoryDevice::of_zones(32, 1024);
+        let most = 10 << 10;
+        let options = OpenOptions { checksum_bytes_max: most, ..OpenOptions::default() };
+        let engine = fresh(|| device.clone(), &runtime, options).await;
+        let volume = engine.create_volume("v", 16_384 * BLOCK).await.unwrap();
+        for lba in 0..16_384 {
+            put(&engine, volume.id, lba * 2039 % 16_384, lba).await.unwrap();
+        }
+        engine.flush().await.unwrap();
+        let check = || {
+            let bytes = engine.stats().checksum_bytes;
+            assert!((4 << 10..=most).contains(&bytes), "{bytes}: two segments of 4 KiB fit");
+        };
+        check();
+        for lba in (0..16_384).step_by(97) {
+            assert_eq!(tag_of(&engine, volume.id, lba * 2039 % 16_384).await, lba);
+            check();
+        }
+        engine.close().await.unwrap();
+    });
+}

@@ -111,8 +111,14 @@ fn options(study: &Study, physical: u64) -> Result<OpenOptions, String> {
         return Err("engine.cores: write at least 1".to_owned());
     }
     let blocks = physical / BLOCK_SIZE;
+    // Without time there is nothing to be won by having much at hand, nor by reading far ahead.
+    let (buffer, checksums) = match study.measure.timed {
+        true => (64 << 20, u64::MAX),
+        false => (8 << 20, 512 << 10),
+    };
     let unsaid = OpenOptions {
-        dirty_bytes_max: study_buffer(study)?.unwrap_or(64 << 20),
+        dirty_bytes_max: study_buffer(study)?.unwrap_or(buffer),
+        checksum_bytes_max: checksums,
         // A drive that keeps its write buffer through a power cut need not hurry.
         linger: Duration::from_millis(10),
         // 16 bytes a block hold the map and the checksums, and a quarter of the budget may be
