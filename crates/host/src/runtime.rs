@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use async_executor::LocalExecutor;
 use async_io::Timer;
+use futures_lite::FutureExt;
+use futures_lite::future::yield_now;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use mjolnir_device::Runtime;
 use mjolnir_units::Instant;
@@ -27,8 +29,8 @@ struct Inner {
 /// Runs `main` to its end on this thread, with the tasks that it spawns; returns what it returns.
 /// Tasks that have not ended by then are dropped.
 ///
-/// Ready tasks run in batches, in the order of their waking. Between batches timers and files that
-/// have become ready wake their tasks, and when no task is ready the thread sleeps until one is.
+/// Ready tasks run in turns, in the order of their waking. Between turns timers and files that have
+/// become ready wake their tasks, and when no task is ready the thread sleeps until one is.
 pub fn run<T>(main: impl AsyncFnOnce(HostRuntime) -> T) -> T {
     let executor = Rc::new(LocalExecutor::new());
     let inner = Inner {
@@ -39,7 +41,28 @@ pub fn run<T>(main: impl AsyncFnOnce(HostRuntime) -> T) -> T {
     let runtime = HostRuntime { inner: Rc::new(inner) };
     // Polled when it was woken, as tasks are, not whenever one of them is.
     let mut main = FuturesUnordered::from_iter([main(runtime)]);
-    async_io::block_on(executor.run(main.next())).expect("it is asked for once")
+    async_io::block_on(main.next().or(run_tasks(&executor))).expect("it is asked for once")
+}
+
+/// A turn of tasks ends after so long, lest whoever waits for a timer or a file wait for many long
+/// steps of others, or after so many.
+const TURN: Duration = Duration::from_micros(200);
+const TURN_TASKS: usize = 200;
+
+/// Runs tasks for ever. Each time that it is pending, timers and files get a look.
+async fn run_tasks<T>(executor: &LocalExecutor<'_>) -> T {
+    loop {
+        executor.tick().await;
+        let began = std::time::Instant::now();
+        let mut ran = 1;
+        while executor.try_tick() {
+            ran += 1;
+            if ran >= TURN_TASKS || began.elapsed() >= TURN {
+                yield_now().await;
+                break;
+            }
+        }
+    }
 }
 
 impl Runtime for HostRuntime {
@@ -99,8 +122,6 @@ fn thread_cpu_time() -> Duration {
 mod tests {
     use std::cell::{Cell, RefCell};
 
-    use futures_lite::future::yield_now;
-
     use super::*;
 
     #[test]
@@ -133,6 +154,26 @@ mod tests {
             let used = runtime.cpu_time() - cpu;
             assert!(used < passed, "{used:?} of processor time in a sleep of {passed:?}");
         });
+    }
+
+    #[test]
+    fn long_steps_do_not_keep_timers_waiting() {
+        let steps = run(async |runtime| {
+            let (steps, due) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
+            let (counted, ends) = (steps.clone(), due.clone());
+            runtime.spawn(async move {
+                while !ends.get() {
+                    let began = std::time::Instant::now();
+                    while began.elapsed() < Duration::from_micros(200) {}
+                    counted.set(counted.get() + 1);
+                    yield_now().await;
+                }
+            });
+            runtime.sleep(Duration::from_millis(2)).await;
+            due.set(true);
+            steps.get()
+        });
+        assert!(steps < 100, "{steps} steps of 200 us ran before a timer of 2 ms was heard");
     }
 
     #[test]
