@@ -61,6 +61,7 @@ fn main() {
             }
         }
         map.end_mark();
+        while map.sweep(1000) {}
         println!(
             "{:12.3} ns  of mark for each of {words} words",
             start.elapsed().as_nanos() as f64 / words as f64
@@ -121,6 +122,7 @@ fn relocation(random: &mut Pcg64) {
         }
     }
     map.end_mark();
+    while map.sweep(1000) {}
     leaves.sort_unstable();
     let count = leaves.len() as u64;
     let words: usize =

@@ -30,6 +30,7 @@ impl Map {
     /// Until the checkpoint is durable the one before it must stay readable: what is `released`
     /// here, and what [`placed`](Map::placed) returns, may be overwritten only then.
     pub fn freeze(&mut self) -> Frozen {
+        self.sweep(usize::MAX); // What is gone is neither written nor in the durable table.
         let table = &mut self.table;
         assert_eq!(table.pending, 0, "the checkpoint before is still being placed");
         table.pages_in_flight.clear();
@@ -131,7 +132,7 @@ impl Map {
         for (tree, root) in roots {
             check_root(&root)?;
             let child = root.edge.child;
-            if !table.has_slot(child) || !table.slot(child).has(USED) {
+            if !table.is_used(child) {
                 return Err(DecodeError::new(format!(
                     "the root of tree {} names {child}, which is not in the node table",
                     tree.0
@@ -150,8 +151,8 @@ impl Map {
     /// Where the image of an absent node lies. For a node in memory, where its last placed version
     /// does. None if the id is free, or was never placed.
     pub fn address(&self, id: NodeId) -> Option<NodeAddress> {
-        let slot = self.table.has_slot(id).then(|| self.table.slot(id))?;
-        (slot.has(USED) && slot.address != 0).then_some(NodeAddress(slot.address))
+        let slot = self.table.is_used(id).then(|| self.table.slot(id))?;
+        (slot.address != 0).then_some(NodeAddress(slot.address))
     }
 
     /// Takes an absent node into memory. Does nothing if the node is there already, or is gone.
@@ -164,7 +165,7 @@ impl Map {
             return Err(DecodeError::new(format!("{id} is not in the node table")));
         }
         let slot = table.slot(id);
-        if !slot.has(USED) || slot.node.is_some() {
+        if !table.is_used(id) || slot.node.is_some() {
             return Ok(());
         }
         let node = Node::decode(id, image)?;
@@ -176,7 +177,7 @@ impl Map {
         }
         for edge in node.edges() {
             let child = edge.child;
-            if child == id || !table.has_slot(child) || !table.slot(child).has(USED) {
+            if child == id || !table.is_used(child) {
                 return Err(wrong(format!("leads to {child}, which is not in use")));
             }
             if let Some(level) = table.slot(child).level()
@@ -201,7 +202,7 @@ impl Map {
     /// Has a node written again at the next checkpoint though it did not change, so that its
     /// present place becomes free. Does nothing if the id is free.
     pub fn redirty(&mut self, id: NodeId) -> Result<(), Absent> {
-        if self.table.has_slot(id) && self.table.slot(id).has(USED) {
+        if self.table.is_used(id) {
             self.table.get(id)?;
             self.table.mark_dirty(id);
         }
@@ -217,7 +218,7 @@ impl Map {
 
     /// A leaf as it is now; none if the id is free, or not a leaf's.
     pub fn leaf(&self, id: NodeId) -> Result<Option<Arc<Node>>, Absent> {
-        if !self.table.has_slot(id) || !self.table.slot(id).has(USED) {
+        if !self.table.is_used(id) {
             return Ok(None);
         }
         let slot = self.table.slot(id);

@@ -38,8 +38,9 @@
 //! the mark finds the rest.
 //!
 //! So a node dies in one of two ways: an *owned* edge to it is dropped ([`Map::free_some`] works
-//! off what hangs below, through owned edges, in bounded steps), or a mark does not visit it
-//! ([`Map::end_mark`]).
+//! off what hangs below, through owned edges, in bounded steps), or a mark does not visit it: it is
+//! not in use any more when the mark ends ([`Map::end_mark`]), and its memory comes back in bounded
+//! steps ([`Map::sweep`]).
 //!
 //! # Invariants
 //!

@@ -1,5 +1,6 @@
 //! The incremental mark, after Dijkstra, Lamport, Martin, Scholten and Steffens (1978): it visits
-//! every reachable node once while operations go on, and frees what it did not visit.
+//! every reachable node once while operations go on. What it did not visit is gone when it ends, and
+//! swept away in steps.
 //!
 //! White nodes are unknown to the mark, grey ones wait to be visited, black ones were. A new node
 //! is grey. A new edge makes a white child grey. A *leaf that gains references that exist elsewhere*
@@ -92,6 +93,7 @@ impl Map {
     /// Begins a mark: the roots are grey.
     pub fn begin_mark(&mut self) {
         assert!(self.table.mark.is_none(), "a mark is under way; end or abort it first");
+        self.sweep(usize::MAX);
         self.table.mark = Some(Mark::default());
         for root in self.roots.values() {
             self.table.shade(root.edge.child);
@@ -130,9 +132,9 @@ impl Map {
         step
     }
 
-    /// Ends a mark whose last step was done: frees every node that it did not visit, and returns
-    /// how many. Linear in the size of the node table.
-    pub fn end_mark(&mut self) -> usize {
+    /// Ends a mark whose last step was done: every node that it did not visit is gone.
+    /// [`sweep`](Map::sweep) gives their memory back.
+    pub fn end_mark(&mut self) {
         let table = &mut self.table;
         let mark = table.mark.as_ref().expect("a mark is ended after it began");
         assert!(
@@ -140,21 +142,35 @@ impl Map {
             "a mark is ended right after a step that was done; {} nodes are left to visit",
             mark.grey.len() + mark.waiting.len()
         );
-        let mut freed = 0;
-        for id in table.ids() {
+        table.unswept = 1..table.end;
+        let mut dead = std::mem::take(&mut table.dead);
+        // What hangs below a dropped node that was visited was visited too. The others are swept.
+        dead.retain(|id| {
+            let doomed = table.is_doomed(*id);
+            if doomed {
+                table.slot(*id).clear(DEAD);
+            }
+            !doomed && table.slot(*id).has(DEAD)
+        });
+        table.dead = dead;
+        self.forget_mark();
+    }
+
+    /// Looks at up to `limit` ids, and frees those nodes that the mark which ended last did not
+    /// visit; whether more remain. What asks for them meanwhile finds none. A checkpoint and the
+    /// next mark do what is left of it.
+    pub fn sweep(&mut self, limit: usize) -> bool {
+        let table = &mut self.table;
+        for _ in 0..limit {
+            let Some(id) = table.unswept.next().map(NodeId) else { break };
             let slot = table.slot(id);
             if slot.has(USED) && !slot.has(VISITED) {
                 table.release(id);
-                freed += 1;
             } else {
                 slot.clear(VISITED | NEW);
             }
         }
-        let mut dead = std::mem::take(&mut table.dead);
-        dead.retain(|id| table.slot(*id).has(DEAD));
-        table.dead = dead;
-        self.forget_mark();
-        freed
+        !table.unswept.is_empty()
     }
 
     /// Gives a mark up; nothing is freed.

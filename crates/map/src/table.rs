@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use crate::mark::Mark;
@@ -92,7 +93,7 @@ pub(crate) struct Table {
     pub shape: Shape,
     pages: Vec<Box<Page>>,
     /// Ids in `1..end` have been used.
-    end: u32,
+    pub end: u32,
     free: Vec<NodeId>,
     pub accounts: Accounts,
 
@@ -107,6 +108,8 @@ pub(crate) struct Table {
     pub released: Vec<NodeAddress>,
 
     pub mark: Option<Mark>,
+    /// Ids that are still to be swept after a mark: of these, nodes that are not visited are gone.
+    pub unswept: Range<u32>,
     pub tracking: bool,
     pub touched: Vec<NodeId>,
     /// Subtrees to free, each by its topmost node.
@@ -130,6 +133,16 @@ impl Table {
 
     pub fn has_slot(&self, id: NodeId) -> bool {
         id.0 != 0 && id.0 < self.end
+    }
+
+    /// Whether the id is a node's, if it was one's, that the last mark did not visit.
+    pub fn is_doomed(&self, id: NodeId) -> bool {
+        self.unswept.contains(&id.0) && !self.slot(id).has(VISITED)
+    }
+
+    /// Whether the id is that of a node.
+    pub fn is_used(&self, id: NodeId) -> bool {
+        self.has_slot(id) && self.slot(id).has(USED) && !self.is_doomed(id)
     }
 
     pub fn ids(&self) -> impl Iterator<Item = NodeId> + use<> {
@@ -247,6 +260,9 @@ impl Table {
         self.accounts.nodes += 1;
         self.put_in(id, Arc::new(node));
         self.mark_dirty(id);
+        if self.unswept.contains(&id.0) {
+            self.slot(id).set(VISITED);
+        }
         if self.mark.is_some() {
             self.slot(id).set(NEW);
             self.shade(id);

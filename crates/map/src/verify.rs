@@ -43,7 +43,9 @@ impl Map {
             if visited && slot.has(DEAD) {
                 return Err(format!("{id} is reachable and to be freed"));
             }
-            if let Some(node) = self.table.resident(id) {
+            if let Some(node) = self.table.resident(id)
+                && !self.table.is_doomed(id)
+            {
                 if slot.level() != Some(node.level()) {
                     return Err(format!("{id} has level {}, not {:?}", node.level(), slot.level()));
                 }
@@ -59,7 +61,7 @@ impl Map {
     /// What an edge says is so.
     fn verify_edge(&self, edge: &Edge, level: u8, from: &str) -> Result<(), String> {
         let id = edge.child;
-        if !self.table.has_slot(id) || !self.table.slot(id).has(USED) {
+        if !self.table.is_used(id) {
             return Err(format!("{from} leads to {id}, which is not in use"));
         }
         if self.table.slot(id).level().is_some_and(|known| known != level) {

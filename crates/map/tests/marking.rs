@@ -119,7 +119,21 @@ fn mark_under_mutation(seed: u64, node_sizes: (usize, usize), blocks: u64) {
             }
         }
         world.map.end_mark();
-        world.verify();
+        // Sweeping goes on while operations do; what they make is kept, and what died before is gone.
+        for turn in 0.. {
+            let more = world.map.sweep(1 + world.dice.below(20) as usize);
+            world.verify();
+            match world.dice.below(12) {
+                0 => world.checkpoint(),
+                1 => drop(world.map.evict(1 << 12)),
+                2 => relocate(&mut world),
+                3 => drop(world.map.free_some(3)),
+                _ => world.step(8),
+            }
+            if !more || turn == 40 {
+                break;
+            }
+        }
         world.compare();
     }
     // From a quiet state, all that is not reachable goes.
@@ -165,11 +179,63 @@ fn ids_are_not_used_again_while_a_mark_knows_them() {
         }
         while !world.map.mark_step(100).done {}
         world.map.end_mark();
+        while world.map.sweep(1) {}
         world.verify();
         for _ in 0..200 {
             world.create(1);
         }
         assert!(gone.iter().any(|id| world.map.leaf(*id).unwrap().is_some()), "now they are");
+    });
+}
+
+/// What a mark did not visit is gone when it ends, though it takes memory until it is swept.
+#[test]
+fn what_is_not_swept_yet_is_gone_all_the_same() {
+    for_seeds(500..520, |seed| {
+        let mut world = prepared(seed, (8, 4), 300);
+        world.mark();
+        let trees: Vec<u32> = world.model.keys().copied().collect();
+        let snapshots: Vec<u32> = trees.iter().map(|tree| world.snapshot(*tree)).collect();
+        for tree in &trees {
+            let blocks = world.model[tree].len() as u64;
+            if blocks > 0 {
+                world.write(*tree, 0, blocks);
+            }
+        }
+        let before = all_references(&mut world);
+        for snapshot in snapshots {
+            world.drop_tree(snapshot);
+        }
+        world.map.begin_mark();
+        loop {
+            let step = world.map.mark_step(100);
+            if step.done {
+                break;
+            }
+            step.absent.iter().for_each(|id| world.fetch(*id));
+        }
+        let nodes = world.map.usage().nodes;
+        world.map.end_mark();
+        assert_eq!(world.map.usage().nodes, nodes, "nothing is freed at once");
+        let reachable = world.reachable();
+        let gone: Vec<NodeId> =
+            before.into_keys().filter(|leaf| !reachable.contains(leaf)).collect();
+        assert!(!gone.is_empty());
+        for leaf in &gone {
+            assert_eq!(world.map.leaf(*leaf), Ok(None));
+            assert_eq!(world.map.address(*leaf), None);
+        }
+        // The next checkpoint, and the next mark, come to the end of it.
+        if seed % 2 == 0 {
+            world.checkpoint();
+        } else {
+            world.map.begin_mark();
+            world.map.abort_mark();
+        }
+        assert_eq!(world.map.usage().nodes, reachable.len());
+        assert!(!world.map.sweep(1), "nothing is left to sweep");
+        world.verify();
+        world.compare();
     });
 }
 

@@ -99,6 +99,7 @@ fn mark(bench: &Bench, report: &mut Report, line: &str, bytes: u64, rounds: usiz
             }
         }
         map.end_mark();
+        while map.sweep(MarkLoop::NODES_A_JOB) {}
         let rate = mappings as f64 / timer.took().thread_s;
         // A few neighbours lie next to one another by chance, and are one extent.
         ensure!(mappings > count - count / 100, "{mappings} of {count} mappings were marked");

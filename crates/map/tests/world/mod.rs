@@ -340,7 +340,10 @@ impl World {
         loop {
             let step = self.map.mark_step(10);
             if step.done {
-                return self.map.end_mark();
+                self.map.end_mark();
+                let before = self.map.usage().nodes;
+                while self.map.sweep(7) {}
+                return before - self.map.usage().nodes;
             }
             step.absent.iter().for_each(|id| self.fetch(*id));
         }
