@@ -117,22 +117,22 @@ pub(super) struct ZoneSet {
     divide: Divide,
     /// For each zone its place in the set's order, plus 1; 0 for those that are not in it.
     places: Vec<u32>,
-    any: bool,
+    members: usize,
 }
 
 impl ZoneSet {
     pub fn new(zones: usize, zone_blocks: u64, members: impl Iterator<Item = ZoneId>) -> Self {
         let mut set =
-            ZoneSet { divide: Divide::by(zone_blocks), places: vec![0; zones], any: false };
+            ZoneSet { divide: Divide::by(zone_blocks), places: vec![0; zones], members: 0 };
         for (place, zone) in (1..).zip(members) {
             set.places[zone.0 as usize] = place;
-            set.any = true;
+            set.members += 1;
         }
         set
     }
 
-    pub fn is_empty(&self) -> bool {
-        !self.any
+    pub fn len(&self) -> usize {
+        self.members
     }
 
     /// The block's zone and its place in the set's order, if it is in the set.

@@ -13,13 +13,17 @@ use mjolnir_units::ZoneId;
 
 use crate::engine::Engine;
 use crate::reclaim::live::{LiveMap, ZoneSet};
+use crate::reclaim::relocate::yield_now;
 use crate::space::{MAP_STREAM, SegmentState};
 
 /// Map nodes per job: enough to outweigh handing it over, few enough to freeze little of the map.
 const NODES_A_JOB: usize = 256;
+/// Ids of the map that are swept before clients get their turn.
+const IDS_A_STEP: usize = 256;
 
 /// What one job found.
 struct Found {
+    /// Candidates, and leaves that refer to them: each pair once.
     referrers: Vec<(ZoneId, NodeId)>,
     mappings: u64,
     leaves: u64,
@@ -29,24 +33,24 @@ struct Found {
 fn scan(leaves: &[(NodeId, Arc<Node>)], live: &LiveMap, candidates: &ZoneSet) -> Found {
     let mut sheet = live.take();
     let mut found = Found { referrers: Vec::new(), mappings: 0, leaves: leaves.len() as u64 };
-    for (at, (id, leaf)) in leaves.iter().enumerate() {
+    // For each candidate the last leaf, counted from 1, that was found to refer to it.
+    let mut known = vec![0; candidates.len()];
+    for (number, (id, leaf)) in (1..).zip(leaves) {
         // The next leaf's first words are on their way while this one's are worked on.
-        black_box(leaves.get(at + 1).and_then(|(_, next)| next.entries().first()));
+        black_box(leaves.get(number).and_then(|(_, next)| next.entries().first()));
         for entry in leaf.entries() {
             let Some(pba) = word::pba(*entry) else { continue };
             found.mappings += 1;
             sheet.set(pba, word::blocks(*entry));
         }
-        if candidates.is_empty() {
+        if known.is_empty() {
             continue;
         }
-        let mut last = None;
         for pba in leaf.entries().iter().filter_map(|entry| word::pba(*entry)) {
-            if let Some((zone, _)) = candidates.find(pba)
-                && last != Some(zone)
+            if let Some((zone, place)) = candidates.find(pba)
+                && std::mem::replace(&mut known[place], number) != number
             {
                 found.referrers.push((zone, *id));
-                last = Some(zone);
             }
         }
     }
@@ -90,9 +94,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
             if step.done && jobs.is_empty() {
                 // Nothing grey and nothing in flight, in this very step.
+                self.state().map.end_mark();
+                while self.state().map.sweep(IDS_A_STEP) {
+                    yield_now().await; // Clients get their turn between steps.
+                }
                 let mut state = self.state();
-                state.map.end_mark();
                 state.reclaim.nodes_marked = state.map.usage().nodes;
+                drop(state);
                 let live = Arc::into_inner(live).expect("all jobs have ended");
                 return Ok(live);
             }
@@ -176,5 +184,45 @@ impl MarkLoop {
     /// Live blocks so far.
     pub fn live_blocks(&self) -> u64 {
         self.live.counts().iter().map(|(_, blocks)| u64::from(*blocks)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mjolnir_map::Map;
+    use mjolnir_units::{Lba, Pba, TreeId};
+
+    use super::*;
+
+    #[test]
+    fn each_candidate_that_a_leaf_refers_to_is_told_once() {
+        const ZONE: u64 = 1 << 12;
+        let mut map = Map::new();
+        map.create(TreeId(1), 4000);
+        for lba in 0..4000 {
+            // By turns: two candidates, and another segment.
+            map.write(TreeId(1), Lba(lba), Pba((1 + lba % 3) * ZONE + lba), 1).unwrap();
+        }
+        map.begin_mark();
+        let mut leaves = Vec::new();
+        loop {
+            let step = map.mark_step(100);
+            leaves.extend(step.leaves);
+            if step.done {
+                break;
+            }
+        }
+        assert!(leaves.len() > 5);
+        let live = LiveMap::new(8, ZONE, vec![ZoneId(1), ZoneId(2), ZoneId(3)]);
+        let candidates = ZoneSet::new(8, ZONE, [ZoneId(3), ZoneId(5), ZoneId(1)].into_iter());
+        let found = scan(&leaves, &live, &candidates);
+        let mut expected: Vec<_> =
+            leaves.iter().flat_map(|(id, _)| [(ZoneId(1), *id), (ZoneId(3), *id)]).collect();
+        let mut referrers = found.referrers;
+        referrers.sort();
+        expected.sort();
+        assert_eq!(referrers, expected);
+        assert_eq!((found.leaves, found.mappings), (leaves.len() as u64, 4000));
+        assert_eq!(live.total(), 4000);
     }
 }
