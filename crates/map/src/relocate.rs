@@ -83,10 +83,12 @@ fn translate_singles(entries: &[u64], moves: &Relocations) -> Option<(Vec<u64>, 
             next = *word + 1;
         } else if let Some(at) = word::pba(*word) {
             let blocks = word::blocks(*word);
-            if moves.touches(at, blocks) {
-                return None;
+            if moves.is_near(at, blocks) {
+                if moves.touches(at, blocks) {
+                    return None;
+                }
+                left.extend(moves.first_left(at, blocks));
             }
-            left.extend(moves.first_left(at, blocks));
             joins |= at.0 == next;
             next = at.0 + blocks;
         } else {
