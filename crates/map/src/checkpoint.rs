@@ -61,6 +61,13 @@ impl Map {
         Frozen { nodes, roots, released }
     }
 
+    /// Whether a checkpoint would write a node, or release one's place.
+    pub fn is_changed(&self) -> bool {
+        let table = &self.table;
+        let lists = [!table.dirty.is_empty(), !table.freed.is_empty(), !table.released.is_empty()];
+        lists.contains(&true) || !table.unswept.is_empty()
+    }
+
     /// The frozen version of `id` lies at `address` (not 0) now, and stays readable there until
     /// the address is returned as superseded or released. Returns the address that it supersedes.
     pub fn placed(&mut self, id: NodeId, address: NodeAddress) -> Option<NodeAddress> {

@@ -14,6 +14,9 @@ use std::sync::Arc;
 use crate::table::{DEAD, GREY, NEW, TOUCHED, Table, USED, VISITED};
 use crate::{Map, Node, NodeId};
 
+/// Ids that a sweep looks at in the time that it takes to free a node, or less.
+const IDS_FOR_NODE: usize = 16;
+
 /// A mark that is under way.
 #[derive(Default)]
 pub(crate) struct Mark {
@@ -156,16 +159,20 @@ impl Map {
         self.forget_mark();
     }
 
-    /// Looks at up to `limit` ids, and frees those nodes that the mark which ended last did not
-    /// visit; whether more remain. What asks for them meanwhile finds none. A checkpoint and the
-    /// next mark do what is left of it.
+    /// Frees up to `limit` nodes that the mark which ended last did not visit; whether it may go on.
+    /// What asks for them meanwhile finds none. A checkpoint and the next mark do what is left.
     pub fn sweep(&mut self, limit: usize) -> bool {
         let table = &mut self.table;
-        for _ in 0..limit {
+        let mut freed = 0;
+        for _ in 0..limit.saturating_mul(IDS_FOR_NODE) {
+            if freed == limit {
+                break;
+            }
             let Some(id) = table.unswept.next().map(NodeId) else { break };
             let slot = table.slot(id);
             if slot.has(USED) && !slot.has(VISITED) {
                 table.release(id);
+                freed += 1;
             } else {
                 slot.clear(VISITED | NEW);
             }
@@ -175,6 +182,7 @@ impl Map {
 
     /// Gives a mark up; nothing is freed.
     pub fn abort_mark(&mut self) {
+        self.sweep(usize::MAX); // Of the mark before: what is not visited is gone until then.
         for id in self.table.ids() {
             self.table.slot(id).clear(VISITED | NEW | GREY);
         }

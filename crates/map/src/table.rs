@@ -28,7 +28,8 @@ pub(crate) const PENDING: u16 = 1 << 3;
 pub(crate) const RECENT: u16 = 1 << 4;
 /// In `Mark::grey`. Survives the node.
 pub(crate) const GREY: u16 = 1 << 5;
-/// Visited by the mark.
+/// Visited by the mark; or made since, where the ids are not swept yet. Until they are, a node
+/// without it is gone ([`Table::is_doomed`]).
 pub(crate) const VISITED: u16 = 1 << 6;
 /// Allocated since the mark began, and not handed out by it.
 pub(crate) const NEW: u16 = 1 << 7;

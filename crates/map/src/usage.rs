@@ -5,7 +5,7 @@ use crate::Map;
 /// Memory that the map takes, and the work it has put off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Ids in use, in memory or not.
+    /// Ids in use, and those that are not swept yet, in memory or not.
     pub nodes: usize,
     /// Nodes in memory.
     pub resident: usize,
