@@ -1,6 +1,7 @@
 //! The executor, and the Runtime that it gives to what it runs.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -52,15 +53,23 @@ const TURN_TASKS: usize = 200;
 /// Runs tasks for ever. Each time that it is pending, timers and files get a look.
 async fn run_tasks<T>(executor: &LocalExecutor<'_>) -> T {
     loop {
-        executor.tick().await;
-        let began = std::time::Instant::now();
+        let mut began = std::time::Instant::now();
+        let mut first = pin!(executor.tick());
+        poll_fn(|context| {
+            began = std::time::Instant::now(); // It sleeps until there is a task, and runs it.
+            first.as_mut().poll(context)
+        })
+        .await;
         let mut ran = 1;
-        while executor.try_tick() {
-            ran += 1;
+        loop {
             if ran >= TURN_TASKS || began.elapsed() >= TURN {
                 yield_now().await;
                 break;
             }
+            if !executor.try_tick() {
+                break;
+            }
+            ran += 1;
         }
     }
 }
