@@ -92,6 +92,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// The whole of one checkpoint. On an error the store must fail: the map was frozen.
     pub(crate) async fn write_checkpoint(&self) -> Result<(), Error> {
         self.redirty_sparse_segments().await?;
+        self.sweep().await; // Else freezing the map would do it in one step.
         let (frozen, sequence, mut scan, retiring, trees, prepared, next_tree) = {
             let mut guard = self.state();
             let state = &mut *guard;

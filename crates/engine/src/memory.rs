@@ -40,7 +40,7 @@ pub(crate) struct MemoryUse {
     /// Where the blocks of segments being relocated go.
     pub batch: u64,
     pub unwritten: u64,
-    /// Buffers kept for reuse. Those in use hold unwritten data, or are gone in a moment.
+    /// Buffers for reads, kept or in use, but for as many as hold what counts as unwritten.
     pub buffers: u64,
     /// What the placement policy remembers.
     pub placement: u64,
@@ -103,6 +103,11 @@ pub(crate) fn undurable_nodes_max(options: &OpenOptions) -> u64 {
 }
 
 impl State {
+    fn buffer_bytes(&self) -> u64 {
+        let kept = self.buffers.kept_bytes() as u64;
+        kept.max((self.buffers.bytes() as u64).saturating_sub(self.log.dirty_bytes))
+    }
+
     pub fn memory(&self) -> MemoryUse {
         let usage = self.map.usage();
         MemoryUse {
@@ -114,7 +119,7 @@ impl State {
             mark: self.reclaim.mark_bytes,
             batch: self.reclaim.batch_bytes,
             unwritten: self.log.dirty_bytes,
-            buffers: self.buffers.kept_bytes() as u64,
+            buffers: self.buffer_bytes(),
             placement: self.placement.bytes(),
         }
     }

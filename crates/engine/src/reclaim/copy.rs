@@ -14,6 +14,7 @@ use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
 
 use crate::engine::{Engine, Hurdle, State};
 use crate::format::record::Record;
+use crate::log::GROUP_BLOCKS_MAX;
 use crate::memory::{buffer_bytes_at_rest, dirty_bytes_max};
 use crate::options::OpenOptions;
 use crate::placement::Moved;
@@ -27,6 +28,9 @@ const SLICE_BLOCKS: RangeInclusive<u64> = 128..=512;
 /// The part of what may wait unwritten that a slice is, within these bounds: one in so many. Two are
 /// in memory at once, with what of those before is being written.
 const SLICE_SHARE: u64 = 16;
+/// Blocks of one read: more than the longest run has, which is verified out of a single one.
+const READ_BLOCKS_MAX: u64 = 512;
+const _: () = assert!(READ_BLOCKS_MAX >= GROUP_BLOCKS_MAX as u64);
 
 /// Reads of a victim that are on their way. They hold its zone.
 struct Reads<D: Device, R: Runtime> {
@@ -74,15 +78,21 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             moves.empties(zone.start(zone_blocks), zone_blocks);
         }
         // The next slice is on its way while this one is copied.
-        let most = slice_blocks(&self.inner.options);
-        let mut rest = slices(&runs, most).map(|slice| (slice, self.start_reads(zone, slice)));
-        let mut next = rest.next();
-        while let Some((slice, reads)) = next {
-            self.wait_for_share().await;
+        let mut rest = slices(&runs, slice_blocks(&self.inner.options)).peekable();
+        let mut ahead = None;
+        while let Some(slice) = rest.next() {
+            if self.waits_for_share() {
+                // That may be long: nothing is held meanwhile that can be read again.
+                if let Some(reads) = ahead.take() {
+                    Reads::finish(reads).await;
+                }
+                self.wait_for_share().await;
+            }
             if self.state().closing {
                 return Ok(None);
             }
-            next = rest.next();
+            let reads = ahead.take().unwrap_or_else(|| self.start_reads(zone, slice));
+            ahead = rest.peek().map(|next| self.start_reads(zone, next));
             let read = reads.finish().await;
             let copied = async {
                 for run in slice {
@@ -108,7 +118,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let start = zone.start(state.space.zone_blocks);
         let live: Vec<Span> =
             slice.iter().map(|run| Span { at: run.at.0 - start.0, blocks: run.blocks }).collect();
-        let view = ReadPlanView { live: &live, read_blocks_max: slice_blocks(&self.inner.options) };
+        let view = ReadPlanView { live: &live, read_blocks_max: READ_BLOCKS_MAX };
         let plan = state.reclaim.read_plan.plan(&view);
         let pin = Pin::new(self, state, zone);
         let read = |span: Span| {
@@ -204,24 +214,20 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.submit();
     }
 
+    /// Whether pacing keeps reclaim from moving more.
+    fn waits_for_share(&self) -> bool {
+        let mut state = self.state();
+        state.update_pacing();
+        state.waits_for_share()
+    }
+
     /// Waits until pacing lets reclaim move more.
     async fn wait_for_share(&self) {
-        self.state().update_pacing();
         self.notify();
         self.wait_while(|state| {
-            let reclaim = &state.reclaim;
-            let forced = reclaim.forced > reclaim.forced_done;
-            let quiet = state.clients_waiting == 0 && state.log.dirty_bytes == 0;
-            let idle = quiet && (reclaim.last_pacing.ahead || state.should_choose_anew());
-            let waits = state.failed.is_none()
-                && !state.closing
-                && !forced
-                && !reclaim.urgent
-                && !idle
-                && reclaim.gate.reclaim_may_move() == 0
-                && reclaim.last_pacing.active;
-            if waits && quiet {
-                // That may be long: until clients come again.
+            let waits = state.waits_for_share();
+            if waits && state.is_quiet() {
+                // Until clients come again.
                 state.buffers.shrink_to(buffer_bytes_at_rest(&self.inner.options));
             }
             waits
@@ -243,7 +249,8 @@ fn slice_blocks(options: &OpenOptions) -> u64 {
     blocks.clamp(*SLICE_BLOCKS.start(), *SLICE_BLOCKS.end())
 }
 
-/// Groups runs of `most` blocks or little more, so that each group is moved in one go.
+/// Groups runs so that each group is moved in one go: it ends with the run that makes it `most` blocks
+/// or more.
 fn slices(runs: &[LiveRun], most: u64) -> impl Iterator<Item = &[LiveRun]> {
     let mut rest = runs;
     std::iter::from_fn(move || {
@@ -266,6 +273,25 @@ fn slices(runs: &[LiveRun], most: u64) -> impl Iterator<Item = &[LiveRun]> {
 }
 
 impl State {
+    /// Whether no client waits, nor anything that clients wrote.
+    fn is_quiet(&self) -> bool {
+        self.clients_waiting == 0 && self.log.dirty_bytes == 0
+    }
+
+    /// Whether reclaim may move no more for now.
+    fn waits_for_share(&self) -> bool {
+        let reclaim = &self.reclaim;
+        let forced = reclaim.forced > reclaim.forced_done;
+        let idle = self.is_quiet() && (reclaim.last_pacing.ahead || self.should_choose_anew());
+        self.failed.is_none()
+            && !self.closing
+            && !forced
+            && !reclaim.urgent
+            && !idle
+            && reclaim.gate.reclaim_may_move() == 0
+            && reclaim.last_pacing.active
+    }
+
     /// Room for relocated blocks: in `wanted`, as long as clients might open a segment for it, or
     /// one is open; else in reclaim's own stream, which has a reserve.
     fn room_for_moved(

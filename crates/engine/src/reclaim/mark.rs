@@ -18,8 +18,8 @@ use crate::space::{MAP_STREAM, SegmentState};
 
 /// Map nodes per job: enough to outweigh handing it over, few enough to freeze little of the map.
 const NODES_A_JOB: usize = 256;
-/// Ids of the map that are swept before clients get their turn.
-const IDS_A_STEP: usize = 256;
+/// Nodes that are freed before clients get their turn.
+const NODES_A_SWEEP: usize = 256;
 
 /// What one job found.
 struct Found {
@@ -95,9 +95,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if step.done && jobs.is_empty() {
                 // Nothing grey and nothing in flight, in this very step.
                 self.state().map.end_mark();
-                while self.state().map.sweep(IDS_A_STEP) {
-                    yield_now().await; // Clients get their turn between steps.
-                }
+                self.sweep().await;
                 let mut state = self.state();
                 state.reclaim.nodes_marked = state.map.usage().nodes;
                 drop(state);
@@ -119,6 +117,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if self.state().closing || self.state().failed.is_some() {
                 return Err(Error::new(mjolnir_store::ErrorKind::Closed, "the store is closing"));
             }
+        }
+    }
+
+    /// Gives back the memory of what the last mark did not visit.
+    pub(crate) async fn sweep(&self) {
+        while self.state().map.sweep(NODES_A_SWEEP) {
+            yield_now().await; // Clients get their turn between steps.
         }
     }
 

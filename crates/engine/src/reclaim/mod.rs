@@ -172,6 +172,8 @@ struct Won {
     cramped: bool,
     /// Candidates selected for the next cycle.
     selected: usize,
+    /// Whether there was nothing that they could have been selected from.
+    nothing_left: bool,
 }
 
 /// How things stood when a cycle began.
@@ -202,12 +204,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.failed.is_none() && !state.stopping && state.reclaim.forced_done < wanted
         })
         .await;
-        let settled = {
-            let state = self.state();
+        let more = {
+            let mut state = self.state();
             state.check_health()?;
-            state.space.count(SegmentState::Retiring) == 0 && !state.checkpoint.running
+            state.update_reserve();
+            state.space.count(SegmentState::Retiring) > 0
+                || state.checkpoint.running
+                || state.checkpoint.is_compacting()
+                || state.map.is_changed()
         };
-        if !settled {
+        if more {
             self.checkpoint().await?;
         }
         Ok(self.state().reclaim.counters.segments_retired - before)
@@ -354,7 +360,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.map.track_leaves(false);
             state.reclaim.counters.cycles += 1;
         }
-        won.selected = self.select();
+        (won.selected, won.nothing_left) = self.select();
         Ok(won)
     }
 
@@ -473,7 +479,7 @@ impl State {
         } else if self.space.free_count() > 2 * self.space.reserve() {
             self.reclaim.urgent = false;
         }
-        if won.selected == 0 && !won.cramped {
+        if won.nothing_left && !won.cramped {
             // By the counts of a mark that began after they were asked for, nothing is left to win.
             self.reclaim.forced_done = forced;
         }

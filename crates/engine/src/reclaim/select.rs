@@ -8,15 +8,15 @@ use crate::format::segment::Footer;
 use crate::space::{MAP_STREAM, SegmentState};
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Chooses the next candidates. Returns how many.
-    pub(super) fn select(&self) -> usize {
+    /// Chooses the next candidates. Returns how many, and whether there was none to choose.
+    pub(super) fn select(&self) -> (usize, bool) {
         let mut guard = self.state();
         let state = &mut *guard;
         let capacity = state.space.zone_blocks;
         let forced = state.reclaim.forced > state.reclaim.forced_done;
         let due = forced || state.reclaim.urgent || state.reclaim.last_pacing.active;
         if !due || state.closing {
-            return 0;
+            return (0, false);
         }
         let limit = state.reclaim.forced_incarnation;
         let segments: Vec<SegmentView> = state
@@ -64,7 +64,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         let chosen = state.reclaim.victim.choose(&view);
         state.reclaim.index.choose(chosen);
-        state.reclaim.index.len()
+        (state.reclaim.index.len(), segments.is_empty())
     }
 }
 

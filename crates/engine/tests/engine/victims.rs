@@ -3,7 +3,7 @@
 use mjolnir_device::filter::{Call, Damage, Fault, Record};
 use mjolnir_device::{AlignedBuf, Device, MemoryDevice};
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions, ReclaimOptions};
-use mjolnir_store::{ErrorKind, Store};
+use mjolnir_store::{Durability, ErrorKind, Store};
 use mjolnir_units::Pba;
 
 use crate::support::{self, BLOCK, put, run, tag_of};
@@ -144,6 +144,34 @@ fn collecting_ends_when_a_mark_has_left_nothing_to_select() {
         for lba in 0..70 {
             assert_eq!(tag_of(&engine, tree, lba).await, 1 + lba);
         }
+        engine.close().await.unwrap();
+    });
+}
+
+#[test]
+fn collecting_gives_back_what_the_map_of_deleted_snapshots_took() {
+    run(async |runtime| {
+        let device = MemoryDevice::of_zones(256, 64);
+        Engine::format(device.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
+        let blocks = 4000;
+        let (engine, tree) = half_stale(device, runtime, blocks).await;
+        engine.collect().await.unwrap();
+        for number in 0..30 {
+            engine.create_snapshot("v", &number.to_string()).await.unwrap();
+            for lba in (number..blocks).step_by(200) {
+                engine.trim(tree, lba * BLOCK, BLOCK, Durability::Buffered).await.unwrap();
+            }
+            engine.checkpoint().await.unwrap();
+        }
+        let full = engine.stats().space.free_bytes;
+        for number in 0..30 {
+            engine.delete_snapshot("v", &number.to_string()).await.unwrap();
+        }
+        engine.collect().await.unwrap();
+        let won = engine.stats().space.free_bytes;
+        assert!(won > full, "{won} bytes are free, {full} were");
+        engine.checkpoint().await.unwrap();
+        assert_eq!(engine.stats().space.free_bytes, won, "a checkpoint wins no more");
         engine.close().await.unwrap();
     });
 }

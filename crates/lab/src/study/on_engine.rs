@@ -122,7 +122,7 @@ fn options(study: &Study, physical: u64) -> Result<OpenOptions, String> {
         // A drive that keeps its write buffer through a power cut need not hurry.
         linger: Duration::from_millis(10),
         // 16 bytes a block hold the map and the checksums, and a quarter of the budget may be
-        // dirty. The least is for buffers: as many are kept as writes may wait.
+        // dirty. The least is for buffers.
         memory_bytes: (64 * blocks).max(1 << 30),
         ..OpenOptions::default()
     };
