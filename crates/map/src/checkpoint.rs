@@ -63,9 +63,8 @@ impl Map {
 
     /// Whether a checkpoint would write a node, or release one's place.
     pub fn is_changed(&self) -> bool {
-        let table = &self.table;
-        let lists = [!table.dirty.is_empty(), !table.freed.is_empty(), !table.released.is_empty()];
-        lists.contains(&true) || !table.unswept.is_empty()
+        let Table { dirty, freed, released, unswept, .. } = &self.table;
+        !(dirty.is_empty() && freed.is_empty() && released.is_empty() && unswept.is_empty())
     }
 
     /// The frozen version of `id` lies at `address` (not 0) now, and stays readable there until

@@ -57,15 +57,6 @@ struct Move {
     to: u64,
 }
 
-impl Move {
-    /// Becomes the move of `next` too, if that carries on where this one ends.
-    fn takes(&mut self, next: &Move) -> bool {
-        let follows = (self.from + self.blocks, self.to + self.blocks) == (next.from, next.to);
-        self.blocks += if follows { next.blocks } else { 0 };
-        follows
-    }
-}
-
 /// Collects moves, in any order.
 #[derive(Clone, Debug, Default)]
 pub struct RelocationsBuilder {
@@ -78,9 +69,8 @@ impl RelocationsBuilder {
     pub fn add(&mut self, from: Pba, blocks: u64, to: Pba) -> &mut Self {
         let fits = |at: Pba| at <= Pba::MAX && blocks <= Pba::MAX.0 - at.0 + 1;
         assert!(fits(from) && fits(to), "{blocks} blocks from {from} to {to} are out of range");
-        let next = Move { from: from.0, blocks, to: to.0 };
-        if blocks > 0 && !self.moves.last_mut().is_some_and(|last| last.takes(&next)) {
-            self.moves.push(next);
+        if blocks > 0 {
+            self.moves.push(Move { from: from.0, blocks, to: to.0 });
         }
         self
     }
@@ -106,10 +96,12 @@ impl RelocationsBuilder {
     pub fn build(mut self) -> Relocations {
         self.moves.sort_unstable_by_key(|m| m.from);
         self.moves.dedup_by(|next, last| {
-            assert!(last.from + last.blocks <= next.from, "{} is moved twice", Pba(next.from));
-            last.takes(next)
+            let end = last.from + last.blocks;
+            assert!(end <= next.from, "{} is moved twice", Pba(next.from));
+            let follows = end == next.from && last.to + last.blocks == next.to;
+            last.blocks += if follows { next.blocks } else { 0 };
+            follows
         });
-        self.moves.shrink_to_fit();
         let moves = self.moves;
         self.emptied.sort_unstable();
         let extents = moves.iter().map(|m| (m.from, m.blocks)).chain(self.emptied.iter().copied());

@@ -121,7 +121,7 @@ fn mark_under_mutation(seed: u64, node_sizes: (usize, usize), blocks: u64) {
         world.map.end_mark();
         // Sweeping goes on while operations do; what they make is kept, and what died before is gone.
         for turn in 0.. {
-            let more = world.map.sweep(1 + world.dice.below(20) as usize);
+            let more = world.map.sweep(1);
             world.verify();
             match world.dice.below(12) {
                 0 => world.checkpoint(),
