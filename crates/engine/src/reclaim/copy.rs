@@ -79,12 +79,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         // The next slice is on its way while this one is copied.
         let mut rest = slices(&runs, slice_blocks(&self.inner.options)).peekable();
-        let mut ahead = None;
+        let mut ahead: Option<Reads<D, R>> = None;
         while let Some(slice) = rest.next() {
             if self.waits_for_share() {
                 // That may be long: nothing is held meanwhile that can be read again.
                 if let Some(reads) = ahead.take() {
-                    Reads::finish(reads).await;
+                    reads.finish().await;
                 }
                 self.wait_for_share().await;
             }

@@ -4,17 +4,16 @@ use mjolnir_device::filter::{Call, Damage, Fault, Record};
 use mjolnir_device::{AlignedBuf, Device, MemoryDevice};
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions, ReclaimOptions};
 use mjolnir_store::{Durability, ErrorKind, Store};
-use mjolnir_units::Pba;
+use mjolnir_units::{Pba, TreeId};
 
-use crate::support::{self, BLOCK, put, run, tag_of};
+use crate::support::{BLOCK, Tick, put, run, tag_of};
 
 /// Between equals, chance decides anew each time: a policy that is made anew for each choice would
 /// draw the same number again and again.
 #[test]
 fn a_policy_that_draws_goes_on_drawing() {
     run(async |runtime| {
-        let device = MemoryDevice::of_zones(128, 64);
-        Engine::format(device.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
+        let device = formatted(&runtime, 128).await;
         let reclaim = ReclaimOptions {
             policy: "random".into(),
             candidates_max: 1,
@@ -53,16 +52,16 @@ fn a_policy_that_draws_goes_on_drawing() {
     });
 }
 
-/// A store whose blocks of odd numbers are live, each beside a stale one: every leaf refers to every
-/// segment.
+/// Fills a store so that its blocks of odd numbers are live, each beside a stale one: every leaf refers
+/// to every segment.
 async fn half_stale<D: Device>(
-    device: D,
-    runtime: support::Tick,
+    formatted: D,
+    runtime: &Tick,
     blocks: u64,
-) -> (Engine<D, support::Tick>, mjolnir_units::TreeId) {
+) -> (Engine<D, Tick>, TreeId) {
     let reclaim = ReclaimOptions { start_utilization: 0.99, ..ReclaimOptions::default() };
     let options = OpenOptions { reclaim, ..OpenOptions::default() };
-    let engine = Engine::open(device, runtime, options).await.unwrap();
+    let engine = Engine::open(formatted, runtime.clone(), options).await.unwrap();
     let volume = engine.create_volume("v", blocks * BLOCK).await.unwrap();
     // In strides, so that each segment has blocks of the whole volume.
     let strides = (0..7).flat_map(|first| (first..blocks).step_by(7));
@@ -73,21 +72,31 @@ async fn half_stale<D: Device>(
     (engine, volume.id)
 }
 
+/// A formatted device of `zones` zones.
+async fn formatted(runtime: &Tick, zones: u32) -> MemoryDevice {
+    let device = MemoryDevice::of_zones(zones, 64);
+    Engine::format(device.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
+    device
+}
+
+/// The blocks of such a store are what was written last.
+async fn check_stale<D: Device>(engine: &Engine<D, Tick>, tree: TreeId, blocks: u64) {
+    for lba in 0..blocks {
+        assert_eq!(tag_of(engine, tree, lba).await, 1 + lba);
+    }
+}
+
 #[test]
 fn a_leaf_is_repointed_once_for_several_victims() {
     run(async |runtime| {
-        let device = MemoryDevice::of_zones(128, 64);
-        Engine::format(device.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
-        let (engine, tree) = half_stale(device, runtime, 2000).await;
+        let (engine, tree) = half_stale(formatted(&runtime, 128).await, &runtime, 2000).await;
         engine.collect().await.unwrap();
         let stats = engine.stats();
         let (victims, leaves) = (stats.segments_reclaimed, stats.map_leaves);
         assert!(victims > 25, "{victims} victims");
         let repointed = stats.leaves_repointed;
         assert!(repointed <= victims * leaves / 4, "{repointed} for {victims} of {leaves} leaves");
-        for lba in 0..2000 {
-            assert_eq!(tag_of(&engine, tree, lba).await, 1 + lba);
-        }
+        check_stale(&engine, tree, 2000).await;
         engine.close().await.unwrap();
     });
 }
@@ -95,11 +104,10 @@ fn a_leaf_is_repointed_once_for_several_victims() {
 #[test]
 fn a_damaged_victim_is_left_as_it_is_and_the_others_of_its_batch_are_emptied() {
     run(async |runtime| {
-        let memory = MemoryDevice::of_zones(128, 64);
-        Engine::format(memory.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
+        let memory = formatted(&runtime, 128).await;
         let device = Fault::new(memory.clone());
         let control = device.control();
-        let (engine, tree) = half_stale(device, runtime, 2000).await;
+        let (engine, tree) = half_stale(device, &runtime, 2000).await;
         let mut damaged = Vec::new();
         for pba in (0..128 * 64).map(Pba) {
             let block = memory.read(pba, AlignedBuf::zeroed(BLOCK as usize)).await.unwrap();
@@ -130,9 +138,7 @@ fn a_damaged_victim_is_left_as_it_is_and_the_others_of_its_batch_are_emptied() {
 #[test]
 fn collecting_ends_when_a_mark_has_left_nothing_to_select() {
     run(async |runtime| {
-        let device = MemoryDevice::of_zones(32, 64);
-        Engine::format(device.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
-        let (engine, tree) = half_stale(device, runtime, 70).await;
+        let (engine, tree) = half_stale(formatted(&runtime, 32).await, &runtime, 70).await;
         let before = engine.stats();
         let won = engine.collect().await.unwrap();
         let after = engine.stats();
@@ -141,9 +147,7 @@ fn collecting_ends_when_a_mark_has_left_nothing_to_select() {
         assert_eq!(after.reclaim_cycles - before.reclaim_cycles, 2, "{won} segments");
         assert_eq!(after.checkpoints - before.checkpoints, 1, "it frees them all");
         assert_eq!(after.space.retiring_bytes, 0);
-        for lba in 0..70 {
-            assert_eq!(tag_of(&engine, tree, lba).await, 1 + lba);
-        }
+        check_stale(&engine, tree, 70).await;
         engine.close().await.unwrap();
     });
 }
@@ -151,10 +155,8 @@ fn collecting_ends_when_a_mark_has_left_nothing_to_select() {
 #[test]
 fn collecting_gives_back_what_the_map_of_deleted_snapshots_took() {
     run(async |runtime| {
-        let device = MemoryDevice::of_zones(256, 64);
-        Engine::format(device.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
         let blocks = 4000;
-        let (engine, tree) = half_stale(device, runtime, blocks).await;
+        let (engine, tree) = half_stale(formatted(&runtime, 256).await, &runtime, blocks).await;
         engine.collect().await.unwrap();
         for number in 0..30 {
             engine.create_snapshot("v", &number.to_string()).await.unwrap();

@@ -287,7 +287,8 @@ pub struct MeasureSpec {
     pub drive_writes: Option<f64>,
     /// At most so many seconds of virtual time.
     pub seconds: Option<f64>,
-    /// Whether operations take time; without, only what is written where is measured, much faster.
+    /// Whether operations take time; without, only what is written where is measured, much faster. The
+    /// engine then keeps few checksums, and moves data in shorter groups, to save memory.
     pub timed: bool,
     /// Check every read against what was written last.
     pub oracle: bool,
