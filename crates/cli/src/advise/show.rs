@@ -77,12 +77,16 @@ fn headline(advice: &Advice) -> String {
     }
 }
 
+/// The line that serves a store so.
+fn serve(Choice { placement, victim }: &Choice) -> String {
+    format!("mjolnir serve STORE --placement {placement} --policy {victim}")
+}
+
 /// What to give the server, and how large the store should be.
 fn command(advice: &Advice) -> String {
-    let Choice { placement, victim } = &advice.choice;
     format!(
-        "  mjolnir serve --placement {placement} --victim {victim}\n  spare {}: a store of {} for \
-         these {} of data",
+        "  {}\n  spare {}: a store of {} for these {} of data",
+        serve(&advice.choice),
         output::percent(advice.spare),
         output::bytes(advice.store_bytes),
         output::bytes(advice.data_bytes),
@@ -227,4 +231,28 @@ fn spares(advice: &Advice) -> String {
         ]);
     }
     format!("WAF by spare size, replayed once from one place of the trace\n{}", table.text())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::arguments::{Arguments, Command};
+
+    #[test]
+    fn the_line_for_the_server_is_one_that_it_takes() {
+        for placement in mjolnir_policy::placement::names() {
+            for victim in mjolnir_policy::victim::names() {
+                let choice = Choice { placement: placement.to_owned(), victim: victim.to_owned() };
+                let line = serve(&choice);
+                let parsed = Arguments::try_parse_from(line.split(' '))
+                    .unwrap_or_else(|error| panic!("{line}: {error}"));
+                let Some(Command::Serve(options)) = parsed.command else {
+                    panic!("{line} does not serve");
+                };
+                assert_eq!((&*options.placement, &*options.policy), (placement, victim), "{line}");
+            }
+        }
+    }
 }

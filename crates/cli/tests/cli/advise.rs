@@ -33,7 +33,9 @@ fn a_recording_gets_the_same_advice_twice_with_a_report() {
     }
     // What follows goes on from what is there.
     let shown = folder.ok(&format!("{command} --out out"));
-    for part in ["mjolnir serve --placement", "FUTURE KNOWN", "write p99.9", "out/report.html"] {
+    for part in
+        ["mjolnir serve STORE --placement", "FUTURE KNOWN", "write p99.9", "out/report.html"]
+    {
         assert!(shown.contains(part), "no {part:?} in {shown}");
     }
     assert_eq!(folder.ok(&format!("{command} --out out")), shown);
