@@ -114,7 +114,7 @@ impl Configuration {
         let failed = |error: &dyn std::fmt::Display| format!("trace: {error}");
         let mut reader = TraceReader::open(BufReader::new(file), path, &ReadOptions::default())
             .map_err(|error| failed(&error))?;
-        let (mut requests, mut writes) = (Vec::new(), 0u64);
+        let (mut requests, mut writes, mut needed) = (Vec::new(), 0u64, 0u64);
         while let Some(request) = reader.next_request().map_err(|error| failed(&error))? {
             let (op, first, end) = match request.op {
                 Op::Read | Op::Flush => continue,
@@ -127,13 +127,20 @@ impl Configuration {
                     (Op::Trim, first, (request.end() / BLOCK_SIZE).max(first))
                 }
             };
-            if end > self.blocks {
-                return Err(format!(
-                    "blocks = {}: the trace goes up to block {end}; make the drive larger",
-                    self.blocks
-                ));
+            needed = needed.max(end);
+            if needed <= self.blocks {
+                requests.push((op, first as u32, end as u32));
             }
-            requests.push((op, first as u32, end as u32));
+        }
+        if needed > self.blocks {
+            let way = match needed > BLOCKS_MAX {
+                false => format!("write blocks = {needed}, or more"),
+                true => format!("a replay's drive has {BLOCKS_MAX} at most"),
+            };
+            return Err(format!(
+                "blocks = {}: the writes and trims of {path} reach over {needed} blocks; {way}",
+                self.blocks
+            ));
         }
         match writes {
             0 => Err(format!("trace: {path} has no writes, so nothing is ever reclaimed")),
@@ -259,5 +266,31 @@ mod tests {
             let why = check(spare).unwrap_err();
             assert!(why.starts_with("spare = 0.9999"), "{why}");
         }
+    }
+
+    #[test]
+    fn a_drive_too_small_for_its_trace_is_told_what_all_of_it_needs() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.csv");
+        let line = |block: u64| {
+            let time = 128_166_372_003_061_629 + block;
+            format!("{time},web,0,Write,{},4096,10\n", block * BLOCK_SIZE)
+        };
+        std::fs::write(&path, [5, 20, 99, 40].map(line).concat()).unwrap();
+        let requests = |blocks| {
+            let configuration = Configuration {
+                trace: path.to_str().unwrap().to_owned(),
+                blocks,
+                spare: 0.2,
+                placement: "together".to_owned(),
+                victim: "greedy".to_owned(),
+                warm_blocks: 0,
+                measured_blocks: 1,
+            };
+            configuration.requests()
+        };
+        let why = requests(10).unwrap_err();
+        assert!(why.starts_with("blocks = 10: ") && why.contains("blocks = 100,"), "{why}");
+        assert_eq!(requests(100).unwrap().len(), 4);
     }
 }
