@@ -107,7 +107,7 @@ impl Label {
         let blocks = u64::from(label.zones).saturating_mul(label.zone_blocks);
         if blocks == 0 || blocks > Pba::MAX.0 + 1 {
             return Found::Unknown(format!(
-                "it has {} zones of {} blocks, which cannot be",
+                "it has {} segments of {} blocks, which cannot be",
                 label.zones, label.zone_blocks
             ));
         }

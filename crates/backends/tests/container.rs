@@ -63,12 +63,12 @@ fn refusal(path: &Path) -> (ErrorKind, String) {
 fn sizes_that_cannot_be_are_refused_with_the_numbers_and_nothing_is_made() {
     let place = Place::new();
     for (bytes, zone_blocks, word) in [
-        (0, 256, "at least 16 zones"),
-        (17 * MIB - 1, 256, "15 zones"),
+        (0, 256, "at least 16, "),
+        (17 * MIB - 1, 256, "15 segments"),
         (17 * MIB, 0, "0 blocks"),
         (17 * MIB, u64::MAX, "blocks"),
         (u64::MAX, 1 << 36, "140737488355328 blocks"),
-        (1 << 50, 1, "4294967295 zones"),
+        (1 << 50, 1, "4294967295 segments"),
     ] {
         let asked = CreateOptions { bytes: Some(bytes), zone_blocks, ..options() };
         let error = FileDevice::create(&place.path(), asked).unwrap_err();

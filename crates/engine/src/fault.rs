@@ -3,13 +3,16 @@
 use mjolnir_device::{DeviceError, ErrorKind as DeviceKind};
 use mjolnir_store::{Error, ErrorKind};
 
+/// What to do about a block that cannot be had; a scrub leaves it out of what it says.
+pub(crate) const SCRUB: &str = "; run a scrub to see what is affected";
+
 /// A device error, with what the engine was doing.
 pub(crate) fn device(doing: &str, error: DeviceError) -> Error {
     let (kind, advice) = match error.kind {
         DeviceKind::NoSpace => {
             (ErrorKind::NoSpace, "; make room where the store's file lies, then open it again")
         }
-        DeviceKind::Unreadable => (ErrorKind::Damaged, "; run a scrub to see what is affected"),
+        DeviceKind::Unreadable => (ErrorKind::Damaged, SCRUB),
         DeviceKind::Format => (ErrorKind::Format, ""),
         DeviceKind::Busy => (ErrorKind::Busy, ""),
         DeviceKind::Io | DeviceKind::Gone | DeviceKind::Invalid => (ErrorKind::Io, ""),

@@ -49,7 +49,10 @@ impl Break {
         let start = zone.start(zone_blocks);
         let what = self.damage.clone().unwrap_or_else(|| {
             let at = start.plus(self.offset);
-            format!("there is no group header at {at} (block {} of {zone})", self.offset)
+            format!(
+                "there is no group header at {at} (block {} of segment {})",
+                self.offset, zone.0
+            )
         });
         let next = self.next.unwrap_or(end).max(self.offset + 1);
         Hole {
@@ -92,8 +95,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let damage = match self.read_header(&place).await? {
                 Ok(header) if offset + header.checksums.len() as u64 >= zone_blocks => {
                     Some(format!(
-                        "the group at block {offset} of {zone} says that it is longer than the \
-                         segment"
+                        "the group at block {offset} of segment {} says that it is longer than \
+                         the segment",
+                        zone.0
                     ))
                 }
                 Ok(header) => {
@@ -129,7 +133,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         for _ in 0..TRIES {
             let buffer = self.state().buffers.take(BLOCK_BYTES);
             let block = self.device().read(at, buffer).await;
-            let what = format!("reading the group header at block {offset} of {zone}");
+            let what = format!("reading the group header at block {offset} of segment {}", zone.0);
             let block = match block.map_err(|error| fault::device(&what, error)) {
                 Ok(block) => block,
                 Err(error) if error.kind == ErrorKind::Damaged => {
@@ -142,7 +146,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 Ok(header) if header.is_at(place) => return Ok(Ok(header)),
                 _ if GroupHeader::is_damaged(block.as_ref(), place) => {
                     why = Some(format!(
-                        "the group header at {at} (block {offset} of {zone}) fails its checksum"
+                        "the group header at {at} (block {offset} of segment {}) fails its checksum",
+                        zone.0
                     ));
                 }
                 _ => why = None,

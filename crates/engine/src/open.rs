@@ -197,7 +197,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 continue;
             };
             if let Err(error) = self.device().reset(zone).await {
-                self.fail(fault::device(&format!("resetting {zone}"), error));
+                self.fail(fault::device(&format!("resetting segment {}", zone.0), error));
                 return;
             }
             let mut state = self.state();

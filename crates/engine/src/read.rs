@@ -176,7 +176,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             expected = loaded.get(range).map(<[u32]>::to_vec);
         }
         let mut content = expected.ok_or_else(|| {
-            fault::damaged(format!("{pba} in {zone} has no checksum: it was never written"))
+            fault::damaged(format!(
+                "{pba} (segment {}) has no checksum: it was never written",
+                zone.0
+            ))
         })?;
         let sum = self.device().block_checksum();
         let blocks = bytes.chunks_exact(BLOCK_BYTES).zip(&mut content);
@@ -186,8 +189,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if sum(block) != *checksum {
                 self.state().counters.checksum_errors += 1;
                 return Err(fault::damaged(format!(
-                    "{at} in {zone} does not match its checksum: the medium returned other bytes \
-                     than were written; run a scrub to see what is affected"
+                    "{at} (segment {}) does not match its checksum: the medium returned other bytes \
+                     than were written{}",
+                    zone.0,
+                    fault::SCRUB
                 )));
             }
         }

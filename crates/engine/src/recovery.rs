@@ -278,7 +278,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         for _ in 0..TRIES {
             let buffer = AlignedBuf::zeroed(group.checksums.len() * BLOCK_BYTES);
             let read = self.device().read(start, buffer).await;
-            let what = format!("reading what was logged at {start} in {zone}");
+            let what = format!("reading what was logged at {start} (segment {})", zone.0);
             let bytes = match read.map_err(|error| fault::device(&what, error)) {
                 Ok(bytes) => bytes,
                 // No power cut does that.
@@ -539,8 +539,10 @@ fn check_manifest(
         .chain(manifest.free.iter().copied())
         .chain(manifest.scan.iter().copied())
         .find(|zone| zone.0 >= zones);
-    if let Some(zone) = bad_zone {
-        return Err(fault::damaged(format!("the checkpoint names {zone}, which does not exist")));
+    if let Some(ZoneId(number)) = bad_zone {
+        return Err(fault::damaged(format!(
+            "the checkpoint names segment {number}, which does not exist"
+        )));
     }
     let bad = manifest.segments.iter().find(|segment| {
         u64::from(segment.used) > zone_blocks

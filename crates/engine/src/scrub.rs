@@ -6,6 +6,7 @@ use mjolnir_units::{BLOCK_SIZE, Pba, TreeId, ZoneId};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
+use crate::fault;
 use crate::format::group::GroupHeader;
 use crate::groups::Hole;
 use crate::loss::{Loss, Stretch, join};
@@ -27,6 +28,22 @@ pub struct ScrubReport {
     /// half written, or the medium is failing. They go away with reclaim.
     #[serde(default)]
     pub stale_blocks: u64,
+}
+
+/// A line for each run of damaged blocks (sorted) of which the same is to be said.
+fn joined(bad: &[(Pba, String)]) -> impl Iterator<Item = String> {
+    let rest = |(at, message): &(Pba, String)| message.replace(&at.to_string(), "");
+    let alike =
+        move |a: &(Pba, String), b: &(Pba, String)| a.0.plus(1) == b.0 && rest(a) == rest(b);
+    bad.chunk_by(alike).map(|run| {
+        // That is what is being done.
+        let first = run[0].1.replace(fault::SCRUB, "");
+        match run.len() {
+            1 => first,
+            2 => format!("{first}, and so for the block after it"),
+            blocks => format!("{first}, and so for the {} blocks after it", blocks - 1),
+        }
+    })
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
@@ -55,21 +72,19 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             progress((index + 1) as f64 / zones.len() as f64);
         }
         let holes = self.holes_in_force(holes).await?;
-        report.damage.extend(holes.into_iter().map(|hole| hole.message));
+        report.damage.extend(holes.iter().map(|hole| hole.message.replace(fault::SCRUB, "")));
         if !bad.is_empty() {
             bad.sort();
             let blocks: Vec<Pba> = bad.iter().map(|(pba, _)| *pba).collect();
             let mut hit = vec![false; blocks.len()];
             let whole = self.losses(&blocks, &mut hit, &mut report.losses).await?;
             self.note_map_blocks(&blocks, &mut hit);
-            for ((_, message), hit) in bad.into_iter().zip(hit) {
-                // Where the map cannot be read, nobody knows what it refers to.
-                if hit || !whole {
-                    report.damage.push(message);
-                } else {
-                    report.stale_blocks += 1;
-                }
-            }
+            let found = bad.len() as u64;
+            // Where the map cannot be read, nobody knows what it refers to.
+            let bad = bad.into_iter().zip(hit).filter(|(_, hit)| *hit || !whole);
+            let bad: Vec<(Pba, String)> = bad.map(|(bad, _)| bad).collect();
+            report.stale_blocks += found - bad.len() as u64;
+            report.damage.extend(joined(&bad));
         }
         Ok(report)
     }
@@ -203,5 +218,28 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         join(losses);
         Ok(whole)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_damaged_alike_and_side_by_side_are_one_line() {
+        let wrong = |at: u64, segment: u64| {
+            let scrub = fault::SCRUB;
+            (Pba(at), format!("{} (segment {segment}) does not match{scrub}", Pba(at)))
+        };
+        let bad = [wrong(8, 0), wrong(9, 0), wrong(10, 0), wrong(11, 1), wrong(13, 1)];
+        let lines: Vec<String> = joined(&bad).collect();
+        assert_eq!(
+            lines,
+            [
+                "device block 8 (segment 0) does not match, and so for the 2 blocks after it",
+                "device block 11 (segment 1) does not match",
+                "device block 13 (segment 1) does not match",
+            ]
+        );
     }
 }

@@ -206,7 +206,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         let at = zone.start(zone_blocks);
         let block = self.device().read(at, AlignedBuf::zeroed(BLOCK_BYTES)).await;
-        let what = format!("reading the first block of {zone}");
+        let what = format!("reading the first block of segment {}", zone.0);
         match block.map_err(|error| fault::device(&what, error)) {
             Ok(block) => {
                 let header = SegmentHeader::decode(block.as_ref()).filter(|header| {
@@ -308,8 +308,8 @@ fn lost_groups(
         let numbers = ours.flat_map(|group| group.records.iter().map(|(sequence, _)| *sequence));
         let what = hole.damage.clone().unwrap_or_else(|| {
             format!(
-                "no group header is at block {} of {zone}, but a later one follows",
-                hole.offset
+                "no group header is at block {} of segment {}, but a later one follows",
+                hole.offset, zone.0
             )
         });
         LostGroups {

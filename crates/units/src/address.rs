@@ -62,7 +62,7 @@ impl fmt::Display for Lba {
 
 impl fmt::Display for Pba {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "pba {}", self.0)
+        write!(f, "device block {}", self.0)
     }
 }
 

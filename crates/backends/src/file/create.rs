@@ -75,7 +75,7 @@ fn failure(name: &str) -> Failure {
 fn zones(name: &str, bytes: u64, zone_blocks: u64) -> Result<u32, DeviceError> {
     let zone_bytes = zone_blocks.checked_mul(BLOCK_SIZE).filter(|&zone_bytes| zone_bytes > 0);
     let Some(zone_bytes) = zone_bytes else {
-        return Err(invalid(name, format!("zones cannot have {zone_blocks} blocks")));
+        return Err(invalid(name, format!("segments cannot have {zone_blocks} blocks")));
     };
     let zones = Label::zones_in(bytes, zone_blocks);
     if zones < ZONES_MIN {
@@ -83,8 +83,8 @@ fn zones(name: &str, bytes: u64, zone_blocks: u64) -> Result<u32, DeviceError> {
         return Err(invalid(
             name,
             format!(
-                "{} hold {zones} zones of {}; a store has at least {ZONES_MIN} zones, so make it \
-                 at least {} or its zones smaller",
+                "{} hold {zones} segments of {}; a store has at least {ZONES_MIN}, so make it at \
+                 least {} or its segments smaller",
                 size(bytes),
                 size(zone_bytes),
                 size(least)
@@ -96,8 +96,8 @@ fn zones(name: &str, bytes: u64, zone_blocks: u64) -> Result<u32, DeviceError> {
         _ => Err(invalid(
             name,
             format!(
-                "{} hold {zones} zones of {zone_blocks} blocks; a store has at most {} zones and \
-                 {} blocks",
+                "{} hold {zones} segments of {zone_blocks} blocks; a store has at most {} segments \
+                 and {} blocks",
                 size(bytes),
                 u32::MAX,
                 Pba::MAX.0 + 1
