@@ -154,7 +154,8 @@ async fn check<D: Device, R: Runtime>(
                 .to_owned(),
         );
     }
-    Ok(Response::Check(CheckOf { online, left_out, report }))
+    let warnings = circumstances.warnings.len() as u64;
+    Ok(Response::Check(CheckOf { online, left_out, warnings, report }))
 }
 
 /// A target by a name that must be given.

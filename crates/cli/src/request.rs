@@ -191,6 +191,10 @@ pub struct CheckOf {
     pub online: bool,
     /// What was left out, in words.
     pub left_out: Vec<String>,
+    /// How many of the problems, the first ones, are of the container alone: the store works, and
+    /// they say how to mend them.
+    #[serde(default)]
+    pub warnings: u64,
     /// What was found.
     #[serde(flatten)]
     pub report: CheckReport,

@@ -76,8 +76,10 @@ impl fmt::Display for Warning {
         match self {
             Warning::LabelDamaged { name, offset } => write!(
                 f,
-                "{name}: the label at byte {offset} is damaged, its copy served; something wrote \
-                 there, so check the medium, and grow the store to have both labels rewritten"
+                "{name}: the label at byte {offset} is damaged, one of two; the store was opened \
+                 by the other one, and its data is as it was. Find out what wrote there, or \
+                 whether the medium fails; then `mjolnir grow` the store, by a little, which \
+                 writes both labels anew"
             ),
         }
     }
