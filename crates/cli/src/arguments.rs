@@ -81,7 +81,7 @@ pub enum Command {
     },
     /// Make a store open again whose log is damaged, and accept what is lost.
     ///
-    /// Says what is lost, as `check` does, and then makes the store what it was before the damaged
+    /// Says what is lost, as briefly as `check` does, and then makes the store what it was before the damaged
     /// part of its log was written. What was written later is gone for good, so copy the store's
     /// file first if the medium may yet be made to return it. A store that opens is left as it is.
     Salvage {
@@ -148,8 +148,8 @@ pub enum StoreCommand {
     },
     /// Read everything and verify it against its checksums.
     ///
-    /// Names each damaged block, and the ranges of volumes that are lost. Exits with 1 if there
-    /// are any.
+    /// Names damaged blocks, and the ranges of volumes that are lost: the first 20 and how many there
+    /// are in all; --json lists each. Exits with 1 if there are any.
     Scrub {
         /// The store.
         store: PathBuf,
@@ -157,8 +157,9 @@ pub enum StoreCommand {
     /// Check the structure of the store, without reading the data.
     ///
     /// Works on a store that is too damaged to be opened, too: says where the damage is, and which
-    /// volumes and ranges it hits. Changes nothing. Exits with 1 if there are problems. What can
-    /// only be checked at rest is left out while the store is served, and the answer says so.
+    /// volumes and ranges it hits: the first 20 and how much in all; --json lists each. Changes
+    /// nothing. Exits with 1 if there are problems. What can only be checked at rest is left out while
+    /// the store is served, and the answer says so.
     Check {
         /// The store.
         store: PathBuf,

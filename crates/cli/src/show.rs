@@ -1,10 +1,14 @@
 //! Answers, for people and as JSON.
 
+mod damage;
+
 use std::path::Path;
 
-use mjolnir_engine::{DiffPage, LatencySummary, LogLoss, Loss, Stats};
+use mjolnir_engine::{DiffPage, LatencySummary, Stats};
 use mjolnir_host::Recording;
 use serde_json::Value;
+
+pub use damage::log_loss;
 
 use crate::failure::Failure;
 use crate::output::{Table, bytes, count, percent, time};
@@ -61,10 +65,9 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
                 bytes(report.verified_bytes),
                 report.segments
             );
-            for damage in &report.damage {
-                text += &format!("damaged: {damage}\n");
-            }
-            text += &losses(&report.losses);
+            let damaged = |what: &String| format!("damaged: {what}");
+            text += &damage::first(report.damage.iter().map(damaged));
+            text += &damage::losses(&report.losses);
             if report.stale_blocks > 0 {
                 text += &format!(
                     "{} did not verify, but nothing refers to them: a crash or a full disk left \
@@ -110,53 +113,25 @@ fn check_text(store: &Path, check: &CheckOf) -> String {
     for left_out in &check.left_out {
         text += &format!("not checked: {left_out}\n");
     }
-    for problem in &report.problems {
-        text += &format!("problem: {problem}\n");
-    }
-    text += &losses(&report.losses);
+    text += &damage::problems(report);
+    text += &damage::losses(&report.losses);
     if let Some(log) = &report.log {
-        text += &dropped(log);
+        text += &damage::dropped(log);
     }
-    text += &match (report.problems.len(), &report.log) {
+    let found = count(report.problems.len() as u64, "problem");
+    text += &match (report.problems.len() as u64, &report.log) {
         (0, _) => "no problems\n".to_owned(),
         (_, Some(_)) => format!(
             "the store does not open as it is; `mjolnir salvage {}` accepts what is lost of the \
              log (copy the store first if the medium may yet be mended)\n",
             store.display()
         ),
-        (1, None) => "1 problem; copy what you need to another store\n".to_owned(),
-        (count, None) => format!("{count} problems; copy what you need to another store\n"),
+        (all, None) if all == check.warnings => {
+            format!("{found}, of which nothing is lost; mend it as is said above\n")
+        }
+        (_, None) => format!("{found}; copy what you need to another store\n"),
     };
     text
-}
-
-/// Ranges that cannot be read any more.
-fn losses(losses: &[Loss]) -> String {
-    let line = |loss: &Loss| {
-        let way = match loss.target.contains('@') {
-            true => "it cannot be mended in a snapshot: copy the rest, and delete it",
-            false => "restore it from a snapshot or a backup, or trim it",
-        };
-        format!("lost: {}:{}+{} ({way})\n", loss.target, loss.offset, loss.length)
-    };
-    losses.iter().map(line).collect()
-}
-
-/// Ranges that hold something older than was written last.
-fn dropped(log: &LogLoss) -> String {
-    let line = |loss: &Loss| {
-        format!(
-            "lost: {}:{}+{} (it holds what it held before)\n",
-            loss.target, loss.offset, loss.length
-        )
-    };
-    log.ranges.iter().map(line).collect()
-}
-
-/// What a salvage accepts.
-pub fn log_loss(log: &LogLoss) -> String {
-    let lines: String = log.lines().iter().map(|line| format!("{line}\n")).collect();
-    lines + &dropped(log)
 }
 
 fn list(targets: &[Target]) -> String {

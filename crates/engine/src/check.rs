@@ -48,7 +48,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub async fn check_telling(&self, mut progress: impl FnMut(f64)) -> Result<CheckReport, Error> {
         let mut report = CheckReport { log: self.log_loss(), ..CheckReport::default() };
         if let Some(log) = &report.log {
-            report.problems.extend(log.lines());
+            report.problems.extend(log.lines(usize::MAX));
         }
         let manifest = self.state().table.manifest.clone();
         for (pba, blocks) in manifest {
@@ -193,12 +193,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                         && header.incarnation == segment.incarnation
                         && header.stream == segment.stream => {}
                 Some(header) => report.problems.push(format!(
-                    "the header of {zone} is that of incarnation {} in stream {}, not {} in {}",
-                    header.incarnation, header.stream, segment.incarnation, segment.stream
+                    "the header of segment {} is that of incarnation {} in stream {}, not {} in {}",
+                    zone.0, header.incarnation, header.stream, segment.incarnation, segment.stream
                 )),
-                None => {
-                    report.problems.push(format!("the header of {zone} (at {start}) is damaged"))
-                }
+                None => report
+                    .problems
+                    .push(format!("the header of segment {} (at {start}) is damaged", zone.0)),
             },
             Err(error) if error.kind == ErrorKind::Damaged => report.problems.push(error.message),
             Err(error) => return Err(error),
@@ -210,7 +210,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             match self.read_footer(zone, &segment, &info).await {
                 Ok(()) => has_footer = true,
                 Err(why) => report.problems.push(format!(
-                    "the footer of {zone} (at {}) {why}; its groups have the same to tell",
+                    "the footer of segment {} (at {}) {why}; its groups have the same to tell",
+                    zone.0,
                     start.plus(end)
                 )),
             }
@@ -270,18 +271,18 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             // While a checkpoint runs, what it supersedes is still counted.
             if !state.checkpoint.running && live != segment.map_bytes {
                 report.problems.push(format!(
-                    "{zone}: {live} bytes of the map lie there, but {} are counted",
-                    segment.map_bytes
+                    "segment {}: {live} bytes of the map lie there, but {} are counted",
+                    zone.0, segment.map_bytes
                 ));
             }
             if live > 0 && (!in_use || segment.stream != MAP_STREAM) {
                 report.problems.push(format!(
-                    "{zone} holds {live} bytes of the map, but is {:?} in stream {}",
-                    segment.state, segment.stream
+                    "segment {} holds {live} bytes of the map, but is {:?} in stream {}",
+                    zone.0, segment.state, segment.stream
                 ));
             }
             if u64::from(segment.used) > state.space.zone_blocks {
-                report.problems.push(format!("{zone} uses more blocks than it has"));
+                report.problems.push(format!("segment {} uses more blocks than it has", zone.0));
             }
         }
     }
@@ -296,17 +297,17 @@ impl crate::engine::State {
         }
         let segment = self.space.get(zone);
         if !matches!(segment.state, SegmentState::Sealed | SegmentState::Open) {
-            return Some(format!("in {zone}, which is {:?}", segment.state));
+            return Some(format!("in segment {}, which is {:?}", zone.0, segment.state));
         }
         if segment.stream == MAP_STREAM {
-            return Some(format!("in {zone}, which holds the map"));
+            return Some(format!("in segment {}, which holds the map", zone.0));
         }
         let offset = pba.offset(self.space.zone_blocks);
         let end = if segment.footer > 0 { segment.footer } else { segment.used };
         // An open group is beyond `used` until it is sent.
         let open = segment.state == SegmentState::Open;
         if offset == 0 || (!open && offset + blocks > u64::from(end)) {
-            return Some(format!("outside of what {zone} holds ({end} blocks)"));
+            return Some(format!("outside of what segment {} holds ({end} blocks)", zone.0));
         }
         None
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mjolnir_device::{Device, Runtime};
 use mjolnir_map::Run;
 use mjolnir_store::Error;
-use mjolnir_units::{BLOCK_SIZE, Lba, TreeId, ZoneId};
+use mjolnir_units::{BLOCK_SIZE, Lba, TreeId};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Engine, State};
@@ -176,14 +176,22 @@ impl LogLoss {
         }
     }
 
-    /// What is lost, a line each, for people; without the ranges.
-    pub fn lines(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self.places.iter().map(|place| place.what.clone()).collect();
+    /// What is lost, a line each, for people; without the ranges. At most `most` lines of each
+    /// sort, and one that says how many more there are.
+    pub fn lines(&self, most: usize) -> Vec<String> {
+        let more = |lines: &mut Vec<String>, all: usize, what: &str| {
+            if all > most {
+                lines.push(format!("… and {} more {what}; --json lists all", all - most));
+            }
+        };
+        let places = self.places.iter().take(most);
+        let mut lines: Vec<String> = places.map(|place| place.what.clone()).collect();
+        more(&mut lines, self.places.len(), "damaged places");
         lines.push(format!(
             "the log is whole up to record {}; what was logged after it does not count",
             self.whole_to
         ));
-        for range in &self.missing {
+        for range in self.missing.iter().take(most) {
             lines.push(match range.first == range.last {
                 true => format!("record {} is missing: it is not known what it did", range.first),
                 false => format!(
@@ -192,6 +200,7 @@ impl LogLoss {
                 ),
             });
         }
+        more(&mut lines, self.missing.len(), "ranges of missing records");
         if self.unknown_bytes > 0 {
             lines.push(format!(
                 "at most {} bytes were written by what is missing, to volumes that are not known; \
@@ -199,7 +208,8 @@ impl LogLoss {
                 self.unknown_bytes
             ));
         }
-        lines.extend(self.changes.iter().map(|change| format!("undone: {change}")));
+        lines.extend(self.changes.iter().take(most).map(|change| format!("undone: {change}")));
+        more(&mut lines, self.changes.len(), "changes undone");
         lines
     }
 }
@@ -317,9 +327,7 @@ pub(crate) const WAYS_ON: &str = "`mjolnir check` tells what is lost, and `mjoln
 /// A damaged place in words that say what can be done.
 pub(crate) fn refusal(place: &DamagedPlace) -> Error {
     crate::fault::damaged(format!(
-        "the store is damaged in {}, block {}: {}; {WAYS_ON}",
-        ZoneId(place.zone),
-        place.block,
-        place.what
+        "the store is damaged in segment {}, block {}: {}; {WAYS_ON}",
+        place.zone, place.block, place.what
     ))
 }

@@ -49,7 +49,7 @@ fn what_is_lost_is_told_then_accepted() {
     damage(&folder, 5);
     let before = std::fs::read(folder.path("s.mj")).unwrap();
     for words in ["volume list s.mj", "serve s.mj --nbd unix:n.sock", "scrub s.mj", "stats s.mj"] {
-        folder.refused(words, &["zone ", "block ", "`mjolnir check`", "`mjolnir salvage`"]);
+        folder.refused(words, &["segment ", "block ", "`mjolnir check`", "`mjolnir salvage`"]);
     }
     let checked = folder.run("check s.mj");
     assert_eq!(checked.code, Some(1), "{checked:?}");
