@@ -38,12 +38,13 @@ pub fn run(options: &RunOptions, json: bool) -> Result<(), Failure> {
         results.write(&folder).map_err(Failure::new)?;
         report::troubles(&results).iter().for_each(|trouble| output::complain(trouble));
         failed += results.failures.len();
-        let (agree, of) = report::tally(&results);
+        let tally = report::tally(&results);
         let runs: usize = results.points.iter().map(|point| point.runs.len()).sum();
         if !json {
-            let published = match of {
-                0 => String::new(),
-                of => format!("; {agree} of {of} published numbers met"),
+            let published = tally.to_string();
+            let published = match published.is_empty() {
+                true => published,
+                false => format!("; published numbers: {published}"),
             };
             let took = output::time(took.as_nanos() as u64);
             let points = output::count(results.points.len() as u64, "point");
@@ -55,8 +56,9 @@ pub fn run(options: &RunOptions, json: bool) -> Result<(), Failure> {
             "points": results.points.len(),
             "runs": runs,
             "failures": results.failures,
-            "published": of,
-            "published_met": agree,
+            "published": tally.compared,
+            "published_met": tally.met,
+            "published_not_comparable": tally.made_smaller,
         }));
     }
     let all = Results::read_all(out).map_err(Failure::new)?;

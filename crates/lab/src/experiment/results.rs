@@ -49,6 +49,10 @@ pub struct PointResult {
     /// Whether it was measured by the clock of a machine, and so differs from run to run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_clock: bool,
+    /// Whether it is one of a quick run that the full one has not got just so: it is not to be
+    /// compared with what was published.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub made_smaller: bool,
     /// Each number over the seeds.
     pub numbers: BTreeMap<String, Estimate>,
     /// Each run.
@@ -291,6 +295,7 @@ impl PointResult {
         let kind = plan.kinds.by_name(&point.kind).expect("a plan's kinds are known");
         PointResult {
             by_clock: kind.by_clock(),
+            made_smaller: point.made_smaller,
             case: point.case.clone(),
             kind: point.kind.clone(),
             coordinates: point.coordinates.clone(),

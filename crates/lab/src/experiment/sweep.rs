@@ -9,6 +9,7 @@ use toml::{Table, Value};
 use super::file::{Experiment, Where};
 use super::kinds::Kinds;
 use super::mistake::{Mistake, Place, nearest_hint};
+use super::results::point_name;
 use super::{Kind, keys};
 
 /// The most points that a sweep may have.
@@ -72,6 +73,8 @@ pub struct Point {
     pub coordinates: BTreeMap<String, Coordinate>,
     /// The whole configuration.
     pub configuration: Table,
+    /// Whether it is one of a quick run that the full one has not got just so.
+    pub made_smaller: bool,
 }
 
 /// What is asked for besides the file.
@@ -113,7 +116,10 @@ impl Plan {
     pub fn new(name: &str, text: &str, changes: &Changes, kinds: &Kinds) -> Result<Plan, Mistake> {
         let experiment = Experiment::parse(name, text)?;
         let place = Place { name, text };
-        let points = points(&experiment, changes, kinds, &place)?;
+        let mut points = points(&experiment, changes, kinds, &place)?;
+        if changes.quick {
+            note_made_smaller(&mut points, &experiment, changes, &place);
+        }
         let count = match changes.seeds {
             Some(seeds) => seeds,
             None if changes.quick => experiment.quick.seeds.unwrap_or(experiment.seeds),
@@ -135,6 +141,57 @@ fn points(
     kinds: &Kinds,
     place: &Place<'_>,
 ) -> Result<Vec<Point>, Mistake> {
+    let mut all = Vec::new();
+    for (index, base) in bases(experiment, changes)?.into_iter().enumerate() {
+        let field = match base.case {
+            Some(_) => format!("case.{index}.kind"),
+            None => "kind".to_owned(),
+        };
+        let Some(runner) = kinds.by_name(&base.kind) else {
+            let hint = nearest_hint(&base.kind, kinds.names());
+            let what = format!("no kind of run is called {:?}{hint}", base.kind);
+            return Err(place.at(&field, what));
+        };
+        for point in product(base, all.len(), place)? {
+            check(runner, &point, index, place)?;
+            all.push(point);
+        }
+    }
+    Ok(all)
+}
+
+/// Notes which points of a quick run the full one has not got just so: what was published is not
+/// to be compared with them.
+fn note_made_smaller(
+    points: &mut [Point],
+    experiment: &Experiment,
+    changes: &Changes,
+    place: &Place<'_>,
+) {
+    let changes = Changes { quick: false, ..changes.clone() };
+    let mut full = BTreeMap::new();
+    for base in bases(experiment, &changes).unwrap_or_default() {
+        let found = product(base, full.len(), place).unwrap_or_default();
+        let named = |point: Point| {
+            (point_name(point.case.as_deref(), &point.coordinates), point.configuration)
+        };
+        full.extend(found.into_iter().map(named));
+    }
+    for point in points {
+        let name = point_name(point.case.as_deref(), &point.coordinates);
+        point.made_smaller = full.get(&name) != Some(&point.configuration);
+    }
+}
+
+/// A case, or the whole where there are none: what its points have in common, and what is swept.
+struct Base {
+    case: Option<String>,
+    kind: String,
+    configuration: Table,
+    sweep: BTreeMap<String, Vec<Value>>,
+}
+
+fn bases(experiment: &Experiment, changes: &Changes) -> Result<Vec<Base>, Mistake> {
     let mut bases = Vec::new();
     let empty = Default::default();
     let cases: Vec<_> = match experiment.case.is_empty() {
@@ -161,63 +218,46 @@ fn points(
         sweep.retain(|_, values| !values.is_empty());
         let kind = case.and_then(|case| case.kind.as_ref()).or(experiment.kind.as_ref());
         let kind = kind.cloned().unwrap_or_default();
-        bases.push((case.map(|case| case.name.clone()), kind, configuration, sweep));
+        bases.push(Base { case: case.map(|case| case.name.clone()), kind, configuration, sweep });
     }
     for (key, value) in &changes.set {
         set(&mut bases, key, value)?;
     }
-    let mut all = Vec::new();
-    for (index, (case, kind, configuration, sweep)) in bases.into_iter().enumerate() {
-        let field = if case.is_some() { format!("case.{index}.kind") } else { "kind".to_owned() };
-        let Some(runner) = kinds.by_name(&kind) else {
-            let hint = nearest_hint(&kind, kinds.names());
-            return Err(place.at(&field, format!("no kind of run is called {kind:?}{hint}")));
-        };
-        let sweep: Vec<(String, Vec<Value>)> = sweep.into_iter().collect();
-        let count = sweep.iter().try_fold(1, |n: usize, (_, values)| n.checked_mul(values.len()));
-        if count.is_none_or(|count| all.len() + count > POINTS_MAX) {
-            let what = format!("the sweep has more than {POINTS_MAX} points");
-            return Err(place.at("sweep", what));
-        }
-        let base = Point { case, kind, coordinates: BTreeMap::new(), configuration };
-        for point in product(&base, &sweep, place)? {
-            check(runner, &point, index, place)?;
-            all.push(point);
-        }
-    }
-    Ok(all)
+    Ok(bases)
 }
-
-type Base = (Option<String>, String, Table, BTreeMap<String, Vec<Value>>);
 
 /// Sets a key from the command line in every case that has it; in all, if none has.
 fn set(bases: &mut [Base], key: &str, value: &Value) -> Result<(), Mistake> {
-    let has = |(_, _, configuration, sweep): &Base| {
-        sweep.contains_key(key) || keys::get(configuration, key).is_some()
-    };
+    let has =
+        |base: &Base| base.sweep.contains_key(key) || keys::get(&base.configuration, key).is_some();
     let everywhere = !bases.iter().any(has);
     for base in bases.iter_mut().filter(|base| everywhere || has(base)) {
-        let (_, _, configuration, sweep) = base;
-        match (sweep.get_mut(key), value) {
+        match (base.sweep.get_mut(key), value) {
             (Some(values), Value::Array(others)) if !others.is_empty() => {
                 values.clone_from(others);
             }
             (Some(values), value) => *values = vec![value.clone()],
-            (None, value) => keys::set(configuration, key, value.clone()).map_err(|part| {
-                Mistake(format!("--set {key}: {part} is a value, and has nothing within"))
-            })?,
+            (None, value) => {
+                keys::set(&mut base.configuration, key, value.clone()).map_err(|part| {
+                    Mistake(format!("--set {key}: {part} is a value, and has nothing within"))
+                })?
+            }
         }
     }
     Ok(())
 }
 
-fn product(
-    base: &Point,
-    sweep: &[(String, Vec<Value>)],
-    place: &Place<'_>,
-) -> Result<Vec<Point>, Mistake> {
-    let mut points = vec![base.clone()];
-    for (key, values) in sweep {
+/// Every combination of what is swept; there are `before` points in other cases.
+fn product(base: Base, before: usize, place: &Place<'_>) -> Result<Vec<Point>, Mistake> {
+    let Base { case, kind, configuration, sweep } = base;
+    let count = sweep.values().try_fold(1, |n: usize, values| n.checked_mul(values.len()));
+    if count.is_none_or(|count| before + count > POINTS_MAX) {
+        let what = format!("the sweep has more than {POINTS_MAX} points");
+        return Err(place.at("sweep", what));
+    }
+    let coordinates = BTreeMap::new();
+    let mut points = vec![Point { case, kind, coordinates, configuration, made_smaller: false }];
+    for (key, values) in &sweep {
         let mut longer = Vec::with_capacity(points.len() * values.len());
         for point in &points {
             for value in values {

@@ -11,7 +11,7 @@ mod page;
 mod paper;
 mod svg;
 
-pub use paper::tally;
+pub use paper::{Tally, tally};
 
 use std::path::Path;
 

@@ -50,11 +50,12 @@ fn overview(html: &mut String, all: &[Results]) {
               <th class=\"n\">Points</th><th>As published</th></tr></thead>\n<tbody>\n";
     for results in all {
         let experiment = &results.experiment;
-        let (agree, of) = paper::tally(results);
-        let class = if agree == of { "good" } else { "bad" };
-        let published = match of {
-            0 => "<span class=\"quiet\">–</span>".to_owned(),
-            _ => format!("<span class=\"{class}\">{agree} of {of}</span>"),
+        let tally = paper::tally(results);
+        let published = match (tally.compared, tally.met) {
+            (0, _) if tally.made_smaller == 0 => "<span class=\"quiet\">–</span>".to_owned(),
+            (0, _) => format!("<span class=\"quiet\">{tally}</span>"),
+            (of, met) if of == met => format!("<span class=\"good\">{tally}</span>"),
+            _ => format!("<span class=\"bad\">{tally}</span>"),
         };
         let failed = match results.failures.len() {
             0 => String::new(),
@@ -160,8 +161,10 @@ fn published(html: &mut String, results: &Results) {
     if results.experiment.paper.is_empty() {
         return;
     }
-    *html += "<h3>Published numbers beside ours</h3>\n<div class=\"scroll\"><table>\n<thead><tr>\
-              <th>Of</th><th class=\"n\">Published</th><th class=\"n\">Ours</th>\
+    let tally = paper::tally(results).to_string();
+    let tally = if tally.is_empty() { tally } else { format!(": {tally}") };
+    let _ = writeln!(html, "<h3>Published numbers beside ours{tally}</h3>");
+    *html += "<div class=\"scroll\"><table>\n<thead><tr><th>Of</th><th class=\"n\">Published</th><th class=\"n\">Ours</th>\
               <th class=\"n\">Ratio</th><th>Difference</th></tr></thead>\n";
     for entry in &results.experiment.paper {
         let _ = writeln!(

@@ -13,6 +13,8 @@ pub struct Row {
     pub published: f64,
     /// Ours; none if this run has not got the point.
     pub ours: Option<Estimate>,
+    /// Whether ours is of a smaller case, of a quick run: the two cannot be compared.
+    pub made_smaller: bool,
     /// The relative difference up to which ours counts as equal.
     pub within: f64,
 }
@@ -24,14 +26,20 @@ impl Row {
         (self.published != 0.0).then(|| ours / self.published)
     }
 
-    /// Whether ours counts as equal; none if it is not there.
+    /// Whether ours counts as equal; none if it is not there, or not to be compared.
     pub fn agrees(&self) -> Option<bool> {
+        if self.made_smaller {
+            return None;
+        }
         let ours = self.ours.as_ref()?.mean;
         Some((ours - self.published).abs() <= self.within * self.published.abs())
     }
 
     /// The difference in words.
     pub fn verdict(&self) -> String {
+        if self.made_smaller && self.ours.is_some() {
+            return "not comparable: this quick run is smaller".to_owned();
+        }
         let Some(agrees) = self.agrees() else {
             return "not in this run".to_owned();
         };
@@ -62,14 +70,19 @@ pub fn rows(results: &Results, paper: &Paper) -> Vec<Row> {
         .collect();
     // A row for each of the points, which say which they are where there are several.
     let rows_of = |of: &str, published, found: &[(usize, &PointResult)]| -> Vec<(usize, Row)> {
-        let row = |of: String, ours| Row { of, published, ours, within: paper.within };
-        let ours = |point: &PointResult| point.numbers.get(&paper.number).copied();
+        let row = |of: String, point: Option<&PointResult>| Row {
+            of,
+            published,
+            ours: point.and_then(|point| point.numbers.get(&paper.number).copied()),
+            made_smaller: point.is_some_and(|point| point.made_smaller),
+            within: paper.within,
+        };
         match *found {
             [] => vec![(usize::MAX, row(of.to_owned(), None))],
-            [(place, point)] => vec![(place, row(of.to_owned(), ours(point)))],
+            [(place, point)] => vec![(place, row(of.to_owned(), Some(point)))],
             _ => {
                 let rows =
-                    found.iter().map(|&(place, point)| (place, row(point.name(), ours(point))));
+                    found.iter().map(|&(place, point)| (place, row(point.name(), Some(point))));
                 rows.collect()
             }
         }
@@ -97,11 +110,41 @@ pub fn rows(results: &Results, paper: &Paper) -> Vec<Row> {
     }
 }
 
-/// How many published numbers ours agree with, of how many that are there.
-pub fn tally(results: &Results) -> (usize, usize) {
-    let rows = results.experiment.paper.iter().flat_map(|paper| rows(results, paper));
-    let verdicts: Vec<bool> = rows.filter_map(|row| row.agrees()).collect();
-    (verdicts.iter().filter(|agrees| **agrees).count(), verdicts.len())
+/// How ours stand beside the published numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Those that ours agree with.
+    pub met: usize,
+    /// Those that ours can be compared with.
+    pub compared: usize,
+    /// Those of which a quick run has a smaller case, so that the two cannot be compared.
+    pub made_smaller: usize,
+}
+
+impl std::fmt::Display for Tally {
+    /// In words; nothing if nothing was published.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Tally { met, compared, made_smaller } = self;
+        match (compared, made_smaller) {
+            (0, 0) => Ok(()),
+            (_, 0) => write!(f, "{met} of {compared} met"),
+            (0, _) => write!(f, "{made_smaller} not comparable"),
+            _ => write!(f, "{met} of {compared} met, {made_smaller} not comparable"),
+        }
+    }
+}
+
+/// How many published numbers ours agree with.
+pub fn tally(results: &Results) -> Tally {
+    let mut tally = Tally::default();
+    for row in results.experiment.paper.iter().flat_map(|paper| rows(results, paper)) {
+        if let Some(agrees) = row.agrees() {
+            tally.compared += 1;
+            tally.met += usize::from(agrees);
+        }
+        tally.made_smaller += usize::from(row.made_smaller && row.ours.is_some());
+    }
+    tally
 }
 
 #[cfg(test)]
@@ -153,6 +196,30 @@ why = "No reason."
             assert!(rows[0].of.contains("one") && rows[1].of.contains("other"));
             assert_eq!(agree[2..], [None][..rows.len() - 2], "{}", paper.what);
         }
-        assert_eq!(tally(&results), (2, 4));
+        assert_eq!(tally(&results), Tally { met: 2, compared: 4, made_smaller: 0 });
+    }
+
+    #[test]
+    fn what_a_quick_run_made_smaller_is_not_compared() {
+        let quick = FILE.replace(
+            "[[case]]\nname = \"other\"",
+            "[[case]]\nname = \"other\"\nquick.configuration = { pages = 8 }",
+        );
+        let changes = Changes { quick: true, ..Changes::default() };
+        let plan = Plan::new("mine.toml", &quick, &changes, &Kinds::default()).unwrap();
+        let smaller: Vec<bool> = plan.points.iter().map(|point| point.made_smaller).collect();
+        assert_eq!(smaller, [false, false, true, true]);
+        let version = Version { version: "1".to_owned(), build: "b".to_owned() };
+        let mut results = Results::new(&plan, &version, Vec::new());
+        for point in &mut results.points {
+            point.numbers.insert("waf".to_owned(), Estimate { mean: 2.0, ci95: None, runs: 1 });
+        }
+        let tally = tally(&results);
+        assert_eq!(tally, Tally { met: 2, compared: 2, made_smaller: 2 });
+        assert_eq!(tally.to_string(), "2 of 2 met, 2 not comparable");
+        let rows = rows(&results, &results.experiment.paper[0]);
+        assert!(rows[1].verdict().starts_with("not comparable"), "{}", rows[1].verdict());
+        let full = Plan::new("mine.toml", &quick, &Changes::default(), &Kinds::default()).unwrap();
+        assert!(full.points.iter().all(|point| !point.made_smaller));
     }
 }
