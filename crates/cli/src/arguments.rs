@@ -223,7 +223,7 @@ pub enum VolumeCommand {
         /// Its new name.
         new: String,
     },
-    /// Grow or shrink a volume. What lies past a smaller size is lost.
+    /// Grow a volume, or shrink it with --shrink. What lies past a smaller size is lost.
     ///
     /// Clients that use it keep the size that they were told: they see a larger one once they
     /// connect again, and requests past a smaller one fail.
@@ -235,6 +235,9 @@ pub enum VolumeCommand {
         /// Its new size.
         #[arg(long, value_parser = size, value_name = "SIZE")]
         size: u64,
+        /// Accept a smaller size, and lose what lies past it.
+        #[arg(long)]
+        shrink: bool,
     },
 }
 

@@ -114,8 +114,8 @@ fn plan(command: StoreCommand) -> Result<(PathBuf, Request, View), Failure> {
             VolumeCommand::Rename { store, name, new } => {
                 plain(store, Request::RenameVolume { name, new })
             }
-            VolumeCommand::Resize { store, name, size } => {
-                plain(store, Request::ResizeVolume { name, bytes: size })
+            VolumeCommand::Resize { store, name, size, shrink } => {
+                plain(store, Request::ResizeVolume { name, bytes: size, shrink })
             }
         },
         StoreCommand::Snapshot(command) => match command {

@@ -6,6 +6,7 @@ use mjolnir_device::{Device, Runtime};
 use mjolnir_engine::Engine;
 use mjolnir_host::{HostError, HostErrorKind, Recorder};
 use mjolnir_store::{Durability, Error, ErrorKind, Op, Store, TargetInfo, VolumeRange};
+use mjolnir_units::{BLOCK_SIZE, ByteSize};
 
 use crate::arguments::Place;
 use crate::payload::Payload;
@@ -42,7 +43,10 @@ pub async fn handle<D: Device, R: Runtime>(
             engine.delete_volume(&name, snapshots).await.map(done)
         }
         Request::RenameVolume { name, new } => engine.rename_volume(&name, &new).await.map(target),
-        Request::ResizeVolume { name, bytes } => {
+        Request::ResizeVolume { name, bytes, shrink } => {
+            if !shrink {
+                refuse_to_shrink(engine, &name, bytes).await?;
+            }
             engine.resize_volume(&name, bytes).await.map(target)
         }
         Request::ListVolumes { mapped } => {
@@ -137,6 +141,31 @@ async fn list<D: Device, R: Runtime>(
         targets.push(Target { name: info.name, bytes: info.size, mapped_bytes });
     }
     Ok(Response::Targets(targets))
+}
+
+/// Refuses a smaller size, and says what would be lost. One that no volume can have is left to the
+/// engine.
+async fn refuse_to_shrink<D: Device, R: Runtime>(
+    engine: &Engine<D, R>,
+    name: &str,
+    bytes: u64,
+) -> Result<(), Error> {
+    let size = named(engine, name)?.size;
+    if bytes >= size || bytes == 0 || !bytes.is_multiple_of(BLOCK_SIZE) || name.contains('@') {
+        return Ok(());
+    }
+    let lost = match engine.mapped_from(name, bytes).await? {
+        0 => "nothing is stored past that".to_owned(),
+        lost => format!("{} stored past that would be lost", ByteSize(lost)),
+    };
+    Err(Error::new(
+        ErrorKind::Invalid,
+        format!(
+            "{name} has {}, and {} is smaller: {lost}; `mjolnir volume resize --shrink` accepts it",
+            ByteSize(size),
+            ByteSize(bytes)
+        ),
+    ))
 }
 
 async fn check<D: Device, R: Runtime>(

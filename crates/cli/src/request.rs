@@ -22,8 +22,13 @@ pub enum Request {
     DeleteVolume { name: String, snapshots: bool },
     /// Give a volume another name.
     RenameVolume { name: String, new: String },
-    /// Give a volume another size, in bytes.
-    ResizeVolume { name: String, bytes: u64 },
+    /// Give a volume another size, in bytes; a smaller one only if `shrink`.
+    ResizeVolume {
+        name: String,
+        bytes: u64,
+        #[serde(default)]
+        shrink: bool,
+    },
     /// All volumes, with their mapped bytes if `mapped`.
     ListVolumes { mapped: bool },
     /// Take a snapshot.

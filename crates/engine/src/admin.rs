@@ -200,8 +200,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     /// What is mapped of a target, for listings: data bytes and the number of extents.
     pub async fn mapped(&self, name: &str) -> Result<u64, Error> {
+        self.mapped_from(name, 0).await
+    }
+
+    /// As [`mapped`](Self::mapped), of what lies at `offset` or past it.
+    pub async fn mapped_from(&self, name: &str, offset: u64) -> Result<u64, Error> {
         let tree = self.state().catalog.find(name)?;
-        let mut at = 0;
+        let mut at = offset;
         let mut bytes = 0;
         loop {
             let size = self.state().size(tree)?;

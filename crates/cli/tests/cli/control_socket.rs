@@ -62,7 +62,10 @@ fn a_volume_that_is_deleted_or_shrunk_in_use_fails_its_clients_requests() {
     assert_eq!(v.read(0, 4096), Err(nbd::ESHUTDOWN));
     assert_eq!(v.write(0, 0, &[0; 4096]), Err(nbd::ESHUTDOWN));
     w.write(0, 0, &pattern(2, 65536)).unwrap();
-    folder.ok("volume resize s.mj w --size 1M");
+    w.write(0, 5 << 20, &pattern(4, 8192)).unwrap();
+    folder.refused("volume resize s.mj w --size 1M", &["8 KiB stored past", "--shrink"]);
+    assert!(w.read(5 << 20, 8192).unwrap() == pattern(4, 8192), "nothing is lost unasked");
+    folder.ok("volume resize s.mj w --size 1M --shrink");
     assert_eq!(w.write(0, 4 << 20, &[0; 4096]), Err(nbd::EINVAL));
     assert!(w.read(0, 65536).unwrap() == pattern(2, 65536));
     folder.ok("volume rename s.mj w x");

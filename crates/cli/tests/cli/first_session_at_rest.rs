@@ -11,7 +11,8 @@ fn volumes_snapshots_and_clones_come_and_go() {
     folder.ok("volume create s.mj v --size 64G");
     folder.ok("snapshot create s.mj v@monday");
     folder.ok("clone s.mj v@monday w");
-    folder.ok("volume resize s.mj w --size 1G");
+    folder.refused("volume resize s.mj w --size 1G", &["64 GiB", "nothing is stored", "--shrink"]);
+    folder.ok("volume resize s.mj w --size 1G --shrink");
     folder.ok("volume rename s.mj w x");
     let volumes = folder.ok("volume list s.mj");
     let lines: Vec<Vec<&str>> =
