@@ -112,7 +112,9 @@ pub fn run(command: &LabCommand, json: bool) -> Result<(), Failure> {
         LabCommand::Report { folder } => {
             let all = Results::read_all(folder).map_err(Failure::new)?;
             report::write(folder, &all).map_err(Failure::new)?;
-            all.iter().flat_map(report::troubles).for_each(|trouble| output::complain(&trouble));
+            all.iter()
+                .flat_map(report::troubles)
+                .for_each(|trouble| output::complain(&trouble.why));
             let page = folder.join("report.html");
             if json {
                 return output::print_json(&json!({ "report": page, "experiments": all.len() }));

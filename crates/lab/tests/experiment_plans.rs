@@ -130,7 +130,7 @@ fn refused(from: &str, to: &str, parts: &[&str]) {
 #[test]
 fn what_is_wrong_has_file_line_and_the_nearest_word() {
     refused("title = \"Mine\"", "titel = \"Mine\"", &["line 2", "\"titel\"", "\"title\""]);
-    refused("title = \"Mine\"", "title = 3", &["line 2", "string"]);
+    refused("title = \"Mine\"", "title = 3", &["line 2", "write a text"]);
     refused("source = \"Here\"", "source = \"Here", &["line 3"]);
     refused("name = \"mine\"", "name = \"My Own\"", &["line 1", "small letters"]);
     refused("title = \"Mine\"\n", "", &["title"]);
@@ -138,6 +138,8 @@ fn what_is_wrong_has_file_line_and_the_nearest_word() {
     refused("kind = \"closed-form\"", "", &["kind must be said"]);
     refused("name = \"drive\"", "name = \"formula\"", &["line 18", "another case"]);
     refused("x = \"spare\"", "x = \"\"", &["needs either x and y"]);
+    refused("x = \"spare\"", "x = \"spar\"", &["line 28", "\"spar\" is not swept", "\"spare\""]);
+    refused("x = \"spare\"", "x = \"policy.victim\"", &["\"policy.victim\" is not swept"]);
     refused("by = \"spare\"", "by = \"spar\"", &["line 35", "\"spar\" is not swept", "\"spare\""]);
     refused("values = { \"0.1\" = 4.821 }", "", &["needs either value, or by and values"]);
     refused("spare = [0.1, 0.2]", "spare = 0.1", &["line 10", "list"]);

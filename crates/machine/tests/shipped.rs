@@ -33,7 +33,7 @@ fn they_run_and_every_figure_has_points() {
         let setting = Setting { folder: folder.path(), jobs: 2, version, stop: &stop };
         let results = plan.run(&setting, &|_| {}).unwrap();
         assert_eq!(results.failures, [], "{name}");
-        assert_eq!(report::troubles(&results), [""; 0], "{name}");
+        assert_eq!(report::troubles(&results), [], "{name}");
         for point in &results.points {
             let said = point.notes().iter().any(|note| note.contains("by the clock"));
             assert_eq!(point.by_clock, point.kind.starts_with("machine-"), "{name}");

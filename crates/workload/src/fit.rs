@@ -87,6 +87,7 @@ pub enum TimeRule {
 /// How to fit a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(expecting = "a table with `volumes`, `addresses`, `time` and `passes`, or some of them")]
 pub struct FitSpec {
     /// How volumes become one.
     pub volumes: VolumeRule,

@@ -26,7 +26,7 @@ pub fn run(options: &RunOptions, json: bool) -> Result<(), Failure> {
         .map_err(|error| Failure::new(format!("making {}: {error}", out.display())))?;
     let stop = signals()?;
     let (version, jobs) = (build::version(), jobs(options.jobs));
-    let (mut summaries, mut failed) = (Vec::new(), 0);
+    let (mut summaries, mut failed, mut empty) = (Vec::new(), 0, 0);
     for plan in &plans {
         let name = &plan.experiment.name;
         let folder = out.join(name);
@@ -36,7 +36,11 @@ pub fn run(options: &RunOptions, json: bool) -> Result<(), Failure> {
         let took = progress.end();
         let results = results.map_err(|error| stopped(&error, out))?;
         results.write(&folder).map_err(Failure::new)?;
-        report::troubles(&results).iter().for_each(|trouble| output::complain(trouble));
+        for trouble in report::troubles(&results) {
+            output::complain(&trouble.why);
+            // Where runs failed, that is why.
+            empty += usize::from(trouble.never && results.failures.is_empty());
+        }
         failed += results.failures.len();
         let tally = report::tally(&results);
         let runs: usize = results.points.iter().map(|point| point.runs.len()).sum();
@@ -69,9 +73,16 @@ pub fn run(options: &RunOptions, json: bool) -> Result<(), Failure> {
     } else {
         output::print(&format!("report: {}\n", page.display()))?;
     }
-    match failed {
-        0 => Ok(()),
-        failed => {
+    match (failed, empty) {
+        (0, 0) => Ok(()),
+        (0, empty) => {
+            let figures = output::count(empty as u64, "figure");
+            Err(Failure::new(format!(
+                "{figures} without anything to show: name a swept key or a number that runs have; \
+                 the results are kept, and the same command draws them"
+            )))
+        }
+        (failed, _) => {
             let runs = output::count(failed as u64, "run");
             Err(Failure::new(format!("{runs} failed; the report and results.json say why")))
         }

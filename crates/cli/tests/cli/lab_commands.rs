@@ -155,13 +155,25 @@ fn an_interrupt_ends_cleanly_and_says_how_to_go_on() {
 }
 
 #[test]
+fn a_figure_that_runs_have_nothing_for_ends_in_an_error() {
+    let folder = folder();
+    std::fs::write(folder.path("mine.toml"), MINE.replace("[\"waf\"]", "[\"wav\"]")).unwrap();
+    let said = folder.run("lab run mine.toml");
+    assert_eq!(said.code, Some(1), "{said:?}");
+    for part in ["figure waf shows nothing: runs have no wav", "1 figure without anything"] {
+        assert!(said.err.contains(part), "no {part:?} in {said:?}");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_one_sentence() {
     let folder = folder();
     folder.refused("lab run waf-closed-form", &["\"waf-closed-form\"", "\"waf-closed-forms\""]);
     folder.refused("lab run .", &["reading .", "directory"]);
+    folder.refused("lab run nofile.toml", &["there is no file nofile.toml"]);
     folder.refused("lab run mine.toml mine.toml", &["asked for twice"]);
-    folder.refused("lab run mine.toml --set spare=0", &["mine.toml line 14", "spare = 0"]);
-    folder.refused("lab run mine.toml --set pagse=3", &["\"pagse\"", "\"pages\""]);
+    folder.refused("lab run mine.toml --set spare=0", &["--set spare: ", "spare = 0"]);
+    folder.refused("lab run mine.toml --set pagse=3", &["--set pagse: ", "\"pagse\"", "\"pages\""]);
     folder.refused("lab run mine.toml --set pages.x=3", &["--set pages.x", "nothing within"]);
     folder.refused("lab run mine.toml --out mine.toml", &["making mine.toml"]);
     folder.refused("lab report nowhere", &["reading nowhere"]);

@@ -194,6 +194,13 @@ fn two_percent() -> f64 {
     0.02
 }
 
+/// Whether x can be nothing but a swept key with a slip in it. Which numbers there are is known only
+/// once something has run, but their names have no dots, and are not a letter away from a key.
+fn is_slip(x: &str, swept: &[String]) -> bool {
+    let near = |key: &String| strsim::damerau_levenshtein(key, x) == 1;
+    !swept.iter().any(|key| key == x) && (x.contains('.') || x.len() > 2 && swept.iter().any(near))
+}
+
 /// Whether a name can be that of a file everywhere.
 fn is_plain(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -264,6 +271,9 @@ impl Experiment {
             if figure.course.is_none() && !figure.besides.is_empty() {
                 let what = format!("figure {name:?} has courses besides none: say course too");
                 return Err(place.at(&field("besides"), what));
+            }
+            if is_slip(&figure.x, &swept) {
+                known(&field("x"), &figure.x)?;
             }
             for key in figure.series.iter().flatten() {
                 known(&field("series"), key)?;

@@ -66,6 +66,9 @@ fn sentence(error: &toml::de::Error) -> String {
     let shown = error.to_string();
     let within = shown.lines().find_map(|line| line.strip_prefix("in `")?.strip_suffix('`'));
     let place = within.map(|path| format!("{path}: ")).unwrap_or_default();
+    if let Some(what) = of_wrong_type(&message) {
+        return format!("{place}{what}");
+    }
     let Some((wrong, known)) = message
         .strip_prefix("unknown field `")
         .and_then(|rest| rest.split_once("`, expected "))
@@ -76,6 +79,33 @@ fn sentence(error: &toml::de::Error) -> String {
     let what = if message.starts_with("unknown field") { "field" } else { "word" };
     let names: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
     format!("{place}there is no {what} {wrong:?}{}", nearest_hint(wrong, names))
+}
+
+/// What to write instead of a value of a wrong type, in the words of TOML and not of Rust.
+fn of_wrong_type(message: &str) -> Option<String> {
+    if message.starts_with("data did not match any variant of untagged enum") {
+        return Some("write a number, or a text with a unit such as \"64K\"".to_owned());
+    }
+    let rest = ["invalid type: ", "invalid value: "]
+        .into_iter()
+        .find_map(|before| message.strip_prefix(before))?;
+    let (found, expected) = rest.split_once(", expected ")?;
+    let write = match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" | "NonZero<u32>" => "a whole number",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a string" | "a borrowed string" => "a text, in quotes",
+        "a boolean" => "true or false",
+        "a sequence" => "a list, in square brackets",
+        "a map" => "a table",
+        "variant identifier" | "string or map" => "one of its words, in quotes",
+        table if table.starts_with("struct ") => "a table",
+        words if words.starts_with("enum ") => "one of its words, in quotes",
+        other => other,
+    };
+    let found = found.replace("boolean", "the word").replace("map", "a table");
+    let found = found.replace("sequence", "a list");
+    Some(format!("{found} cannot stand here; write {write}"))
 }
 
 fn line_at(text: &str, byte: usize) -> usize {
@@ -158,6 +188,10 @@ mod tests {
         assert!(said.contains("there is no field \"victin\"; \"victim\" comes nearest"), "{said}");
         let wrong: Table = "drive.victim = 1\ndrive.spare = 0.1".parse().unwrap();
         let said = parse_configuration::<Outer>(&wrong).unwrap_err();
-        assert!(said.starts_with("drive.victim: "), "{said}");
+        assert!(said.starts_with("drive.victim: ") && said.contains("write a text"), "{said}");
+        for (wrong, right) in [("drive = true", "drive: "), ("drive = true", "write a table")] {
+            let said = parse_configuration::<Outer>(&wrong.parse().unwrap()).unwrap_err();
+            assert!(said.contains(right) && !said.contains("struct"), "{said}");
+        }
     }
 }

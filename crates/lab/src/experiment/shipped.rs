@@ -37,6 +37,13 @@ pub fn find(name_or_path: &str) -> Result<(String, String), Mistake> {
     }
     match std::fs::read_to_string(Path::new(name_or_path)) {
         Ok(text) => Ok((name_or_path.to_owned(), text)),
+        // Who writes a path does not mean a name.
+        Err(error)
+            if error.kind() == std::io::ErrorKind::NotFound
+                && (name_or_path.ends_with(".toml") || name_or_path.contains('/')) =>
+        {
+            Err(Mistake(format!("there is no file {name_or_path}: look at the path")))
+        }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let hint = nearest_hint(name_or_path, SHIPPED.iter().map(|(name, _)| *name));
             Err(Mistake(format!(
@@ -44,5 +51,20 @@ pub fn find(name_or_path: &str) -> Result<(String, String), Mistake> {
             )))
         }
         Err(error) => Err(Mistake(format!("reading {name_or_path}: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_of_nothing_is_no_name_with_a_slip() {
+        for (asked, said) in [("nofile.toml", "no file nofile.toml"), ("a/b", "no file a/b")] {
+            let why = find(asked).unwrap_err().to_string();
+            assert!(why.contains(said) && !why.contains("nearest"), "{why}");
+        }
+        let why = find("pacin").unwrap_err().to_string();
+        assert!(why.contains("\"pacing\" comes nearest"), "{why}");
     }
 }

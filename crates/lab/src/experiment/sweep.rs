@@ -153,7 +153,7 @@ fn points(
             return Err(place.at(&field, what));
         };
         for point in product(base, all.len(), place)? {
-            check(runner, &point, index, place)?;
+            check(runner, &point, index, (place, &changes.set))?;
             all.push(point);
         }
     }
@@ -280,8 +280,19 @@ fn product(base: Base, before: usize, place: &Place<'_>) -> Result<Vec<Point>, M
 }
 
 /// Asks the kind whether it can run a point, and finds the line of what it names.
-fn check(kind: &dyn Kind, point: &Point, case: usize, place: &Place<'_>) -> Result<(), Mistake> {
+fn check(
+    kind: &dyn Kind,
+    point: &Point,
+    case: usize,
+    (place, set): (&Place<'_>, &[(String, Value)]),
+) -> Result<(), Mistake> {
     let Err(why) = kind.check(&point.configuration) else { return Ok(()) };
+    // What the command line named is no mistake of the file.
+    let words: Vec<&str> = why.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    let named = |key: &&String| words.contains(&key.rsplit('.').next().unwrap_or(key));
+    if let Some(key) = set.iter().map(|(key, _)| key).find(named) {
+        return Err(Mistake(format!("--set {key}: {why}")));
+    }
     // The sentence begins with the key, as kinds are asked to.
     let key = why.split([' ', ':', '=', ',']).next().unwrap_or_default().trim_matches('`');
     let fields = [

@@ -312,3 +312,58 @@ impl Default for MeasureSpec {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::parse_configuration;
+
+    /// The fields that a table has, as what refuses a wrong one lists them.
+    fn fields<T: serde::de::DeserializeOwned>() -> Vec<String> {
+        let wrong: toml::Table = "no-such-field = 1".parse().unwrap();
+        let Err(error) = wrong.try_into::<T>() else { panic!("it takes any field") };
+        let (_, known) = error.message().split_once("expected ").expect("it names them");
+        known.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_reference_has_every_key() {
+        let text = include_str!("../../../../docs/reference/experiments.md");
+        for (table, keys) in [
+            ("device", fields::<DeviceSpec>()),
+            ("drive", fields::<DriveSpec>()),
+            ("engine", fields::<EngineSpec>()),
+            ("workload", fields::<LoadSpec>()),
+            ("workload.fit", fields::<FitSpec>()),
+            ("precondition", fields::<PreconditionSpec>()),
+            ("measure", fields::<MeasureSpec>()),
+        ] {
+            assert!(keys.len() > 3, "{table}: {keys:?}");
+            for key in keys.iter().filter(|key| *key != "fit") {
+                assert!(text.contains(&format!("`{table}.{key}`")), "no {table}.{key}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_of_another_sort_is_told_in_words_of_the_file() {
+        let refused = |text: &str| {
+            let text = format!("device.file = \"970pro\"\n{text}");
+            let table: toml::Table = text.parse().unwrap();
+            parse_configuration::<Study>(&table).unwrap_err()
+        };
+        for (text, parts) in [
+            ("workload.fit = true", ["workload.fit: ", "write a table with `volumes`"]),
+            ("workload = 3", ["workload: ", "write a table"]),
+            ("workload = {}\ndrive.bytes = true", ["drive.bytes: ", "\"64K\""]),
+            ("workload = {}\nengine.cores = \"two\"", ["engine.cores: ", "write a whole number"]),
+            ("workload = {}\nengine.victim = 1", ["engine.victim: ", "write a text"]),
+        ] {
+            let why = refused(text);
+            assert!(!why.contains("struct") && !why.contains("enum"), "{why}");
+            for part in parts {
+                assert!(why.contains(part), "no {part:?} in {why:?}");
+            }
+        }
+    }
+}

@@ -57,13 +57,23 @@ pub struct Mark {
     pub ci95: Option<f64>,
 }
 
+/// Why a figure shows nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nothing {
+    /// In a sentence.
+    pub why: String,
+    /// Whether runs never record what it asks for; else this run has other points than it shows,
+    /// which a quick run may.
+    pub never: bool,
+}
+
 impl Chart {
     /// Takes a figure out of results.
     ///
     /// # Errors
     ///
-    /// A sentence: what it should show is not there.
-    pub fn new(results: &Results, figure: &Figure) -> Result<Chart, String> {
+    /// What it should show is not there.
+    pub fn new(results: &Results, figure: &Figure) -> Result<Chart, Nothing> {
         let points: Vec<&PointResult> = results
             .points
             .iter()
@@ -72,7 +82,8 @@ impl Chart {
             .collect();
         let name = &figure.name;
         if points.is_empty() {
-            return Err(format!("figure {name} shows nothing: this run has none of its points"));
+            let why = format!("figure {name} shows nothing: this run has none of its points");
+            return Err(Nothing { why, never: false });
         }
         let keys = figure.series.clone().unwrap_or_else(|| varying(results, &points, &figure.x));
         let mut chart = Chart {
@@ -108,7 +119,7 @@ impl Chart {
                 }
                 None => results.number_names().into_iter().collect(),
             };
-            return Err(format!(
+            let why = format!(
                 "figure {name} shows nothing: runs have no {}; they have {}",
                 figure.course.clone().unwrap_or_else(|| format!(
                     "{} of {}",
@@ -116,7 +127,8 @@ impl Chart {
                     figure.x
                 )),
                 known.join(", ")
-            ));
+            );
+            return Err(Nothing { why, never: true });
         }
         Ok(chart)
     }

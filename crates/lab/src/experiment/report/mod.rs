@@ -11,6 +11,7 @@ mod page;
 mod paper;
 mod svg;
 
+pub use chart::Nothing;
 pub use paper::{Tally, tally};
 
 use std::path::Path;
@@ -32,8 +33,8 @@ pub fn html(all: &[Results]) -> String {
     page::page(all)
 }
 
-/// What keeps figures from being drawn, in sentences.
-pub fn troubles(results: &Results) -> Vec<String> {
+/// What keeps figures from being drawn.
+pub fn troubles(results: &Results) -> Vec<Nothing> {
     let figures = &results.experiment.figure;
     figures.iter().filter_map(|figure| chart::Chart::new(results, figure).err()).collect()
 }

@@ -105,8 +105,8 @@ fn section(html: &mut String, results: &Results, head: &str) {
 fn draw(html: &mut String, results: &Results, figure: &Figure) {
     let chart = match Chart::new(results, figure) {
         Ok(chart) => chart,
-        Err(why) => {
-            let _ = writeln!(html, "<p class=\"quiet\">{}.</p>", escape(&why));
+        Err(nothing) => {
+            let _ = writeln!(html, "<p class=\"quiet\">{}.</p>", escape(&nothing.why));
             return;
         }
     };
