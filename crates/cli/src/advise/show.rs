@@ -50,8 +50,8 @@ fn headline(advice: &Advice) -> String {
             )
         }
         Verdict::WithinSpread if default.waf.mean < LITTLE => format!(
-            "keep the default ({}): it moves next to nothing (WAF {:.3}), so there is nothing to \
-             win",
+            "keep the default ({}): replayed, it moves next to none of the data (WAF {:.3}), so \
+             there is nothing to win",
             advice.choice, default.waf.mean
         ),
         Verdict::WithinSpread if best.choice == default.choice => {
@@ -107,7 +107,7 @@ fn estimate(estimate: &Estimate) -> String {
 /// The default, the best and the bound, side by side.
 fn wins(advice: &Advice) -> Vec<String> {
     let best = (advice.best.choice != advice.default.choice).then_some(&advice.best);
-    let mut table = Table::new(&["", ">DEFAULT", ">BEST", ">FUTURE KNOWN"]);
+    let mut table = Table::new(&["", ">DEFAULT", ">BEST OTHER", ">FUTURE KNOWN"]);
     let dash = || "–".to_owned();
     let mut row = |name: &str, a: String, b: Option<String>, c: Option<String>| {
         table.row(vec![format!("  {name}"), a, b.unwrap_or_else(dash), c.unwrap_or_else(dash)]);
@@ -125,13 +125,18 @@ fn wins(advice: &Advice) -> Vec<String> {
         best.map(|best| best.choice.victim.clone()),
         future.map(|future| future.choice.victim.clone()),
     );
-    row("WAF, replayed", measured(&advice.default), best.map(measured), future.map(measured));
+    row(
+        "WAF of data, replayed",
+        measured(&advice.default),
+        best.map(measured),
+        future.map(measured),
+    );
     if let Some(default) = &advice.lab_default {
         let best = advice.lab_best.as_ref().filter(|_| best.is_some());
         let waf = |latency: &Latency| estimate(&latency.waf_data);
         row("WAF of data, engine", waf(default), best.map(waf), None);
         let waf = |latency: &Latency| format!("{:.3}", latency.waf);
-        row("  with metadata", waf(default), best.map(waf), None);
+        row("WAF in all, engine", waf(default), best.map(waf), None);
         type Figure = fn(&Latency) -> Option<f64>;
         let figures: [(&str, Figure); 5] = [
             ("write p50", |latency| latency.write_p50_us),
@@ -147,15 +152,18 @@ fn wins(advice: &Advice) -> Vec<String> {
             }
         }
     }
-    if let Some([default, with_best]) = advice.life_years {
-        row("flash life", years(default), best.map(|_| years(with_best)), None);
+    match advice.life_years {
+        Some([default, with_best]) => {
+            row("flash life", years(default), best.map(|_| years(with_best)), None);
+        }
+        None => row("flash life", "too short a trace".to_owned(), None, None),
     }
     let mut lines: Vec<String> = table.text().lines().map(str::to_owned).collect();
     lines.push(String::new());
     if best.is_some() {
         let spread = advice.win.ci95.map(|half| format!(" ± {}", output::percent(half)));
         lines.push(format!(
-            "  The best {} {}{} of all writes ({} in the trace), ± {} between halves of it;",
+            "  The best other {} {}{} of all writes ({} in the trace), ± {} between halves of it;",
             if advice.win.mean < 0.0 { "costs" } else { "saves" },
             output::percent(advice.win.mean.abs()),
             spread.unwrap_or_default(),
@@ -210,7 +218,7 @@ fn years(years: f64) -> String {
     match years {
         0.0..0.003 => format!("{:.1} hours", years * 365.25 * 24.0),
         0.003..0.3 => format!("{:.1} days", years * 365.25),
-        0.1..1000.0 => format!("{years:.1} years"),
+        0.3..1000.0 => format!("{years:.1} years"),
         _ => "> 1000 years".to_owned(),
     }
 }
@@ -230,7 +238,11 @@ fn spares(advice: &Advice) -> String {
             at.best.to_string(),
         ]);
     }
-    format!("WAF by spare size, replayed once from one place of the trace\n{}", table.text())
+    format!(
+        "WAF of data by spare size, replayed once from one place of the trace; BEST is of all, the \
+         default among them\n{}",
+        table.text()
+    )
 }
 
 #[cfg(test)]

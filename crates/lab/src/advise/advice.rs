@@ -11,8 +11,12 @@ use crate::experiment::{Estimate, PointResult, Results};
 const WIN_MIN: f64 = 0.005;
 /// An engine that moves this many times as much as the replay deserves a word on why.
 const AHEAD: f64 = 2.0;
-/// A drive on which requests wait longer than this cannot keep up.
+/// A drive on which requests wait longer than this cannot keep up ...
 const KEEPS_UP_US: f64 = 1e6;
+/// ... nor one on which they wait for more than this share of all the time that was measured.
+const KEEPS_UP_SHARE: f64 = 0.1;
+/// From less than this nobody can tell how much a load writes in a year.
+const LIFE_SPAN_MIN_NS: u64 = 60_000_000_000;
 
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -102,7 +106,8 @@ pub struct Advice {
     /// How many times as long flash lives under the best choice: the ratio of write
     /// amplifications.
     pub life_ratio: f64,
-    /// Years until the store's flash is worn, under the default and under the best choice.
+    /// Years until the store's flash is worn, under the default and under the best choice; none for
+    /// a trace too short to tell.
     pub life_years: Option<[f64; 2]>,
     /// What `life_years` assumes: erases that flash withstands.
     pub endurance_cycles: u64,
@@ -173,7 +178,7 @@ impl Advice {
         };
         let data_bytes = prepared.blocks * BLOCK_SIZE;
         let store_bytes = (data_bytes as f64 / (1.0 - spare)).ceil() as u64;
-        let life_years = (prepared.span_ns > 0).then(|| {
+        let life_years = (prepared.span_ns >= LIFE_SPAN_MIN_NS).then(|| {
             let years = prepared.span_ns as f64 / 1e9 / (365.25 * 86_400.0);
             let a_year = (prepared.written_blocks * BLOCK_SIZE) as f64 / years;
             let all = store_bytes as f64 * endurance_cycles as f64;
@@ -201,7 +206,15 @@ impl Advice {
             lab_spread: None,
             lab_keeps_up: true,
             spares: spares(grid),
-            notes: Vec::new(),
+            notes: match life_years {
+                Some(_) => Vec::new(),
+                None => vec![format!(
+                    "flash life in years: the trace spans {:.3} s, and from less than {} s nobody \
+                     can tell how much is written in a year",
+                    prepared.span_ns as f64 / 1e9,
+                    LIFE_SPAN_MIN_NS / 1_000_000_000
+                )],
+            },
         })
     }
 
@@ -246,8 +259,13 @@ impl Advice {
                  the replay {replay:.2}: pacing reclaims ahead of need while the load leaves it time"
             ));
         }
-        let waits = |latency: &Latency| latency.write_p99_us.is_some_and(|p99| p99 > KEEPS_UP_US);
-        if waits(default) || waits(best) {
+        let waits = |latency: &Latency, point: Option<&PointResult>| {
+            let elapsed_s = point.and_then(|point| point.numbers.get("elapsed_s"));
+            let elapsed_us = elapsed_s.map_or(f64::INFINITY, |elapsed| elapsed.mean * 1e6);
+            let most = KEEPS_UP_US.min(KEEPS_UP_SHARE * elapsed_us);
+            latency.write_p99_us.is_some_and(|p99| p99 > most)
+        };
+        if waits(default, theirs) || waits(best, ours) {
             self.lab_keeps_up = false;
             self.notes.push(
                 "the simulated drive cannot keep up with the trace's times, so latencies are \
