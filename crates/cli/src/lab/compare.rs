@@ -52,8 +52,10 @@ pub fn run(a: &Path, b: &Path, json: bool) -> Result<(), Failure> {
 }
 
 fn shown(estimate: &Estimate) -> String {
-    match estimate.ci95 {
-        Some(half) => format!("{:.6} ± {half:.6}", estimate.mean),
-        None => format!("{:.6}", estimate.mean),
+    let mean = format!("{:.6}", estimate.mean);
+    match estimate.ci95.map(|half| format!("{half:.6}")) {
+        // Where nothing is left to chance, all seeds give the same.
+        Some(half) if half != "0.000000" => format!("{mean} ± {half}"),
+        _ => mean,
     }
 }

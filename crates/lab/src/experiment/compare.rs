@@ -1,8 +1,9 @@
 //! What differs between two sets of results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::results::{PointResult, Results};
 use super::statistics::Estimate;
@@ -115,12 +116,17 @@ impl Comparison {
             results.points.iter().map(|point| (point.name(), point.clone())).collect()
         };
         let others = by_name(b);
+        let mut apart = Apart::default();
         for point in &a.points {
             match others.get(&point.name()) {
-                Some(other) => self.point(name, point, other),
+                Some(other) => {
+                    apart.note(point, other);
+                    self.point(name, point, other);
+                }
                 None => self.remarks.push(format!("{name}: only the first has {}", point.name())),
             }
         }
+        self.remarks.extend(apart.remarks().map(|remark| format!("{name}: {remark}")));
         let known = by_name(a);
         for point in b.points.iter().filter(|point| !known.contains_key(&point.name())) {
             self.remarks.push(format!("{name}: only the second has {}", point.name()));
@@ -129,9 +135,6 @@ impl Comparison {
 
     fn point(&mut self, experiment: &str, a: &PointResult, b: &PointResult) {
         let point = a.name();
-        if a.configuration != b.configuration {
-            self.remarks.push(format!("{experiment}: {point}: the configurations differ"));
-        }
         for (number, of_a) in &a.numbers {
             let Some(of_b) = b.numbers.get(number) else {
                 self.remarks.push(format!("{experiment}: {point}: only the first has {number}"));
@@ -157,9 +160,118 @@ impl Comparison {
     }
 }
 
+/// In what the configurations of points differ.
+#[derive(Default)]
+struct Apart {
+    /// By the keys in which they do.
+    groups: BTreeMap<Vec<String>, Group>,
+}
+
+/// Points whose configurations differ in the same keys.
+#[derive(Default)]
+struct Group {
+    /// Both values of each key, as far as all these points have the same.
+    values: Vec<Option<[String; 2]>>,
+    points: Vec<String>,
+}
+
+impl Apart {
+    fn note(&mut self, a: &PointResult, b: &PointResult) {
+        let mut found = Vec::new();
+        differing(Some(&a.configuration), Some(&b.configuration), "", &mut found);
+        if found.is_empty() {
+            return;
+        }
+        let (keys, values): (Vec<String>, Vec<[String; 2]>) = found.into_iter().unzip();
+        let group = self.groups.entry(keys).or_default();
+        if group.points.is_empty() {
+            group.values.extend(values.into_iter().map(Some));
+        } else {
+            for (known, values) in group.values.iter_mut().zip(values) {
+                known.take_if(|known| *known != values);
+            }
+        }
+        group.points.push(a.name());
+    }
+
+    /// A sentence for each set of keys.
+    fn remarks(&self) -> impl Iterator<Item = String> {
+        self.groups.iter().map(|(keys, Group { values, points })| {
+            let told = |(key, values): (&String, &Option<[String; 2]>)| match values {
+                Some([a, b]) => format!("{key} ({a} and {b})"),
+                None => key.clone(),
+            };
+            let keys: Vec<String> = keys.iter().zip(values).map(told).collect();
+            let at = match &points[..] {
+                [one] => one.clone(),
+                [first, others @ ..] => format!("{first} and {} more", others.len()),
+                [] => String::new(),
+            };
+            format!("the configurations differ in {}, at {at}", keys.join(", "))
+        })
+    }
+}
+
+/// The dotted keys in which two values differ, each with both.
+fn differing(
+    a: Option<&Value>,
+    b: Option<&Value>,
+    key: &str,
+    found: &mut Vec<(String, [String; 2])>,
+) {
+    if a == b {
+        return;
+    }
+    if let (Some(Value::Object(a)), Some(Value::Object(b))) = (a, b) {
+        let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+        for name in keys {
+            let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+            differing(a.get(name), b.get(name), &key, found);
+        }
+        return;
+    }
+    let shown = |value: Option<&Value>| match value {
+        None => "not said".to_owned(),
+        Some(Value::String(word)) => word.clone(),
+        Some(Value::Object(_) | Value::Array(_)) => "…".to_owned(),
+        Some(other) => other.to_string(),
+    };
+    found.push((key.to_owned(), [shown(a), shown(b)]));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn points_that_differ_in_the_same_keys_are_one_sentence() {
+        let point = |case: &str, configuration: Value| -> PointResult {
+            let value = serde_json::json!({
+                "case": case, "kind": "k", "coordinates": {}, "configuration": configuration,
+                "numbers": {}, "runs": [],
+            });
+            serde_json::from_value(value).unwrap()
+        };
+        let mut apart = Apart::default();
+        for (case, a, b) in [("one", 1, 2), ("two", 1, 3), ("three", 1, 1)] {
+            let ours = serde_json::json!({ "engine": { "cores": a, "victim": "fifo" }, "x": 0 });
+            let theirs =
+                serde_json::json!({ "engine": { "cores": b, "victim": "fifo" }, "x": b - a });
+            apart.note(&point(case, ours), &point(case, theirs));
+        }
+        apart.note(
+            &point("four", serde_json::json!({ "x": 1 })),
+            &point("four", serde_json::json!({ "x": 1, "y": "z" })),
+        );
+        let remarks: Vec<String> = apart.remarks().collect();
+        assert_eq!(
+            remarks,
+            [
+                "the configurations differ in engine.cores, x, at one and 1 more",
+                "the configurations differ in y (not said and z), at four",
+            ]
+        );
+    }
 
     #[test]
     fn intervals_decide() {
