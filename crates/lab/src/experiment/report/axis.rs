@@ -90,11 +90,20 @@ impl Axis {
         self.place(if self.log { self.low } else { self.low.max(0.0).min(self.high) })
     }
 
-    /// What stands at a tick.
+    /// What stands at a tick: few letters, so that large numbers are in millions and so on.
     pub fn tick_label(&self, tick: f64) -> String {
         let span = if self.log { tick.abs() } else { self.high - self.low };
         // What rounding leaves of zero.
-        if tick.abs() < 1e-9 * span { "0".to_owned() } else { label::number(tick) }
+        if tick.abs() < 1e-9 * span {
+            return "0".to_owned();
+        }
+        // Of a linear axis all ticks are in the same unit.
+        let size = if self.log { tick.abs() } else { self.low.abs().max(self.high.abs()) };
+        let units = [(1e15, ""), (1e12, "T"), (1e9, "G"), (1e6, "M")];
+        match units.into_iter().find(|(unit, _)| size >= *unit) {
+            Some((unit, name)) if !name.is_empty() => label::number(tick / unit) + name,
+            _ => label::number(tick),
+        }
     }
 }
 
@@ -119,6 +128,22 @@ mod tests {
         assert_eq!(axis.ticks, [0.0, 2.5, 5.0, 7.5, 10.0, 12.5, 15.0]);
         let axis = Axis::new([0.5, 2e6].into_iter(), true, false);
         assert_eq!(axis.ticks, [1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6]);
+    }
+
+    #[test]
+    fn labels_of_large_numbers_are_short() {
+        let labels = |values: [f64; 2], log| -> Vec<String> {
+            let axis = Axis::new(values.into_iter(), log, false);
+            axis.ticks.iter().map(|tick| axis.tick_label(*tick)).collect()
+        };
+        assert_eq!(labels([0.0, 3e7], false), ["0", "5M", "10M", "15M", "20M", "25M", "30M"]);
+        assert_eq!(labels([0.0, 1.2e6], false)[1], "0.2M");
+        assert_eq!(labels([1e4, 1e8], true), ["10,000", "100,000", "1M", "10M", "100M"]);
+        for values in [[0.0, 4e13], [1e6, 9e9], [-2e9, 3e9]] {
+            for label in labels(values, false) {
+                assert!(label.chars().count() <= 7, "{label} fits beside the axis");
+            }
+        }
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use mjolnir_units::ByteSize;
+
 use super::label;
 use crate::experiment::file::{Figure, Style};
 use crate::experiment::results::{PointResult, Results};
@@ -179,6 +181,11 @@ impl Chart {
                     categories.push(word);
                 }
             }
+            // Sizes have an order of their own, whichever case has which.
+            let size = |word: &String| word.parse::<ByteSize>().ok().map(|size| size.0);
+            if categories.iter().all(|word| size(word).is_some()) {
+                categories.sort_by_key(size);
+            }
             self.categories = Some(categories);
             self.bars = figure.style != Style::Points;
         }
@@ -343,6 +350,29 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_along_the_axis_are_in_order_and_words_as_swept() {
+        const FILE: &str = "name = \"m\"\ntitle = \"M\"\nsource = \"S\"\nquestion = \"Q\"\n\
+            kind = \"reclaim-cost\"\n[configuration]\ndevice = { file = \"970pro\" }\ndata.write_bytes = \"4K\"\n\
+            [[case]]\nname = \"a\"\nsweep.\"data.bytes\" = [\"128M\", \"1G\"]\n\
+            [[case]]\nname = \"b\"\nsweep.\"data.bytes\" = [\"8M\", \"32M\"]\n\
+            [[figure]]\nname = \"f\"\ntitle = \"F\"\nx = \"data.bytes\"\ny = [\"n\"]\n\
+            [[figure]]\nname = \"g\"\ntitle = \"G\"\nx = \"case\"\ny = [\"n\"]\n";
+        use crate::experiment::{Changes, Estimate, Kinds, Outcome, Plan, SeedResult, Version};
+        let plan = Plan::new("m.toml", FILE, &Changes::default(), &Kinds::default()).unwrap();
+        let version = Version { version: "1".to_owned(), build: "b".to_owned() };
+        let mut results = Results::new(&plan, &version, Vec::new());
+        for point in &mut results.points {
+            point.numbers.insert("n".to_owned(), Estimate { mean: 1.0, ci95: None, runs: 1 });
+            point.runs.push(SeedResult { seed: 1, outcome: Outcome::default() });
+        }
+        let shown = |figure: usize| {
+            Chart::new(&results, &results.experiment.figure[figure]).unwrap().categories.unwrap()
+        };
+        assert_eq!(shown(0), ["8M", "32M", "128M", "1G"]);
+        assert_eq!(shown(1), ["a", "b"]);
+    }
 
     #[test]
     fn thinning_keeps_the_extremes_and_the_order() {
