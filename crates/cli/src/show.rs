@@ -61,9 +61,9 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
         Response::Stats(of) => stats(store, of),
         Response::Scrub(report) => {
             let mut text = format!(
-                "read and verified {} in {} segments\n",
+                "read and verified {} in {}\n",
                 bytes(report.verified_bytes),
-                report.segments
+                count(report.segments, "segment")
             );
             let damaged = |what: &String| format!("damaged: {what}");
             text += &damage::first(report.damage.iter().map(damaged));
@@ -104,11 +104,14 @@ fn check_text(store: &Path, check: &CheckOf) -> String {
     let report = &check.report;
     let how = if check.online { "online, while it is served" } else { "at rest" };
     let mut text = format!(
-        "checked {how}: {} volumes and snapshots, {} extents, {} mapped, {} segments\n",
-        report.targets,
-        report.extents,
+        "checked {how}: {}, {}, {} mapped, {}\n",
+        match report.targets {
+            1 => "1 volume or snapshot".to_owned(),
+            targets => format!("{targets} volumes and snapshots"),
+        },
+        count(report.extents, "extent"),
         bytes(report.mapped_bytes),
-        report.segments
+        count(report.segments, "segment")
     );
     for left_out in &check.left_out {
         text += &format!("not checked: {left_out}\n");
@@ -224,11 +227,14 @@ fn stats(store: &Path, of: &StatsOf) -> String {
         bytes(stats.displaced_bytes),
     );
     text += &format!(
-        "  clients: {} written, {} read; device: {} read, {} flushes\n",
+        "  clients: {} written, {} read; device: {} read, {}\n",
         bytes(stats.client_write_bytes),
         bytes(stats.client_read_bytes),
         bytes(stats.device_read_bytes),
-        stats.device_flushes,
+        match stats.device_flushes {
+            1 => "1 flush".to_owned(),
+            flushes => format!("{flushes} flushes"),
+        },
     );
     text += &format!(
         "\nmemory: {} of {}: map {} ({} nodes), node table {}, held versions {}, checksums {}, \
@@ -246,8 +252,10 @@ fn stats(store: &Path, of: &StatsOf) -> String {
         bytes(stats.buffer_bytes),
     );
     text += &format!(
-        "log: {} checkpoints, {} records replayed when opened, {} dropped past the last gap\n",
-        stats.checkpoints, stats.replayed_records, stats.dropped_records,
+        "log: {}, {} replayed when opened, {} dropped past the last gap\n",
+        count(stats.checkpoints, "checkpoint"),
+        count(stats.replayed_records, "record"),
+        stats.dropped_records,
     );
     text += &format!("checksum errors: {}\n\n", stats.checksum_errors);
     text += &reclaim(stats);
@@ -263,9 +271,10 @@ fn space(stats: &Stats) -> String {
     let free = format!("of which {} are kept for reclaim", bytes(space.reserved_bytes));
     for (kind, count, remark) in [
         ("  live", space.live_bytes, ""),
-        ("  stale", space.stale_bytes, ""),
+        ("  stale", space.stale_bytes, "overwritten or deleted, as far as marks have counted"),
         ("  metadata", space.metadata_bytes, ""),
-        ("  being filled", space.open_bytes, ""),
+        ("  unused", space.unused_bytes, "room in segments sealed before they were full"),
+        ("  being filled", space.open_bytes, "segments that are open, their room included"),
         ("  retiring", space.retiring_bytes, "free with the next checkpoint"),
         ("  free", space.free_bytes, free.as_str()),
         ("  total", space.total_bytes, ""),
@@ -282,12 +291,12 @@ fn space(stats: &Stats) -> String {
 
 fn reclaim(stats: &Stats) -> String {
     format!(
-        "reclaim: {} cycles, {} segments won, {} moved\n  \
-         segments opened {}, freed {}; mappings scanned {} in {} of processor time\n  \
+        "reclaim: {}, {} won, {} moved\n  \
+         segments opened {}, freed {} (the map's too); mappings scanned {} in {} of processor time\n  \
          now: {} of bandwidth, pressure {}{}; {} panics, {} waits for room, \
          {} copy-forwards failed\n",
-        stats.reclaim_cycles,
-        stats.segments_reclaimed,
+        count(stats.reclaim_cycles, "cycle"),
+        count(stats.segments_reclaimed, "segment"),
         bytes(stats.moved_bytes),
         stats.segments_allocated,
         stats.segments_freed,

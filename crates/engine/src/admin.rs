@@ -54,9 +54,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 return Err(Error::new(
                     ErrorKind::Busy,
                     format!(
-                        "{name} has {} snapshots; delete them first, or ask for them to be \
-                         deleted with it",
-                        snapshots.len()
+                        "{name} has {}; delete its snapshots first, or ask for them to be deleted \
+                         with it",
+                        match snapshots.len() {
+                            1 => "a snapshot".to_owned(),
+                            several => format!("{several} snapshots"),
+                        }
                     ),
                 ));
             }

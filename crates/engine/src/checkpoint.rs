@@ -235,8 +235,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.counters.checkpoints += 1;
             state.table.manifest = chunks;
             for zone in freed {
+                // One that the device has grown by was never in use.
+                let was_used = state.space.get(zone).used > 0;
+                state.space.freed_total += u64::from(was_used);
                 state.space.push_free(zone);
-                state.space.freed_total += 1;
             }
             state.log.durable = state.log.durable.max(sequence);
             state.update_reserve();

@@ -124,11 +124,16 @@ pub struct SpaceStats {
     /// Client data that something refers to, as the last mark counted it; segments not marked yet
     /// count as live.
     pub live_bytes: u64,
-    /// Client data that nothing refers to, and room in segments that were sealed early.
+    /// Client data that nothing refers to, as far as marks have counted, and what the map left
+    /// behind.
     pub stale_bytes: u64,
     /// The map, its table and manifests, records and footers.
     pub metadata_bytes: u64,
-    /// Segments being filled.
+    /// Room in segments that were sealed before they were full, as when a store is closed. It comes
+    /// back when they are reclaimed.
+    #[serde(default)]
+    pub unused_bytes: u64,
+    /// Segments being filled, but for what of the map lies in them.
     pub open_bytes: u64,
     /// Segments that become free with the next checkpoint.
     pub retiring_bytes: u64,
@@ -175,7 +180,7 @@ pub struct Stats {
     pub segment_bytes: u64,
     /// Segments opened.
     pub segments_allocated: u64,
-    /// Segments that became free.
+    /// Segments that were in use and became free, the map's too.
     pub segments_freed: u64,
     /// Segments that became free or will with the next checkpoint.
     pub segments_reclaimed: u64,
@@ -407,22 +412,32 @@ impl crate::engine::State {
         for (_, segment) in self.space.zones() {
             match segment.state {
                 SegmentState::Free => stats.free_bytes += segment_bytes,
-                SegmentState::Open => stats.open_bytes += segment_bytes,
-                SegmentState::Retiring => stats.retiring_bytes += segment_bytes,
-                SegmentState::Sealed if segment.stream == MAP_STREAM => {
-                    stats.metadata_bytes += segment.map_bytes;
-                    stats.stale_bytes += segment_bytes - segment.map_bytes;
+                SegmentState::Open => {
+                    let map = if segment.stream == MAP_STREAM { segment.map_bytes } else { 0 };
+                    stats.metadata_bytes += map;
+                    stats.open_bytes += segment_bytes - map.min(segment_bytes);
                 }
+                SegmentState::Retiring => stats.retiring_bytes += segment_bytes,
                 SegmentState::Sealed => {
-                    let live = u64::from(segment.live.unwrap_or(segment.used)) * BLOCK_SIZE;
-                    stats.live_bytes += live.min(segment_bytes);
-                    stats.stale_bytes += segment_bytes - live.min(segment_bytes);
+                    let used = (u64::from(segment.used) * BLOCK_SIZE).min(segment_bytes);
+                    stats.unused_bytes += segment_bytes - used;
+                    if segment.stream == MAP_STREAM {
+                        stats.metadata_bytes += segment.map_bytes;
+                        stats.stale_bytes += used - segment.map_bytes.min(used);
+                        continue;
+                    }
+                    let payload = (u64::from(segment.payload) * BLOCK_SIZE).min(used);
+                    let live = segment.live.map_or(payload, |live| u64::from(live) * BLOCK_SIZE);
+                    stats.live_bytes += live.min(payload);
+                    stats.stale_bytes += payload - live.min(payload);
+                    stats.metadata_bytes += used - payload;
                 }
             }
         }
         let reserved = (self.space.reserve() as u64 * segment_bytes).min(stats.free_bytes);
         stats.reserved_bytes = reserved;
-        let winnable = stats.free_bytes - reserved + stats.stale_bytes + stats.retiring_bytes;
+        let left_behind = stats.stale_bytes + stats.unused_bytes + stats.retiring_bytes;
+        let winnable = stats.free_bytes - reserved + left_behind;
         stats.low = winnable * 10 < stats.total_bytes;
         stats
     }

@@ -35,7 +35,7 @@ pub async fn watch(
                 "warning: space is low: {} are live, {} can be won and {} are free of {}; trim or \
                  delete something, or grow the store",
                 output::bytes(space.live_bytes),
-                output::bytes(space.stale_bytes + space.retiring_bytes),
+                output::bytes(space.stale_bytes + space.unused_bytes + space.retiring_bytes),
                 output::bytes(space.free_bytes),
                 output::bytes(space.total_bytes),
             ));

@@ -11,6 +11,7 @@ mod pacing;
 mod placement;
 mod reserve;
 mod smoke;
+mod space_told;
 mod support;
 mod vectors;
 mod victims;
