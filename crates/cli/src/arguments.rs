@@ -1,5 +1,6 @@
 //! The command line: help, completions and man pages all come from these definitions.
 
+mod hint;
 mod serve;
 mod values;
 
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use mjolnir_store::VolumeRange;
 
+pub use hint::hinted;
 pub use serve::{Io, ServeOptions, When};
 pub use values::{NbdAddress, Place, SnapshotName, parse_op, size};
 

@@ -38,7 +38,9 @@ use arguments::{Arguments, Command};
 use failure::Failure;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let words: Vec<_> = std::env::args_os().collect();
+    let arguments = Arguments::try_parse_from(&words)
+        .unwrap_or_else(|error| arguments::hinted(error, &words).exit());
     let Some(command) = arguments.command else {
         return finish(generate::help());
     };

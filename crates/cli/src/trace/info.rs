@@ -41,8 +41,16 @@ fn one(file: &Path, reading: &Reading, json: bool) -> Result<Option<Value>, Fail
 }
 
 fn value(report: &ReadReport, summary: &Summary, volumes: &Volumes) -> Value {
+    let of_op = |op: Op| {
+        let totals = summary.op(op);
+        json!({
+            "requests": totals.requests,
+            "bytes": totals.bytes,
+            "mean_latency_ns": summary.mean_latency_ns(op),
+        })
+    };
     let ops: serde_json::Map<String, Value> =
-        Op::ALL.iter().map(|op| (op.name().to_owned(), json!(summary.op(*op)))).collect();
+        Op::ALL.iter().map(|op| (op.name().to_owned(), of_op(*op))).collect();
     let volumes: Vec<Value> = volumes
         .names()
         .map(|(id, name)| json!({ "name": name, "end": summary.volume_end(id) }))
@@ -62,7 +70,6 @@ fn value(report: &ReadReport, summary: &Summary, volumes: &Volumes) -> Value {
             "mean_bytes": summary.mean_bytes(),
             "unaligned": summary.unaligned(),
             "with_stream_hint": summary.hinted(),
-            "mean_latency_ns": summary.mean_latency_ns(),
         },
         "volumes": volumes,
     })
@@ -113,13 +120,11 @@ fn text(report: &ReadReport, summary: &Summary, volumes: &Volumes) -> String {
             format!("{} with a stream hint", output::count(summary.hinted(), "request")),
         );
     }
-    if let Some(ns) = summary.mean_latency_ns() {
-        tell("latency", format!("mean {}", output::time(ns)));
-    }
     for oddity in oddities(report) {
         tell("note", oddity);
     }
-    let mut table = Table::new(&["  OPERATION", ">REQUESTS", ">BYTES", ">MEAN"]);
+    let mut table =
+        Table::new(&["  OPERATION", ">REQUESTS", ">BYTES", ">MEAN SIZE", ">MEAN LATENCY"]);
     for op in Op::ALL {
         let totals = summary.op(op);
         if totals.requests > 0 {
@@ -128,6 +133,7 @@ fn text(report: &ReadReport, summary: &Summary, volumes: &Volumes) -> String {
                 totals.requests.to_string(),
                 output::bytes(totals.bytes),
                 output::bytes(totals.bytes / totals.requests),
+                summary.mean_latency_ns(op).map_or("–".to_owned(), output::time),
             ]);
         }
     }

@@ -77,7 +77,7 @@ fn what_clients_ask_is_recorded_in_order() {
     ];
     assert_eq!(read.requests, expected);
     let told = folder.ok("trace info r.mjtrace");
-    for part in ["mjolnir (", "began", "latency     mean", "2 volumes: v  w"] {
+    for part in ["mjolnir (", "began", "MEAN LATENCY", "2 volumes: v  w"] {
         assert!(told.contains(part), "no {part:?} in {told}");
     }
 }

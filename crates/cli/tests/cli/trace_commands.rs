@@ -25,11 +25,18 @@ fn info_tells_what_is_in_a_trace() {
         "50.0 % of reads and writes",
         "36 KiB in distinct blocks of 4 KiB, 8 KiB of them written",
         "2 requests not in whole blocks of 4 KiB",
+        "4.1 ms",
+        "500 ns",
     ] {
         assert!(told.contains(part), "no {part:?} in {told}");
     }
     let json = folder(MSR).ok("trace info a.csv --json");
-    for part in ["\"format\": \"msr\"", "\"start_unix_ns\": 1172163600306160000", "\"end\": 4608"] {
+    for part in [
+        "\"format\": \"msr\"",
+        "\"start_unix_ns\": 1172163600306160000",
+        "\"end\": 4608",
+        "\"mean_latency_ns\": 500",
+    ] {
         assert!(json.contains(part), "no {part:?} in {json}");
     }
 }

@@ -160,7 +160,12 @@ impl fmt::Display for TraceError {
                 write!(f, "{bad}; sort the trace by time, or let the reader raise such times")
             }
             TraceErrorKind::Malformed(bad) => {
-                write!(f, "{bad}; repair the record, or let the reader skip bad records")
+                let way = match self.place {
+                    Place::Line(_) => "mend the line",
+                    // Nobody mends the bytes of a binary trace.
+                    Place::Byte(_) | Place::Whole => "take another copy of the trace",
+                };
+                write!(f, "{bad}; {way}, or let the reader skip bad records")
             }
             TraceErrorKind::Empty => f.write_str("the trace is empty"),
             TraceErrorKind::Unrecognised(looks) => write!(

@@ -26,8 +26,8 @@ pub struct Summary {
     footprint: Footprint,
     unaligned: u64,
     streams: u64,
-    latencies: u64,
-    latency_ns_total: u128,
+    /// Of each operation, how many requests have a latency, and their sum in nanoseconds.
+    latencies: [(u64, u128); 5],
 }
 
 impl Default for Summary {
@@ -51,8 +51,7 @@ impl Summary {
             footprint: Footprint::new(Self::CHUNKS),
             unaligned: 0,
             streams: 0,
-            latencies: 0,
-            latency_ns_total: 0,
+            latencies: [(0, 0); 5],
         }
     }
 
@@ -65,8 +64,9 @@ impl Summary {
         self.last = self.last.max(request.time);
         self.streams += u64::from(request.stream.is_some());
         if let Some(latency) = request.latency {
-            self.latencies += 1;
-            self.latency_ns_total += latency.as_nanos();
+            let (count, total_ns) = &mut self.latencies[request.op.index()];
+            *count += 1;
+            *total_ns += latency.as_nanos();
         }
         let volume = request.volume.0 as usize;
         if self.ends.len() <= volume {
@@ -157,8 +157,9 @@ impl Summary {
         self.streams
     }
 
-    /// Mean latency in nanoseconds of the requests that have one.
-    pub fn mean_latency_ns(&self) -> Option<u64> {
-        self.latency_ns_total.checked_div(u128::from(self.latencies)).map(|mean| mean as u64)
+    /// Mean latency in nanoseconds of an operation's requests that have one.
+    pub fn mean_latency_ns(&self, op: Op) -> Option<u64> {
+        let (count, total_ns) = self.latencies[op.index()];
+        total_ns.checked_div(u128::from(count)).map(|mean| mean as u64)
     }
 }
