@@ -67,7 +67,7 @@ impl Device for SparseDevice {
     ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
         let claimed = self.table.borrow_mut().claim(at, &data);
         let (file, start) = (self.file.clone(), ZONES_AT + at.0 * BLOCK_SIZE);
-        let writing = self.runtime.parallel(move || {
+        let writing = self.runtime.parallel(move |_| {
             runs(&data)
                 .iter()
                 .try_for_each(|(offset, bytes)| file.write_all_at(bytes, start + offset))

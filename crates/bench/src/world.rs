@@ -30,7 +30,7 @@ impl Runtime for Alone {
     }
     fn parallel<T: Send + 'static>(
         &self,
-        job: impl FnOnce() -> T + Send + 'static,
+        job: impl FnOnce(usize) -> T + Send + 'static,
     ) -> impl Future<Output = (T, Duration)> + 'static {
         let processor = || {
             let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -38,7 +38,7 @@ impl Runtime for Alone {
         };
         async move {
             let before = processor();
-            let result = job();
+            let result = job(0);
             (result, processor().saturating_sub(before))
         }
     }

@@ -20,10 +20,12 @@ pub trait Runtime: Clone + 'static {
     fn spawn(&self, task: impl Future<Output = ()> + 'static);
 
     /// Runs a pure computation, beside this thread if there is a processor for it. Returns its
-    /// result and the processor time that it took.
+    /// result and the processor time that it took. It is told a number below
+    /// [`parallelism`](Runtime::parallelism) that no other has while it runs: memory that is kept
+    /// for each number needs no lock, and is likely to be in its processor's cache.
     fn parallel<T: Send + 'static>(
         &self,
-        job: impl FnOnce() -> T + Send + 'static,
+        job: impl FnOnce(usize) -> T + Send + 'static,
     ) -> impl Future<Output = (T, Duration)> + 'static;
 
     /// As [`parallel`](Runtime::parallel), for a job of so many like steps, by which a world that
@@ -31,7 +33,7 @@ pub trait Runtime: Clone + 'static {
     fn parallel_steps<T: Send + 'static>(
         &self,
         steps: u64,
-        job: impl FnOnce() -> T + Send + 'static,
+        job: impl FnOnce(usize) -> T + Send + 'static,
     ) -> impl Future<Output = (T, Duration)> + 'static {
         let _ = steps;
         self.parallel(job)

@@ -22,6 +22,7 @@ mod store;
 mod stream;
 mod tls;
 mod unix_path;
+mod workers;
 
 pub use activation::inherited_listeners;
 pub use error::{HostError, HostErrorKind};
@@ -38,3 +39,4 @@ pub use store::{
 pub use stream::Stream;
 pub use tls::{TLS_BUILT_IN, Tls, TlsKeys, TlsStream};
 pub use unix_path::{SOCKET_PATH_BYTES_MAX, connect_unix};
+pub use workers::Workers;

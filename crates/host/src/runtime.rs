@@ -1,5 +1,6 @@
 //! The executor, and the Runtime that it gives to what it runs.
 
+use std::cell::OnceCell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::{Rc, Weak};
@@ -12,7 +13,8 @@ use futures_lite::future::yield_now;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use mjolnir_device::Runtime;
 use mjolnir_units::Instant;
-use rustix::time::{ClockId, clock_gettime};
+
+use crate::workers::{Workers, thread_cpu_time};
 
 /// The real world, as the engine sees it. Clones are handles of one world.
 #[derive(Clone)]
@@ -25,6 +27,8 @@ struct Inner {
     executor: Weak<LocalExecutor<'static>>,
     began: std::time::Instant,
     parallelism: usize,
+    /// From the first job on.
+    workers: OnceCell<Workers>,
 }
 
 /// Runs `main` to its end on this thread, with the tasks that it spawns; returns what it returns.
@@ -38,6 +42,7 @@ pub fn run<T>(main: impl AsyncFnOnce(HostRuntime) -> T) -> T {
         executor: Rc::downgrade(&executor),
         began: std::time::Instant::now(),
         parallelism: std::thread::available_parallelism().map_or(1, usize::from),
+        workers: OnceCell::new(),
     };
     let runtime = HostRuntime { inner: Rc::new(inner) };
     // Polled when it was woken, as tasks are, not whenever one of them is.
@@ -95,13 +100,9 @@ impl Runtime for HostRuntime {
 
     fn parallel<T: Send + 'static>(
         &self,
-        job: impl FnOnce() -> T + Send + 'static,
+        job: impl FnOnce(usize) -> T + Send + 'static,
     ) -> impl Future<Output = (T, Duration)> + 'static {
-        blocking::unblock(move || {
-            let before = thread_cpu_time();
-            let result = job();
-            (result, thread_cpu_time().saturating_sub(before))
-        })
+        self.inner.workers.get_or_init(|| Workers::new(self.inner.parallelism)).run(job)
     }
 
     fn parallelism(&self) -> usize {
@@ -120,11 +121,6 @@ impl Runtime for HostRuntime {
     fn cpu_time(&self) -> Duration {
         thread_cpu_time()
     }
-}
-
-fn thread_cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 #[cfg(test)]
@@ -189,7 +185,7 @@ mod tests {
     fn parallel_jobs_run_elsewhere_and_return() {
         run(async |runtime: HostRuntime| {
             let here = std::thread::current().id();
-            let (there, _) = runtime.parallel(move || std::thread::current().id()).await;
+            let (there, _) = runtime.parallel(move |_| std::thread::current().id()).await;
             assert_ne!(here, there);
             assert!(runtime.parallelism() >= 1);
             assert_ne!(runtime.random(), runtime.random());

@@ -401,11 +401,11 @@ impl Runtime for SimRuntime {
 
     fn parallel<T: Send + 'static>(
         &self,
-        job: impl FnOnce() -> T + Send + 'static,
+        job: impl FnOnce(usize) -> T + Send + 'static,
     ) -> impl Future<Output = (T, Duration)> + 'static {
         let runtime = self.clone();
         async move {
-            let result = job();
+            let result = job(0);
             let cost = runtime.core.options.job_cost;
             runtime.sleep(cost).await;
             (result, cost)

@@ -33,7 +33,7 @@ pub fn hole(blocks: u64) -> u64 {
 
 /// Whether the word is that of one mapped block, and so its address itself.
 #[inline]
-pub(crate) fn is_single(word: u64) -> bool {
+pub fn is_single(word: u64) -> bool {
     word >> PBA_BITS == 0
 }
 

@@ -92,14 +92,14 @@ fn mark(bench: &Bench, report: &mut Report, line: &str, bytes: u64, rounds: usiz
         let timer = Timer::start();
         map.begin_mark();
         loop {
-            let step = map.mark_step(MarkLoop::NODES_A_JOB);
+            let step = map.mark_step(MarkLoop::NODES_A_STEP);
             mappings += marking.scan(&step.leaves);
             if step.done {
                 break;
             }
         }
         map.end_mark();
-        while map.sweep(MarkLoop::NODES_A_JOB) {}
+        while map.sweep(MarkLoop::NODES_A_STEP) {}
         let rate = mappings as f64 / timer.took().thread_s;
         // A few neighbours lie next to one another by chance, and are one extent.
         ensure!(mappings > count - count / 100, "{mappings} of {count} mappings were marked");

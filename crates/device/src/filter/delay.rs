@@ -186,9 +186,9 @@ mod tests {
         }
         fn parallel<T: Send + 'static>(
             &self,
-            job: impl FnOnce() -> T + Send + 'static,
+            job: impl FnOnce(usize) -> T + Send + 'static,
         ) -> impl Future<Output = (T, Duration)> + 'static {
-            std::future::ready((job(), Duration::ZERO))
+            std::future::ready((job(0), Duration::ZERO))
         }
         fn parallelism(&self) -> usize {
             1

@@ -1,29 +1,45 @@
 //! Which blocks are live: one bit for each block of the device.
 //!
-//! Several jobs mark at once. Each takes a sheet of bits for itself while it runs, so that setting
-//! a bit is a plain store: an atomic one would stop the processor from overlapping the cache
-//! misses, of which a mark of a large map is made. There are never more sheets than jobs that run
-//! at once; they are joined when the mark has ended.
+//! Several jobs mark at once. Each processor has a sheet of bits of its own, so that setting a bit is
+//! a plain store: an atomic one would stop the processor from overlapping the cache misses, of which
+//! a mark of a large map is made. And it is the same sheet in each of its jobs: one that another
+//! processor wrote last has to come over from its cache, line by line. The sheets are joined when the
+//! mark has ended.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
+use mjolnir_map::word;
 use mjolnir_units::{Pba, ZoneId};
 
-/// One bit for each block.
+/// One bit for each block; none at all before it is first used.
+#[derive(Default)]
 pub(super) struct Sheet {
     words: Vec<u64>,
 }
 
 impl Sheet {
-    /// Sets the bits of a run. Blocks past the end of the device are none of its.
+    /// Sets the bits of all that a leaf's words refer to; returns how many of them are mapped.
     #[inline]
-    pub fn set(&mut self, pba: Pba, blocks: u64) {
-        if blocks == 1 {
-            if let Some(word) = self.words.get_mut((pba.0 / 64) as usize) {
-                *word |= 1 << (pba.0 % 64);
+    pub fn set_all(&mut self, entries: &[u64]) -> u64 {
+        let mut mapped = entries.len() as u64;
+        // A random map is made of single blocks. So short is their part of the loop that the misses of
+        // many are under way at once.
+        for entry in entries {
+            if word::is_single(*entry) {
+                if let Some(bits) = self.words.get_mut((*entry / 64) as usize) {
+                    *bits |= 1 << (entry % 64);
+                }
+            } else if let Some(pba) = word::pba(*entry) {
+                self.set(pba, word::blocks(*entry));
+            } else {
+                mapped -= 1;
             }
-            return;
         }
+        mapped
+    }
+
+    /// Sets the bits of a run. Blocks past the end of the device are none of its.
+    fn set(&mut self, pba: Pba, blocks: u64) {
         let (mut at, end) = (pba.0, (pba.0 + blocks).min(64 * self.words.len() as u64));
         while at < end {
             let bit = at % 64;
@@ -54,24 +70,25 @@ pub(super) struct LiveMap {
     zones: u64,
     /// The segments that the mark judges.
     judged: Vec<ZoneId>,
-    idle: Mutex<Vec<Sheet>>,
+    /// One for each job that may run at once.
+    sheets: Vec<Mutex<Sheet>>,
 }
 
 impl LiveMap {
-    /// No block is live yet. The device has `zones` zones; those `judged` will be counted.
-    pub fn new(zones: usize, zone_blocks: u64, judged: Vec<ZoneId>) -> Self {
-        LiveMap { zone_blocks, zones: zones as u64, judged, idle: Mutex::default() }
+    /// No block is live yet. The device has `zones` zones; those `judged` will be counted. Up to
+    /// `jobs` jobs mark at once.
+    pub fn new(zones: usize, zone_blocks: u64, judged: Vec<ZoneId>, jobs: usize) -> Self {
+        let sheets = (0..jobs).map(|_| Mutex::default()).collect();
+        LiveMap { zone_blocks, zones: zones as u64, judged, sheets }
     }
 
-    /// A sheet for a job's own. Give it back with [`put`](Self::put).
-    pub fn take(&self) -> Sheet {
-        let idle = self.idle.lock().expect("no job panics while it holds the lock").pop();
-        idle.unwrap_or_else(|| Sheet { words: vec![0; (self.sheet_bytes() / 8) as usize] })
-    }
-
-    /// Takes a job's sheet back.
-    pub fn put(&self, sheet: Sheet) {
-        self.idle.lock().expect("no job panics while it holds the lock").push(sheet);
+    /// The sheet of a job, by its number, which no other has at the time: nobody waits for it.
+    pub fn sheet(&self, job: usize) -> MutexGuard<'_, Sheet> {
+        let mut sheet = self.sheets[job].lock().expect("a mark ends with a job that panicked");
+        if sheet.words.is_empty() {
+            sheet.words = vec![0; (self.sheet_bytes() / 8) as usize];
+        }
+        sheet
     }
 
     /// Bytes of a sheet.
@@ -81,34 +98,27 @@ impl LiveMap {
 
     /// Live blocks of each segment that the mark judges. No job may be running.
     pub fn counts(&self) -> Vec<(ZoneId, u32)> {
-        let Some(whole) = self.join() else {
-            return self.judged.iter().map(|zone| (*zone, 0)).collect();
-        };
+        let whole = self.join();
         let count = |zone: ZoneId| {
             let from = u64::from(zone.0) * self.zone_blocks;
             whole.count(from, from + self.zone_blocks) as u32
         };
-        let counts = self.judged.iter().map(|zone| (*zone, count(*zone))).collect();
-        self.put(whole);
-        counts
+        self.judged.iter().map(|zone| (*zone, count(*zone))).collect()
     }
 
     /// Live blocks of all segments. No job may be running.
     pub fn total(&self) -> u64 {
-        let Some(whole) = self.join() else { return 0 };
-        let total = whole.count(0, self.zones * self.zone_blocks);
-        self.put(whole);
-        total
+        self.join().count(0, self.zones * self.zone_blocks)
     }
 
-    /// All sheets in one, if there are any.
-    fn join(&self) -> Option<Sheet> {
-        let mut idle = self.idle.lock().expect("no job panics while it holds the lock");
-        let mut whole = idle.pop()?;
-        for sheet in idle.drain(..) {
+    /// All sheets in the first one.
+    fn join(&self) -> MutexGuard<'_, Sheet> {
+        let mut whole = self.sheet(0);
+        for sheet in &self.sheets[1..] {
+            let sheet = std::mem::take(&mut *sheet.lock().expect("no job panicked"));
             whole.words.iter_mut().zip(&sheet.words).for_each(|(word, other)| *word |= other);
         }
-        Some(whole)
+        whole
     }
 }
 
@@ -192,16 +202,14 @@ mod tests {
         for zone_blocks in [33, 64, 100] {
             let zones = 5;
             let judged = vec![ZoneId(0), ZoneId(2), ZoneId(4)];
-            let live = LiveMap::new(zones, zone_blocks, judged.clone());
+            let live = LiveMap::new(zones, zone_blocks, judged.clone(), 3);
             let mut naive = std::collections::BTreeSet::new();
-            let mut sheets = [live.take(), live.take(), live.take()];
             for index in 0..60 {
                 let at = random.next_u64() % (zones as u64 * zone_blocks);
                 let blocks = 1 + random.next_u64() % 40;
-                sheets[index % 3].set(Pba(at), blocks);
+                live.sheet(index % 3).set(Pba(at), blocks);
                 naive.extend(at..at + blocks);
             }
-            sheets.into_iter().for_each(|sheet| live.put(sheet));
             let expected = judged.iter().map(|zone| {
                 let from = u64::from(zone.0) * zone_blocks;
                 (*zone, naive.range(from..from + zone_blocks).count() as u32)
@@ -213,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_mark_that_met_nothing_finds_nothing_live() {
-        let live = LiveMap::new(3, 32, vec![ZoneId(1)]);
+        let live = LiveMap::new(3, 32, vec![ZoneId(1)], 2);
         assert_eq!(live.counts(), [(ZoneId(1), 0)]);
     }
 }

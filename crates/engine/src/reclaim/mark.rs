@@ -16,8 +16,11 @@ use crate::reclaim::live::{LiveMap, ZoneSet};
 use crate::reclaim::relocate::yield_now;
 use crate::space::{MAP_STREAM, SegmentState};
 
-/// Map nodes per job: enough to outweigh handing it over, few enough to freeze little of the map.
-const NODES_A_JOB: usize = 256;
+/// Map nodes that are visited before clients get their turn.
+const NODES_A_STEP: usize = 256;
+/// Leaves per job: so many that the processors' caches stay with them, though each job that ends
+/// wakes this thread, for which one of them has to stop; few enough to freeze little of the map.
+const LEAVES_A_JOB: usize = 1024;
 /// Nodes that are freed before clients get their turn.
 const NODES_A_SWEEP: usize = 256;
 
@@ -29,20 +32,16 @@ struct Found {
     leaves: u64,
 }
 
-/// The pure part: runs on any thread, over frozen leaves.
-fn scan(leaves: &[(NodeId, Arc<Node>)], live: &LiveMap, candidates: &ZoneSet) -> Found {
-    let mut sheet = live.take();
+/// The pure part: runs on any thread, over frozen leaves. `job` is the job's number.
+fn scan(leaves: &[(NodeId, Arc<Node>)], live: &LiveMap, job: usize, candidates: &ZoneSet) -> Found {
+    let mut sheet = live.sheet(job);
     let mut found = Found { referrers: Vec::new(), mappings: 0, leaves: leaves.len() as u64 };
     // For each candidate the last leaf, counted from 1, that was found to refer to it.
     let mut known = vec![0; candidates.len()];
     for (number, (id, leaf)) in (1..).zip(leaves) {
         // The next leaf's first words are on their way while this one's are worked on.
         black_box(leaves.get(number).and_then(|(_, next)| next.entries().first()));
-        for entry in leaf.entries() {
-            let Some(pba) = word::pba(*entry) else { continue };
-            found.mappings += 1;
-            sheet.set(pba, word::blocks(*entry));
-        }
+        found.mappings += sheet.set_all(leaf.entries());
         if known.is_empty() {
             continue;
         }
@@ -54,7 +53,6 @@ fn scan(leaves: &[(NodeId, Arc<Node>)], live: &LiveMap, candidates: &ZoneSet) ->
             }
         }
     }
-    live.put(sheet);
     found
 }
 
@@ -71,25 +69,29 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let judged = state.space.zones().filter(|(_, segment)| {
                 segment.state == SegmentState::Sealed && segment.stream != MAP_STREAM
             });
-            let live = LiveMap::new(zones, zone_blocks, judged.map(|(zone, _)| zone).collect());
-            state.reclaim.mark_bytes = live.sheet_bytes() * self.runtime().parallelism() as u64;
+            let judged = judged.map(|(zone, _)| zone).collect();
+            let jobs = self.runtime().parallelism();
+            let live = LiveMap::new(zones, zone_blocks, judged, jobs);
+            state.reclaim.mark_bytes = live.sheet_bytes() * jobs as u64;
             let candidates = ZoneSet::new(zones, zone_blocks, state.reclaim.index.candidates());
             (Arc::new(live), Arc::new(candidates))
         };
         let mut jobs = FuturesUnordered::new();
         // One waits while the others run, so that none of them has to.
         let most = self.runtime().parallelism() + 1;
+        let mut leaves = Vec::new();
         loop {
             let wall_before = self.runtime().now();
-            let (step, mut cpu) = self.mark_piece();
+            let (mut step, mut cpu) = self.mark_piece();
+            leaves.append(&mut step.leaves);
             for id in step.absent {
                 self.load_node(id).await?;
             }
-            if !step.leaves.is_empty() {
+            if leaves.len() >= LEAVES_A_JOB || (step.done && !leaves.is_empty()) {
                 let (live, candidates) = (live.clone(), candidates.clone());
-                let leaves = step.leaves;
+                let leaves = std::mem::take(&mut leaves);
                 let mappings = leaves.iter().map(|(_, leaf)| leaf.entries().len() as u64).sum();
-                let job = move || scan(&leaves, &live, &candidates);
+                let job = move |job| scan(&leaves, &live, job, &candidates);
                 jobs.push(self.runtime().parallel_steps(mappings, job));
             }
             if step.done && jobs.is_empty() {
@@ -114,6 +116,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 }
             }
             self.rest_after_scan(cpu, self.runtime().now() - wall_before).await;
+            yield_now().await; // Clients get their turn between steps.
             if self.state().closing || self.state().failed.is_some() {
                 return Err(Error::new(mjolnir_store::ErrorKind::Closed, "the store is closing"));
             }
@@ -130,7 +133,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// A piece of the walk, which freezes a bounded part of the map, and the processor time it took.
     fn mark_piece(&self) -> (MarkStep, Duration) {
         let before = self.runtime().cpu_time();
-        let step = self.state().map.mark_step(NODES_A_JOB);
+        let step = self.state().map.mark_step(NODES_A_STEP);
         (step, self.runtime().cpu_time().saturating_sub(before))
     }
 
@@ -169,21 +172,21 @@ pub struct MarkLoop {
 }
 
 impl MarkLoop {
-    /// Map nodes that a store scans in one go.
-    pub const NODES_A_JOB: usize = NODES_A_JOB;
+    /// Map nodes that a store visits in one go.
+    pub const NODES_A_STEP: usize = NODES_A_STEP;
 
     /// For a device of `zones` zones of `zone_blocks` blocks; no block is live yet.
     pub fn new(zones: usize, zone_blocks: u64) -> Self {
         let judged = (0..zones as u32).map(ZoneId).collect();
         MarkLoop {
-            live: LiveMap::new(zones, zone_blocks, judged),
+            live: LiveMap::new(zones, zone_blocks, judged, 1),
             candidates: ZoneSet::new(zones, zone_blocks, std::iter::empty()),
         }
     }
 
     /// Marks what leaves refer to, as a store does; returns how many mappings they have.
     pub fn scan(&self, leaves: &[(NodeId, Arc<Node>)]) -> u64 {
-        scan(leaves, &self.live, &self.candidates).mappings
+        scan(leaves, &self.live, 0, &self.candidates).mappings
     }
 
     /// Live blocks so far.
@@ -218,9 +221,9 @@ mod tests {
             }
         }
         assert!(leaves.len() > 5);
-        let live = LiveMap::new(8, ZONE, vec![ZoneId(1), ZoneId(2), ZoneId(3)]);
+        let live = LiveMap::new(8, ZONE, vec![ZoneId(1), ZoneId(2), ZoneId(3)], 1);
         let candidates = ZoneSet::new(8, ZONE, [ZoneId(3), ZoneId(5), ZoneId(1)].into_iter());
-        let found = scan(&leaves, &live, &candidates);
+        let found = scan(&leaves, &live, 0, &candidates);
         let mut expected: Vec<_> =
             leaves.iter().flat_map(|(id, _)| [(ZoneId(1), *id), (ZoneId(3), *id)]).collect();
         let mut referrers = found.referrers;

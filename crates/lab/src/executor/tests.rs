@@ -96,6 +96,6 @@ fn a_power_cut_ends_a_world_where_it_stands() {
 fn work_given_away_takes_time_and_is_done() {
     let sim = sim(0, false);
     let world = sim.world();
-    assert_eq!(sim.run(world.parallel(|| 6 * 7)).unwrap().0, 42);
+    assert_eq!(sim.run(world.parallel(|_| 6 * 7)).unwrap().0, 42);
     assert!(sim.now().0 >= 20_000 && world.cpu_time() > Duration::ZERO);
 }

@@ -350,7 +350,7 @@ impl Runtime for WorldRuntime {
 
     fn parallel<T: Send + 'static>(
         &self,
-        job: impl FnOnce() -> T + Send + 'static,
+        job: impl FnOnce(usize) -> T + Send + 'static,
     ) -> impl Future<Output = (T, Duration)> + 'static {
         self.parallel_steps(0, job)
     }
@@ -358,11 +358,11 @@ impl Runtime for WorldRuntime {
     fn parallel_steps<T: Send + 'static>(
         &self,
         steps: u64,
-        job: impl FnOnce() -> T + Send + 'static,
+        job: impl FnOnce(usize) -> T + Send + 'static,
     ) -> impl Future<Output = (T, Duration)> + 'static {
         let runtime = self.clone();
         async move {
-            let result = job();
+            let result = job(0);
             let core = &runtime.core;
             if !core.timed.get() {
                 return (result, Duration::ZERO);
@@ -421,7 +421,7 @@ mod tests {
             runtime.set_timed(true);
             let own = runtime.clone();
             let jobs = async move {
-                let job = || own.parallel_steps(100, || ());
+                let job = || own.parallel_steps(100, |_| ());
                 zip(job(), zip(job(), job())).await;
                 own.now_ns()
             };

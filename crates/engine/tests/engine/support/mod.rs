@@ -43,9 +43,9 @@ impl Runtime for Tick {
     }
     fn parallel<T: Send + 'static>(
         &self,
-        job: impl FnOnce() -> T + Send + 'static,
+        job: impl FnOnce(usize) -> T + Send + 'static,
     ) -> impl Future<Output = (T, Duration)> + 'static {
-        async move { (job(), Duration::ZERO) }
+        async move { (job(0), Duration::ZERO) }
     }
     fn parallelism(&self) -> usize {
         1
