@@ -94,6 +94,16 @@ fn main() {
     while map.free_some(1000) {}
     map.verify().unwrap();
     relocation(&mut random);
+    drive(blocks, &mut random);
+}
+
+/// The numbers below `count`, in no order.
+fn shuffled(count: u64, random: &mut Pcg64) -> Vec<u64> {
+    let mut numbers: Vec<u64> = (0..count).collect();
+    for at in (1..count).rev() {
+        numbers.swap(at as usize, (random.next_u64() % (at + 1)) as usize);
+    }
+    numbers
 }
 
 /// A segment of single blocks in random order, of which 2,000 snapshots share all but one each.
@@ -101,12 +111,8 @@ fn relocation(random: &mut Pcg64) {
     const BLOCKS: u64 = 1 << 15;
     let mut map = Map::new();
     map.create(VOLUME, BLOCKS);
-    let mut places: Vec<u64> = (0..BLOCKS).collect();
-    for at in (1..BLOCKS).rev() {
-        places.swap(at as usize, (random.next_u64() % (at + 1)) as usize);
-    }
-    for (at, place) in (0..).zip(&places) {
-        map.write(VOLUME, Lba(*place), Pba(at), 1).unwrap();
+    for (at, place) in (0..).zip(shuffled(BLOCKS, random)) {
+        map.write(VOLUME, Lba(place), Pba(at), 1).unwrap();
     }
     for number in 0..2000 {
         map.write(VOLUME, Lba(random.next_u64() % BLOCKS), Pba((1 << 20) + 2 * number), 1).unwrap();
@@ -141,4 +147,40 @@ fn relocation(random: &mut Pcg64) {
             map.repoint(leaves[at as usize], &moves).unwrap();
         });
     }
+}
+
+/// A drive that was written at random: each leaf refers to most segments, and some are emptied.
+fn drive(blocks: u64, random: &mut Pcg64) {
+    let mut map = Map::new();
+    map.create(VOLUME, blocks);
+    for (lba, pba) in (0..).zip(shuffled(blocks, random)) {
+        map.write(VOLUME, Lba(lba), Pba(2 * pba), 1).unwrap();
+    }
+    let segments = 2 * blocks / 4096;
+    let mut moves = Relocations::builder();
+    for segment in (0..segments).step_by(8) {
+        moves.empties(Pba(4096 * segment), 4096);
+        for at in (4096 * segment..4096 * (segment + 1)).step_by(2) {
+            moves.add(Pba(at), 1, Pba((1 << 40) + at));
+        }
+    }
+    let moves = moves.build();
+    map.begin_mark();
+    let mut leaves = Vec::new();
+    loop {
+        let step = map.mark_step(256);
+        leaves.extend(step.leaves.into_iter().map(|(id, _)| id));
+        if step.done {
+            break;
+        }
+    }
+    map.end_mark();
+    while map.sweep(1000) {}
+    time(
+        "repoint of a random leaf, one in eight of whose blocks moves",
+        leaves.len() as u64,
+        |at| {
+            map.repoint(leaves[at as usize], &moves).unwrap();
+        },
+    );
 }

@@ -60,6 +60,7 @@
 //! [`Map::verify`] checks 1 to 4 over what is resident.
 
 mod checkpoint;
+mod chunks;
 mod dense;
 mod diff;
 mod extract;
@@ -83,6 +84,7 @@ pub mod word;
 mod write;
 
 pub use checkpoint::Frozen;
+pub use chunks::Chunks;
 pub use diff::{Diff, DiffRange};
 pub use id::{Absent, NodeAddress, NodeId};
 pub use image::{DecodeError, LEAF_WORDS_HARD, ROOT_BYTES, root_decode, root_encode};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mjolnir_units::Pba;
 
-use crate::relocations::Fate;
+use crate::relocations::{Fate, LEFT, STAYS};
 use crate::{Absent, LEAF_WORDS_HARD, Map, Node, NodeId, Relocations, leaf, word};
 
 /// What [`Map::repoint`] found in a leaf.
@@ -30,12 +30,12 @@ impl Map {
     /// millions of runs of one leaf were torn apart at once. To go on would lose blocks.
     pub fn repoint(&mut self, leaf: NodeId, moves: &Relocations) -> Result<Repointed, Absent> {
         let Some(node) = self.leaf(leaf)? else { return Ok(Repointed::default()) };
-        let Some((words, found)) = translate_singles(node.entries(), moves) else {
+        let Some((words, found)) = translate_whole(node.entries(), moves) else {
             return self.repoint_runs(leaf, node, moves);
         };
         drop(node);
         if found.blocks > 0 {
-            self.table.edit(leaf, |node| node.words_mut().copy_from_slice(&words));
+            self.table.edit(leaf, |node| *node.words_mut() = words);
         }
         Ok(found)
     }
@@ -62,40 +62,44 @@ impl Map {
     }
 }
 
-/// The words of a leaf with every reference into `moves` replaced, and what was found; none if not
-/// only words of one block change, each for another that cannot be joined with its neighbours.
-fn translate_singles(entries: &[u64], moves: &Relocations) -> Option<(Vec<u64>, Repointed)> {
-    let mut words = entries.to_vec();
-    let (mut moved, mut left) = (0, Vec::new());
+/// The words of a leaf with every reference into `moves` replaced, and what was found; none if some
+/// are torn apart, can be joined, or refer to what should have moved and did not.
+///
+/// What becomes of a block is read from a table and not asked: which of the words of a random map are
+/// to change cannot be foreseen.
+fn translate_whole(entries: &[u64], moves: &Relocations) -> Option<(Vec<u64>, Repointed)> {
+    let table = moves.table()?;
+    let mut words = Vec::with_capacity(entries.len());
+    let (mut moved, mut left) = (0, false);
     // The address that the word before could be joined with.
     let (mut next, mut joins) = (u64::MAX, false);
-    for word in &mut words {
-        if word::is_single(*word) {
-            match moves.fate(Pba(*word)) {
-                Fate::Stays => {}
-                Fate::Left => left.push(Pba(*word)),
-                Fate::Moved(to) => {
-                    moved += 1;
-                    *word = word::mapped(to, 1);
-                }
+    for entry in entries {
+        let (mut word, mut blocks) = (*entry, 1);
+        if word::is_single(word) {
+            let to = table.get(word);
+            left |= to == LEFT;
+            moved += u64::from(to != STAYS);
+            word = if to == STAYS { word } else { to.wrapping_sub(1) };
+        } else if let Some(at) = word::pba(word) {
+            blocks = word::blocks(word);
+            if moves.is_near(at, blocks)
+                && let Some(to) = moves.fate_of_run(at, blocks)?
+            {
+                moved += blocks;
+                word = word::mapped(to, blocks);
             }
-            joins |= *word == next;
-            next = *word + 1;
-        } else if let Some(at) = word::pba(*word) {
-            let blocks = word::blocks(*word);
-            if moves.is_near(at, blocks) {
-                if moves.touches(at, blocks) {
-                    return None;
-                }
-                left.extend(moves.first_left(at, blocks));
-            }
-            joins |= at.0 == next;
-            next = at.0 + blocks;
         } else {
+            words.push(word);
             next = u64::MAX;
+            continue;
         }
+        words.push(word);
+        let at = word & Pba::MAX.0;
+        joins |= at == next;
+        next = at + blocks;
     }
-    (!joins).then_some((words, Repointed { blocks: moved, left }))
+    let found = Repointed { blocks: moved, left: Vec::new() };
+    (!joins && !left).then_some((words, found))
 }
 
 /// The words of a leaf with every reference into `moves` replaced, and what was found.

@@ -2,7 +2,7 @@
 
 use mjolnir_units::Pba;
 
-use crate::word;
+use crate::{Chunks, word};
 
 /// Moves of physical extents: sorted, without overlap, contiguous ones merged; and the extents that
 /// are to be emptied by them.
@@ -11,8 +11,8 @@ pub struct Relocations {
     moves: Vec<Move>,
     /// Sorted: where each begins, and its blocks.
     emptied: Vec<(u64, u64)>,
-    /// None where what moved lies too far apart for it.
-    table: Option<MoveTable>,
+    /// The fate of each block; none where what moved lies too far apart for it.
+    table: Option<Chunks<u64>>,
     /// All that moved or is to be emptied lies from the first of these blocks to before the second.
     /// Most of what is asked for does not, and is answered by this alone.
     span: (u64, u64),
@@ -29,27 +29,11 @@ pub(crate) enum Fate {
     Moved(Pba),
 }
 
-/// The fate of each block, by chunks of blocks: a leaf of single blocks in no order asks for each of
-/// them. Chunks in which nothing happened share one that is not stored.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct MoveTable {
-    from: u64,
-    /// Blocks of a chunk, as a power of two.
-    chunk_bits: u32,
-    /// Which chunk of `to` holds each chunk of blocks, plus 1; 0 for none.
-    chunks: Vec<u32>,
-    /// The new address of each block, plus 1; [`STAYS`] or [`LEFT`] for one that was not moved.
-    to: Vec<u64>,
-}
-
-const STAYS: u64 = 0;
-const LEFT: u64 = u64::MAX;
-/// Blocks of a chunk, as powers of two: so few that a chunk does not cost more than what it is for,
-/// so many that their index is short.
-const CHUNK_BITS: (u32, u32) = (6, 12);
-/// An index of so many chunks is made in any case.
-const CHUNKS_MAX: u64 = 1 << 20;
-
+/// What the table says of a block that was not moved; of another, its new address plus 1.
+pub(crate) const STAYS: u64 = 0;
+pub(crate) const LEFT: u64 = u64::MAX;
+/// Blocks of a chunk of the table at most, as a power of two.
+const CHUNK_BITS_MAX: u32 = 12;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Move {
     from: u64,
@@ -107,71 +91,36 @@ impl RelocationsBuilder {
         let extents = moves.iter().map(|m| (m.from, m.blocks)).chain(self.emptied.iter().copied());
         let first = extents.clone().map(|(from, _)| from).min().unwrap_or(0);
         let end = extents.map(|(from, blocks)| from + blocks).max().unwrap_or(0);
-        let table = MoveTable::of(&moves, &self.emptied, (first, end));
+        let table = table_of(&moves, &self.emptied);
         Relocations { moves, emptied: self.emptied, table, span: (first, end) }
     }
 }
 
-impl MoveTable {
-    fn of(moves: &[Move], emptied: &[(u64, u64)], (from, end): (u64, u64)) -> Option<Self> {
-        let filled =
-            moves.iter().map(|m| m.blocks).chain(emptied.iter().map(|(_, blocks)| *blocks));
-        let filled: u64 = filled.sum();
-        let chunks = |bits: &u32| (end - from) >> bits;
-        let (least, most) = CHUNK_BITS;
-        // Of what is emptied, half a chunk is wasted at either end: longer ones would be for
-        // nothing, and shorter ones make a long index, which every block of the map asks.
-        let whole = filled / (2 * emptied.len() as u64).max(1);
-        let widest = if emptied.is_empty() { least } else { whole.max(1).ilog2() };
-        // The index is no longer than what it is for, where that can be had.
-        let chunk_bits = (widest.clamp(least, most)..=most)
-            .find(|bits| chunks(bits) <= filled)
-            .or(Some(most).filter(|bits| chunks(bits) < CHUNKS_MAX))?;
-        let chunks = vec![0; ((end - from) >> chunk_bits) as usize + 1];
-        let mut table = MoveTable { from, chunk_bits, chunks, to: Vec::new() };
-        for (at, blocks) in emptied {
-            (*at..at + blocks).for_each(|at| *table.entry(at) = LEFT);
-        }
-        for m in moves {
-            (m.from..m.from + m.blocks).zip(m.to + 1..).for_each(|(at, to)| *table.entry(at) = to);
-        }
-        Some(table)
+fn table_of(moves: &[Move], emptied: &[(u64, u64)]) -> Option<Chunks<u64>> {
+    // What moves lies in what is emptied, if anything is.
+    let moved = moves.iter().map(|m| (m.from, m.blocks));
+    let extents: Vec<_> = match emptied {
+        [] => moved.collect(),
+        _ => emptied
+            .iter()
+            .copied()
+            .chain(moved.filter(|(at, blocks)| !holds(emptied, *at, *blocks)))
+            .collect(),
+    };
+    let mut table = Chunks::new(&extents, CHUNK_BITS_MAX, STAYS)?;
+    for (at, blocks) in emptied {
+        (*at..at + blocks).for_each(|at| table.set(at, LEFT));
     }
+    for m in moves {
+        (m.from..m.from + m.blocks).zip(m.to + 1..).for_each(|(at, to)| table.set(at, to));
+    }
+    Some(table)
+}
 
-    fn entry(&mut self, at: u64) -> &mut u64 {
-        let at = at - self.from;
-        let chunk = &mut self.chunks[(at >> self.chunk_bits) as usize];
-        if *chunk == 0 {
-            let length = self.to.len() + (1 << self.chunk_bits);
-            self.to.resize(length, STAYS);
-            *chunk = (length >> self.chunk_bits) as u32;
-        }
-        let within = at & ((1 << self.chunk_bits) - 1);
-        &mut self.to[((u64::from(*chunk - 1) << self.chunk_bits) + within) as usize]
-    }
-
-    /// Whether blocks may have another fate than to stay.
-    #[inline]
-    fn is_near(&self, at: u64, blocks: u64) -> bool {
-        let chunk = |at: u64| (at.saturating_sub(self.from) >> self.chunk_bits) as usize;
-        let last = chunk(at + (blocks - 1)).min(self.chunks.len() - 1);
-        self.chunks.get(chunk(at)..=last).is_some_and(|chunks| chunks.iter().any(|c| *c != 0))
-    }
-
-    #[inline]
-    fn fate(&self, at: u64) -> Fate {
-        let at = at.wrapping_sub(self.from);
-        let chunk = self.chunks.get((at >> self.chunk_bits) as usize).copied().unwrap_or(0);
-        if chunk == 0 {
-            return Fate::Stays;
-        }
-        let within = at & ((1 << self.chunk_bits) - 1);
-        match self.to[((u64::from(chunk - 1) << self.chunk_bits) + within) as usize] {
-            STAYS => Fate::Stays,
-            LEFT => Fate::Left,
-            to => Fate::Moved(Pba(to - 1)),
-        }
-    }
+/// Whether one of some extents, which are sorted, holds all of `blocks` blocks from `at`.
+fn holds(extents: &[(u64, u64)], at: u64, blocks: u64) -> bool {
+    let before = extents.partition_point(|(from, _)| *from <= at);
+    extents[..before].last().is_some_and(|(from, length)| at + blocks <= from + length)
 }
 
 impl Relocations {
@@ -196,7 +145,11 @@ impl Relocations {
     #[inline]
     pub(crate) fn fate(&self, pba: Pba) -> Fate {
         match &self.table {
-            Some(table) => table.fate(pba.0),
+            Some(table) => match table.get(pba.0) {
+                STAYS => Fate::Stays,
+                LEFT => Fate::Left,
+                to => Fate::Moved(Pba(to - 1)),
+            },
             None => self.find_fate(pba),
         }
     }
@@ -210,6 +163,22 @@ impl Relocations {
         match self.emptied[..before].last().is_some_and(inside) {
             true => Fate::Left,
             false => Fate::Stays,
+        }
+    }
+
+    /// For each block [`STAYS`], [`LEFT`] or the new address plus 1, if there is a table.
+    #[inline]
+    pub(crate) fn table(&self) -> Option<&Chunks<u64>> {
+        self.table.as_ref()
+    }
+
+    /// Where all of `blocks` blocks from `pba` on went, one after the other, or that they stay; none
+    /// if they fared differently, or some should have moved and did not.
+    pub(crate) fn fate_of_run(&self, pba: Pba, blocks: u64) -> Option<Option<Pba>> {
+        match self.lookup(pba) {
+            Some((to, moved)) => (moved >= blocks).then_some(Some(to)),
+            None => (!self.touches(pba, blocks) && self.first_left(pba, blocks).is_none())
+                .then_some(None),
         }
     }
 
@@ -327,7 +296,7 @@ mod tests {
             }
             let moves = builder.build();
             assert_eq!(moves.table.is_some(), spread < 1 << 33, "{spread}");
-            let entries = moves.table.as_ref().map_or(0, |t| t.chunks.len() / 2 + t.to.len());
+            let entries = moves.table.as_ref().map_or(0, |table| table.bytes() / 8);
             assert!(entries < 1 << 20, "{entries} for a spread of {spread}");
             for zone in 0..9 {
                 for at in (zone * 1000 * spread).saturating_sub(100)..zone * 1000 * spread + 1000 {

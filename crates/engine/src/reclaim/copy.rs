@@ -63,7 +63,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub(super) async fn copy_out(
         &self,
         zone: ZoneId,
-        live: &mut LiveBlocks,
+        live: &LiveBlocks,
         groups: &mut BTreeSet<u64>,
     ) -> Result<Option<RelocationsBuilder>, Error> {
         let (runs, opened) = self.live_runs(zone, live).await?;

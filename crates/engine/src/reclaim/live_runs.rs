@@ -1,14 +1,13 @@
 //! What of the victims is live, by what their referrers name now.
 
 use mjolnir_device::{Device, Runtime};
-use mjolnir_map::word;
+use mjolnir_map::{Chunks, word};
 use mjolnir_store::Error;
 use mjolnir_units::{Pba, TreeId, ZoneId};
 
 use crate::engine::Engine;
 use crate::fault;
 use crate::format::record::Record;
-use crate::reclaim::live::ZoneSet;
 use crate::reclaim::relocate::{Batch, yield_now};
 
 /// A live run of a victim, with what its summary says of it.
@@ -30,38 +29,34 @@ pub(super) struct Owner {
 /// Which blocks of some victims are referred to.
 pub(super) struct LiveBlocks {
     zone_blocks: u64,
-    victims: ZoneSet,
-    /// For each victim, in the order of the set.
-    live: Vec<Vec<bool>>,
+    live: Chunks<bool>,
 }
 
 impl LiveBlocks {
-    fn new(zones: usize, zone_blocks: u64, victims: &[ZoneId]) -> Self {
-        LiveBlocks {
-            zone_blocks,
-            victims: ZoneSet::new(zones, zone_blocks, victims.iter().copied()),
-            live: vec![vec![false; zone_blocks as usize]; victims.len()],
-        }
+    fn new(zone_blocks: u64, victims: &[ZoneId]) -> Self {
+        let extents: Vec<_> =
+            victims.iter().map(|zone| (zone.start(zone_blocks).0, zone_blocks)).collect();
+        let live = Chunks::new(&extents, u64::BITS - 1, false);
+        LiveBlocks { zone_blocks, live: live.expect("some chunks are large enough") }
     }
 
-    /// Notes what a leaf refers to. An extent never lies in two segments, since records lie between
-    /// the payloads of any two.
+    /// Notes what a leaf refers to.
     fn add(&mut self, entries: &[u64]) {
         for entry in entries {
-            let Some(pba) = word::pba(*entry) else { continue };
-            let Some((zone, place)) = self.victims.find(pba) else { continue };
-            let from = (pba.0 - zone.start(self.zone_blocks).0) as usize;
-            match word::blocks(*entry) as usize {
-                1 => self.live[place][from] = true,
-                blocks => self.live[place][from..][..blocks].fill(true),
+            if word::is_single(*entry) {
+                self.live.set(*entry, true);
+            } else if let Some(pba) = word::pba(*entry)
+                && self.live.is_near(pba.0, word::blocks(*entry))
+            {
+                (pba.0..pba.0 + word::blocks(*entry)).for_each(|at| self.live.set(at, true));
             }
         }
     }
 
-    /// The live blocks of a victim, which is asked for once.
-    fn take(&mut self, zone: ZoneId) -> Vec<bool> {
-        let (_, place) = self.victims.find(zone.start(self.zone_blocks)).expect("it is a victim");
-        std::mem::take(&mut self.live[place])
+    /// The live blocks of a victim.
+    fn of(&self, zone: ZoneId) -> Vec<bool> {
+        let start = zone.start(self.zone_blocks).0;
+        (start..start + self.zone_blocks).map(|at| self.live.get(at)).collect()
     }
 }
 
@@ -69,10 +64,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// The blocks of a batch's victims that their referrers name now. A victim that a leaf refers to
     /// which cannot be read leaves the batch.
     pub(super) async fn live_blocks(&self, batch: &mut Batch) -> Result<LiveBlocks, Error> {
-        let mut live = {
-            let state = self.state();
-            LiveBlocks::new(state.space.segments.len(), state.space.zone_blocks, &batch.victims)
-        };
+        let mut live = LiveBlocks::new(self.state().space.zone_blocks, &batch.victims);
         let mut pending = self.referrers(batch);
         loop {
             let leaves = self.next_referrers(batch, &mut pending);
@@ -100,9 +92,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub(super) async fn live_runs(
         &self,
         zone: ZoneId,
-        live: &mut LiveBlocks,
+        live: &LiveBlocks,
     ) -> Result<(Vec<LiveRun>, Option<u64>), Error> {
-        let mut live = live.take(zone);
+        let mut live = live.of(zone);
         let (segment, zone_blocks) = {
             let state = self.state();
             (state.space.get(zone).clone(), state.space.zone_blocks)

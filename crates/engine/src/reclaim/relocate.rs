@@ -49,7 +49,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     async fn relocate_batch(&self, batch: &mut Batch) -> Result<Relocated, Error> {
         let mut relocated = Relocated::default();
-        let mut live = self.live_blocks(batch).await?;
+        let live = self.live_blocks(batch).await?;
         let mut moves = Relocations::builder();
         let mut groups = BTreeSet::new();
         let mut copied = Batch { victims: Vec::new() };
@@ -58,7 +58,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if !copied.victims.is_empty() && self.state().is_at_reserve() {
                 break;
             }
-            match self.copy_out(zone, &mut live, &mut groups).await {
+            match self.copy_out(zone, &live, &mut groups).await {
                 Ok(Some(moved)) => {
                     moves.append(moved);
                     copied.victims.push(zone);

@@ -1,0 +1,151 @@
+//! A table by physical address, for a few stretches of a large space.
+
+/// One cell for each block of some extents, found without a branch that depends on the address: a
+/// leaf of single blocks in no order asks for each of them, and a processor cannot foresee which it
+/// will find. The space is divided into chunks of a power of two of blocks; those that the extents
+/// touch have cells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunks<T> {
+    from: u64,
+    /// Blocks of a chunk, as a power of two.
+    bits: u32,
+    /// Where the cells of each chunk of blocks are, in chunks; [`NOWHERE`] for those without.
+    index: Vec<u32>,
+    cells: Vec<T>,
+}
+
+/// The chunk of cells that all blocks without one read. It stays as it was made.
+const NOWHERE: u32 = 0;
+/// The chunk of cells that takes what is stored for blocks without one. Nothing reads it.
+const WASTE: u32 = 1;
+/// Blocks of a chunk, as powers of two: so few that a chunk does not cost more than what it is for,
+/// so many that their index is short.
+const BITS: (u32, u32) = (6, 12);
+/// An index of so many chunks is made in any case.
+const INDEX_MAX: u64 = 1 << 20;
+
+impl<T: Copy> Chunks<T> {
+    /// Cells for extents (first block and blocks), all `empty` at first. A chunk has some 2 to the
+    /// power of 12 blocks at most, or of `bits_max` where they lie far apart; none if that does not
+    /// make the index short enough.
+    pub fn new(extents: &[(u64, u64)], bits_max: u32, empty: T) -> Option<Self> {
+        let from = extents.iter().map(|(at, _)| *at).min().unwrap_or(0);
+        let end = extents.iter().map(|(at, blocks)| at + blocks).max().unwrap_or(0);
+        let filled: u64 = extents.iter().map(|(_, blocks)| blocks).sum();
+        let chunks = |bits: &u32| (end - from) >> bits;
+        let (least, most) = BITS;
+        // Half a chunk is wasted at either end of an extent: longer ones would be for nothing, and
+        // shorter ones make a long index, which every block of the map asks.
+        let whole = filled / (2 * extents.len() as u64).max(1);
+        let widest = whole.max(1).ilog2().clamp(least, most);
+        // The index is no longer than what it is for, where that can be had.
+        let bits = (widest..=most)
+            .find(|bits| chunks(bits) <= filled)
+            .or_else(|| (most..=bits_max.max(most)).find(|bits| chunks(bits) < INDEX_MAX))?;
+        let index = vec![NOWHERE; ((end - from) >> bits) as usize + 1];
+        let mut table = Chunks { from, bits, index, cells: vec![empty; 2 << bits] };
+        for (at, blocks) in extents.iter().filter(|(_, blocks)| *blocks > 0) {
+            for chunk in table.chunk(*at)..=table.chunk(at + blocks - 1) {
+                if table.index[chunk] == NOWHERE {
+                    table.index[chunk] = (table.cells.len() >> bits) as u32;
+                    table.cells.resize(table.cells.len() + (1 << bits), empty);
+                }
+            }
+        }
+        Some(table)
+    }
+
+    /// Past the end of the index for blocks before all extents.
+    #[inline]
+    fn chunk(&self, at: u64) -> usize {
+        (at.wrapping_sub(self.from) >> self.bits) as usize
+    }
+
+    #[inline]
+    fn cell(&self, place: u32, at: u64) -> usize {
+        let within = at.wrapping_sub(self.from) & ((1 << self.bits) - 1);
+        ((u64::from(place) << self.bits) + within) as usize
+    }
+
+    #[inline]
+    fn place(&self, at: u64) -> u32 {
+        self.index.get(self.chunk(at)).copied().unwrap_or(NOWHERE)
+    }
+
+    /// A block's cell; `empty` for one that lies in no chunk of an extent.
+    #[inline]
+    pub fn get(&self, at: u64) -> T {
+        self.cells[self.cell(self.place(at), at)]
+    }
+
+    /// Stores a block's cell; for one that lies in no chunk of an extent, nothing.
+    #[inline]
+    pub fn set(&mut self, at: u64, value: T) {
+        let cell = self.cell(self.place(at).max(WASTE), at);
+        self.cells[cell] = value;
+    }
+
+    /// Whether some of `blocks` blocks (at least one) may have cells.
+    #[inline]
+    pub fn is_near(&self, at: u64, blocks: u64) -> bool {
+        let chunk = |at: u64| (at.saturating_sub(self.from) >> self.bits) as usize;
+        let last = chunk(at + (blocks - 1)).min(self.index.len() - 1);
+        let chunks = self.index.get(chunk(at)..=last);
+        chunks.is_some_and(|chunks| chunks.iter().any(|place| *place != NOWHERE))
+    }
+
+    /// Bytes of memory that it takes.
+    pub fn bytes(&self) -> usize {
+        self.index.len() * size_of::<u32>() + self.cells.len() * size_of::<T>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use rand_core::{Rng, SeedableRng};
+    use rand_pcg::Pcg64;
+
+    use super::*;
+
+    #[test]
+    fn it_equals_a_map_of_what_the_extents_cover() {
+        let mut random = Pcg64::seed_from_u64(1);
+        let mut below = |limit: u64| random.next_u64() % limit;
+        for spread in [1, 7, 1000, 1 << 20] {
+            let extents: Vec<_> =
+                (0..6).map(|i| ((3 + i * 5000) * spread + below(100), 1 + below(3000))).collect();
+            let mut table = Chunks::new(&extents, 40, 0u32).unwrap();
+            let mut naive = BTreeMap::new();
+            let covered = |at: u64| extents.iter().any(|(from, n)| (*from..from + n).contains(&at));
+            for value in 1..5000 {
+                let (from, blocks) = extents[below(6) as usize];
+                let at = (from + below(3 * blocks)).saturating_sub(blocks);
+                table.set(at, value);
+                naive.insert(at, value);
+            }
+            for (at, value) in naive {
+                if covered(at) {
+                    assert_eq!(table.get(at), value, "{at}, spread {spread}");
+                    assert!(table.is_near(at, 1));
+                } else if !table.is_near(at, 1) {
+                    assert_eq!(table.get(at), 0, "{at}, spread {spread}");
+                }
+            }
+            for at in [0, 1, u64::MAX >> 17] {
+                assert_eq!(table.get(at), 0);
+            }
+            assert!(table.bytes() < 8 << 20, "{} for a spread of {spread}", table.bytes());
+        }
+    }
+
+    #[test]
+    fn it_is_refused_where_it_would_be_long_and_nothing_has_no_cells() {
+        let far = [(0, 10), (1 << 33, 10)];
+        assert_eq!(Chunks::new(&far, 12, 0u8), None);
+        assert!(Chunks::new(&far, 40, 0u8).is_some());
+        let none = Chunks::new(&[], 12, 7u8).unwrap();
+        assert_eq!((none.get(0), none.get(u64::MAX >> 17), none.is_near(5, 100)), (7, 7, false));
+    }
+}
