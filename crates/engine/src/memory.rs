@@ -72,7 +72,7 @@ pub(crate) fn buffer_bytes(options: &OpenOptions) -> usize {
 
 /// The same while reclaim rests.
 pub(crate) fn buffer_bytes_at_rest(options: &OpenOptions) -> usize {
-    buffer_bytes(options).min(1 << 20)
+    buffer_bytes(options).min(256 << 10)
 }
 
 /// Bytes that reclaim's reverse index may take of a budget.

@@ -154,14 +154,15 @@ fn store_memory(span: u64, loads: &[Load], spare: f64) -> Result<Taken> {
     })
 }
 
-/// Waits until reclaim has moved nothing for a while; what it works with is no part of what a block
-/// costs.
+/// Waits until reclaim rests and holds nothing: it does some seconds after the last write. What it
+/// works with is no part of what a block costs.
 async fn at_rest(store: &Engine<ThinDevice, HostRuntime>, runtime: &HostRuntime) -> Stats {
     loop {
         let before = store.stats();
         runtime.sleep(Duration::from_secs(1)).await;
         let after = store.stats();
-        if after.moved_bytes == before.moved_bytes {
+        let held = after.index_bytes + after.relocation_bytes + after.mark_bytes;
+        if held == 0 && after.moved_bytes == before.moved_bytes {
             return after;
         }
     }

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
+use std::pin::pin;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use futures_util::future::LocalBoxFuture;
+use futures_util::future::{Either, LocalBoxFuture, select};
 use mjolnir_device::{AlignedBuf, Device, DeviceError, Runtime};
 use mjolnir_map::{Relocations, RelocationsBuilder};
 use mjolnir_policy::read_plan::{ReadPlanView, Span};
@@ -31,6 +33,19 @@ const SLICE_SHARE: u64 = 16;
 /// Blocks of one read: more than the longest run has, which is verified out of a single one.
 const READ_BLOCKS_MAX: u64 = 512;
 const _: () = assert!(READ_BLOCKS_MAX >= GROUP_BLOCKS_MAX as u64);
+/// Where reclaim has waited for its share so long, and nobody wrote anything, it gives up what it
+/// holds for going on at once. Then it has to mark again, which must not be for every few writes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What was done with a victim's live blocks.
+pub(super) enum Copied {
+    /// All of them lie elsewhere, too.
+    Whole(RelocationsBuilder),
+    /// Some do, and reclaim is to rest.
+    Part(RelocationsBuilder),
+    /// The store is closing.
+    Closing,
+}
 
 /// Reads of a victim that are on their way. They hold its zone.
 struct Reads<D: Device, R: Runtime> {
@@ -57,15 +72,14 @@ impl<D: Device, R: Runtime> Reads<D, R> {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Copies a victim's live blocks forward. Returns where they went, or none if the store is
-    /// closing; `groups` gains the groups that hold them. If it fails, the old data stays in force
-    /// and nothing is lost but the effort.
+    /// Copies a victim's live blocks forward. Returns where they went; `groups` gains the groups that
+    /// hold them. If it fails, the old data stays in force and nothing is lost but the effort.
     pub(super) async fn copy_out(
         &self,
         zone: ZoneId,
         live: &LiveBlocks,
         groups: &mut BTreeSet<u64>,
-    ) -> Result<Option<RelocationsBuilder>, Error> {
+    ) -> Result<Copied, Error> {
         let (runs, opened) = self.live_runs(zone, live).await?;
         let mut moves = Relocations::builder();
         {
@@ -74,8 +88,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let live = runs.iter().map(|run| run.blocks).sum();
             let now = state.log.sequence;
             state.placement.reclaimed(state.space.get(zone), live, opened, now);
-            let zone_blocks = state.space.zone_blocks;
-            moves.empties(zone.start(zone_blocks), zone_blocks);
         }
         // The next slice is on its way while this one is copied.
         let mut rest = slices(&runs, slice_blocks(&self.inner.options)).peekable();
@@ -86,10 +98,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 if let Some(reads) = ahead.take() {
                     reads.finish().await;
                 }
-                self.wait_for_share().await;
+                if !self.wait_for_share().await {
+                    return Ok(Copied::Part(moves));
+                }
             }
             if self.state().closing {
-                return Ok(None);
+                return Ok(Copied::Closing);
             }
             let reads = ahead.take().unwrap_or_else(|| self.start_reads(zone, slice));
             ahead = rest.peek().map(|next| self.start_reads(zone, next));
@@ -108,7 +122,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             copied?;
             self.wait_while_dirty().await?;
         }
-        Ok(Some(moves))
+        let zone_blocks = self.state().space.zone_blocks;
+        moves.empties(zone.start(zone_blocks), zone_blocks);
+        Ok(Copied::Whole(moves))
     }
 
     /// Begins to read the live runs of a slice, as the read plan says.
@@ -221,18 +237,29 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         state.waits_for_share()
     }
 
-    /// Waits until pacing lets reclaim move more.
-    async fn wait_for_share(&self) {
+    /// Waits until pacing lets reclaim move more. Returns whether it does: false once nobody has
+    /// written anything for long.
+    async fn wait_for_share(&self) -> bool {
         self.notify();
-        self.wait_while(|state| {
-            let waits = state.waits_for_share();
-            if waits && state.is_quiet() {
-                // Until clients come again.
-                state.buffers.shrink_to(buffer_bytes_at_rest(&self.inner.options));
+        loop {
+            let written = self.state().log.sequence;
+            let waiting = self.wait_while(|state| {
+                let waits = state.waits_for_share();
+                if waits && state.is_quiet() {
+                    // Until clients come again.
+                    state.buffers.shrink_to(buffer_bytes_at_rest(&self.inner.options));
+                }
+                waits
+            });
+            let patience = self.runtime().sleep(PATIENCE);
+            if let Either::Left(_) = select(pin!(waiting), pin!(patience)).await {
+                return true;
             }
-            waits
-        })
-        .await;
+            let state = self.state();
+            if state.is_quiet() && state.log.sequence == written && state.waits_for_share() {
+                return false;
+            }
+        }
     }
 
     /// Keeps the engine's own unwritten data within the bound that clients keep to.

@@ -61,8 +61,8 @@ pub(crate) struct ReclaimState {
     pub cycles_begun: u64,
     /// For each of the last cycles that won nothing: how many had begun when it began.
     fruitless_from: Option<u64>,
-    /// The log's sequence number when the last such cycle began: until it grows there is nothing
-    /// new to win.
+    /// The log's sequence number when the last such cycle began, or when reclaim went to rest: until
+    /// it grows there is nothing new to win.
     fruitless_at: Option<u64>,
     /// Segments opened so far, when pacing was last told of one.
     pub allocated_seen: u64,
@@ -174,6 +174,8 @@ struct Won {
     selected: usize,
     /// Whether there was nothing that they could have been selected from.
     nothing_left: bool,
+    /// Whether nobody writes any more.
+    rests: bool,
 }
 
 /// How things stood when a cycle began.
@@ -349,6 +351,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let relocated = self.relocate().await?;
             won.retired += relocated.retired;
             won.cramped = relocated.cramped;
+            won.rests = relocated.rests;
+            if won.rests {
+                break;
+            }
             // Not before the first: who deletes all the time must not keep reclaim from its work.
             if self.state().should_choose_anew() {
                 break;
@@ -360,7 +366,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.map.track_leaves(false);
             state.reclaim.counters.cycles += 1;
         }
-        (won.selected, won.nothing_left) = self.select();
+        if !won.rests {
+            (won.selected, won.nothing_left) = self.select();
+        }
         Ok(won)
     }
 
@@ -469,7 +477,11 @@ impl State {
     fn conclude_cycle(&mut self, won: Won, at: Begun) -> (bool, bool) {
         let Begun { forced, begun, free, sequence } = at;
         let gained = self.space.free_count() > free || won.retired > 0;
-        let fruitless = !gained && (won.selected == 0 || won.cramped);
+        let fruitless = !gained && !won.rests && (won.selected == 0 || won.cramped);
+        if won.rests {
+            // Until somebody writes again.
+            self.reclaim.fruitless_at = Some(self.log.sequence);
+        }
         if fruitless {
             self.reclaim.fruitless_from = Some(begun);
             self.reclaim.fruitless_at = Some(sequence);

@@ -14,6 +14,7 @@ use mjolnir_units::{BLOCK_SIZE, ZoneId};
 use crate::engine::{Engine, State};
 use crate::memory::batch_bytes_max;
 use crate::options::OpenOptions;
+use crate::reclaim::copy::Copied;
 
 /// Memory for each block of a victim: whether it is live, and where it went.
 const TABLE_BYTES: u64 = 1 + 8;
@@ -33,11 +34,14 @@ pub(super) struct Relocated {
     pub retired: usize,
     /// Whether there was no room for one: there would be none for others.
     pub cramped: bool,
+    /// Whether it was broken off because nobody writes any more.
+    pub rests: bool,
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Empties the most promising candidates. Each of them is given up or no candidate any more
-    /// afterwards, unless there was no room or the store is closing. Fails only if the store has.
+    /// afterwards, unless there was no room, reclaim is to rest or the store is closing. Fails only if
+    /// the store has.
     pub(super) async fn relocate(&self) -> Result<Relocated, Error> {
         let mut batch = self.state().next_batch(&self.inner.options);
         let relocated = self.relocate_batch(&mut batch).await;
@@ -53,17 +57,26 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut moves = Relocations::builder();
         let mut groups = BTreeSet::new();
         let mut copied = Batch { victims: Vec::new() };
+        let mut part = None;
         for zone in batch.victims.clone() {
             // Clients took more meanwhile than was reckoned with: what is copied is given up first.
             if !copied.victims.is_empty() && self.state().is_at_reserve() {
                 break;
             }
             match self.copy_out(zone, &live, &mut groups).await {
-                Ok(Some(moved)) => {
+                Ok(Copied::Whole(moved)) => {
                     moves.append(moved);
                     copied.victims.push(zone);
                 }
-                Ok(None) => return Ok(relocated),
+                Ok(Copied::Part(moved)) => {
+                    // It stays as it is, with less in it that is live.
+                    moves.append(moved);
+                    copied.victims.push(zone);
+                    part = Some(zone);
+                    relocated.rests = true;
+                    break;
+                }
+                Ok(Copied::Closing) => return Ok(relocated),
                 Err(error) if self.state().failed.is_some() => return Err(error),
                 Err(error) => {
                     self.spare(batch, zone, error.kind);
@@ -95,6 +108,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
             Err(error) => return Err(error),
         }
+        copied.victims.retain(|zone| Some(*zone) != part);
         if self.inner.options.paranoid {
             for zone in &copied.victims {
                 self.prove_unreferenced(*zone).await?;

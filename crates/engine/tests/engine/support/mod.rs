@@ -31,9 +31,10 @@ impl Runtime for Tick {
         self.now.set(self.now.get() + 1000);
         Instant(self.now.get())
     }
-    fn sleep(&self, _duration: Duration) -> impl Future<Output = ()> + 'static {
-        async {
-            for _ in 0..3 {
+    /// Some turns, of which a test's own one has 200; many for each whole second.
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + 'static {
+        async move {
+            for _ in 0..(20_000 * duration.as_secs()).max(3) {
                 yield_now().await;
             }
         }
