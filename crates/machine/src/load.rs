@@ -189,7 +189,7 @@ impl Planned for Load {
             host_blocks: client,
             reclaim_blocks: moved,
             metadata_blocks: (media - client - moved).max(0.0),
-            padding_blocks: 0.0,
+            ..Written::default()
         });
         figures.meter(&meter, true);
         host.sampler.tell(&mut figures);

@@ -16,6 +16,13 @@ pub struct Faults {
     pub endurance_erases: Option<u32>,
 }
 
+impl Faults {
+    /// Whether nothing ever fails.
+    pub fn never(&self) -> bool {
+        *self == Faults::default()
+    }
+}
+
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Programmed {

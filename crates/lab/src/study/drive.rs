@@ -7,7 +7,11 @@
 //! not at all; others whole, packed ([`packed`]), but for the map's where the engine has memory for
 //! all of it and nobody else will look. The root lies beside the zones, and takes one program to replace.
 //!
-//! **Leaves out** failures of NAND, power cuts, growing.
+//! Where a program or an erase fails, the controller lets another erase block of the plane stand in
+//! ([`stand_ins`](super::stand_ins)), copies what the failed one held, and goes on; the engine hears
+//! of it only when none is left.
+//!
+//! **Leaves out** power cuts, growing.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -18,9 +22,10 @@ use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, Sea
 use mjolnir_flash::nand::{Nand, NandError};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
 
-use super::layout::Layout;
+use super::layout::{Layout, Unit};
 use super::packed;
 use super::payload::{self, PLAIN_TAG};
+use super::stand_ins::StandIns;
 use super::world::WorldRuntime;
 
 /// What the drive did since it was last asked to count anew.
@@ -34,6 +39,8 @@ pub(super) struct DriveCounts {
     pub pages_read: u64,
     /// Erase blocks erased.
     pub erases: u64,
+    /// Bytes that were copied off erase blocks that failed.
+    pub rewritten_bytes: u64,
 }
 
 /// A handle of a drive; clones are of the same one.
@@ -136,6 +143,7 @@ pub(super) struct State {
     pub table: ZoneTable,
     pub layout: Layout,
     pub nand: Nand,
+    pub stand_ins: StandIns,
     pub zones: Vec<Zone>,
     /// The tag of each block, where an oracle wants to know; 0 for blocks that are kept whole.
     pub tags: Option<Vec<u64>>,
@@ -179,6 +187,7 @@ impl SimDrive {
                 state: RefCell::new(State {
                     table: ZoneTable::new(info),
                     zones: vec![Zone::default(); layout.zones as usize],
+                    stand_ins: layout.stand_ins(),
                     layout,
                     nand,
                     tags: oracle.then(|| vec![0; blocks]),
@@ -234,6 +243,67 @@ impl SimDrive {
     }
 }
 
+/// What it takes to move what lies on an erase block.
+struct Mover<'a> {
+    nand: &'a mut Nand,
+    stand_ins: &'a mut StandIns,
+    layout: &'a Layout,
+    counts: &'a mut DriveCounts,
+}
+
+impl Mover<'_> {
+    /// The program of a unit failed: takes another erase block in place of its own and copies what
+    /// that one held before, page register to page register. Answers when it is done.
+    fn replace(&mut self, failed: Unit, now: Option<u64>) -> Result<u64, DeviceError> {
+        let from = self.stand_ins.serving(failed.block);
+        loop {
+            let to = self.stand_ins.replace(failed.block).ok_or_else(|| worn_out(self.nand))?;
+            let copied = self.copy(from, to, failed.page, now).map_err(broken)?;
+            if let Some(done_ns) = copied {
+                self.nand.retire(from);
+                return Ok(done_ns);
+            }
+            self.nand.retire(to);
+        }
+    }
+
+    /// Copies the first `pages` pages of an erase block to another of its plane; none if a program
+    /// fails there.
+    fn copy(
+        &mut self,
+        from: u32,
+        to: u32,
+        pages: u32,
+        now: Option<u64>,
+    ) -> Result<Option<u64>, NandError> {
+        let mut done_ns = 0;
+        for unit in (0..pages).step_by(self.layout.unit_pages as usize) {
+            let pages = self.layout.unit_pages;
+            for page in unit..unit + pages {
+                self.nand.sense(from, page, now)?;
+                self.counts.pages_read += 1;
+            }
+            let programmed = self.nand.program(to, unit, pages, Some(0), now)?;
+            self.counts.programmed_bytes += self.layout.unit_bytes;
+            self.counts.rewritten_bytes += self.layout.unit_bytes;
+            done_ns = done_ns.max(programmed.done_ns);
+            if programmed.failed {
+                return Ok(None);
+            }
+        }
+        Ok(Some(done_ns))
+    }
+}
+
+fn worn_out(nand: &Nand) -> DeviceError {
+    let why = format!(
+        "the simulated drive is worn out: {} erase blocks failed, and a plane has none left to stand \
+         in; give it more (drive.spare_blocks), or fewer failures (device.faults)",
+        nand.retired_blocks()
+    );
+    DeviceError::new(ErrorKind::Io, why)
+}
+
 fn broken(error: NandError) -> DeviceError {
     DeviceError::new(ErrorKind::Io, format!("the simulated NAND refuses: {error}"))
 }
@@ -272,12 +342,22 @@ impl State {
         let mut done_ns = 0;
         while state.programmed < to {
             let unit = self.layout.unit(zone, (state.programmed / unit_bytes) as u32);
-            let pages = self.layout.unit_pages;
+            let (block, pages) = (self.stand_ins.serving(unit.block), self.layout.unit_pages);
             let programmed =
-                self.nand.program(unit.block, unit.page, pages, None, now).map_err(broken)?;
+                self.nand.program(block, unit.page, pages, None, now).map_err(broken)?;
             done_ns = done_ns.max(programmed.done_ns);
-            state.programmed += unit_bytes;
             self.counts.programmed_bytes += unit_bytes;
+            if programmed.failed {
+                let mut mover = Mover {
+                    nand: &mut self.nand,
+                    stand_ins: &mut self.stand_ins,
+                    layout: &self.layout,
+                    counts: &mut self.counts,
+                };
+                done_ns = done_ns.max(mover.replace(unit, now)?);
+                continue; // Once more, on the one that stands in.
+            }
+            state.programmed += unit_bytes;
         }
         self.written_ns = self.written_ns.max(done_ns);
         Ok(done_ns)
@@ -319,8 +399,9 @@ impl State {
         while page * page_bytes < end {
             let unit = page / u64::from(self.layout.unit_pages);
             let place = self.layout.unit(zone, unit as u32);
+            let block = self.stand_ins.serving(place.block);
             let within = (page % u64::from(self.layout.unit_pages)) as u32;
-            let read = self.nand.read(place.block, place.page + within, now).map_err(broken)?;
+            let read = self.nand.read(block, place.page + within, now).map_err(broken)?;
             done_ns = done_ns.max(read + self.read_overhead_ns);
             self.counts.pages_read += 1;
             page += 1;
@@ -345,10 +426,15 @@ impl State {
         if let Some(now) = now {
             self.nand.advance(now);
         }
-        for block in self.layout.blocks(zone.0) {
-            if self.nand.next_page(block) != Some(0) {
-                self.nand.erase(block, now).map_err(broken)?;
-                self.counts.erases += 1;
+        for place in self.layout.blocks(zone.0) {
+            let block = self.stand_ins.serving(place);
+            if self.nand.next_page(block) == Some(0) {
+                continue;
+            }
+            let serves = self.nand.erase(block, now).map_err(broken)?;
+            self.counts.erases += 1;
+            if !serves && self.stand_ins.replace(place).is_none() {
+                return Err(worn_out(&self.nand));
             }
         }
         self.zones[zone.0 as usize] = Zone::default();

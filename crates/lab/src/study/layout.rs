@@ -3,6 +3,8 @@
 use mjolnir_flash::nand::Geometry;
 use mjolnir_units::BLOCK_SIZE;
 
+use super::stand_ins::StandIns;
+
 /// Zones that a drive should have at least, if planes can be divided so: an engine keeps a handful
 /// for itself.
 const ZONES_WANTED: u64 = 256;
@@ -28,6 +30,8 @@ pub(super) struct Layout {
     dies: u32,
     planes_per_die: u32,
     blocks_per_plane: u32,
+    /// Of those, the last ones, which belong to no zone: they stand in for others that fail.
+    spare_blocks: u32,
     /// Groups of planes: zones with the same erase block number.
     groups: u32,
 }
@@ -42,8 +46,21 @@ pub(super) struct Unit {
 }
 
 impl Layout {
-    /// Zones of `zone_planes` planes; if not said, of as many as leave 256 zones.
-    pub fn new(nand: &Geometry, zone_planes: Option<u32>) -> Result<Self, String> {
+    /// Zones of `zone_planes` planes; if not said, of as many as leave 256 zones. `spare_blocks` erase
+    /// blocks of each plane belong to none.
+    pub fn new(
+        nand: &Geometry,
+        zone_planes: Option<u32>,
+        spare_blocks: u32,
+    ) -> Result<Self, String> {
+        let usable = nand.blocks_per_plane.saturating_sub(spare_blocks);
+        if usable == 0 {
+            return Err(format!(
+                "drive.spare_blocks = {spare_blocks}: a plane has {} erase blocks in all; leave some \
+                 of them for data",
+                nand.blocks_per_plane
+            ));
+        }
         let planes = nand.planes();
         let block_bytes = u64::from(nand.pages_per_block) * u64::from(nand.page_bytes);
         let fits = |count: u32| {
@@ -52,7 +69,7 @@ impl Layout {
                 && bytes.is_multiple_of(BLOCK_SIZE)
                 && bytes / BLOCK_SIZE >= ZONE_BLOCKS_MIN
         };
-        let zones_of = |count: u32| u64::from(planes / count) * u64::from(nand.blocks_per_plane);
+        let zones_of = |count: u32| u64::from(planes / count) * u64::from(usable);
         let zone_planes = match zone_planes {
             Some(count) if count > 0 && fits(count) => count,
             Some(count) => {
@@ -85,8 +102,15 @@ impl Layout {
             dies: nand.dies(),
             planes_per_die: nand.planes_per_die,
             blocks_per_plane: nand.blocks_per_plane,
+            spare_blocks,
             groups: planes / zone_planes,
         })
+    }
+
+    /// The erase blocks that belong to no zone.
+    pub fn stand_ins(&self) -> StandIns {
+        let planes = self.dies * self.planes_per_die;
+        StandIns::new(planes, self.blocks_per_plane, self.spare_blocks)
     }
 
     /// Bytes of a zone.
@@ -124,12 +148,15 @@ mod tests {
 
     #[test]
     fn every_page_of_the_device_belongs_to_one_place_of_one_zone() {
-        for (name, blocks, zone_planes) in
-            [("disksim-ssd", 4, Some(8)), ("mqsim-mlc", 2, Some(4)), ("harmonia", 4, None)]
-        {
+        for (name, blocks, zone_planes, spare) in [
+            ("disksim-ssd", 4, Some(8), 0),
+            ("mqsim-mlc", 2, Some(4), 0),
+            ("harmonia", 4, None, 0),
+            ("mqsim-mlc", 5, Some(4), 2),
+        ] {
             let mut device = Device::shipped(name).unwrap();
             device.nand.blocks_per_plane = blocks;
-            let layout = Layout::new(&device.nand, zone_planes).unwrap();
+            let layout = Layout::new(&device.nand, zone_planes, spare).unwrap();
             let mut seen = vec![0u32; device.nand.blocks() as usize];
             for zone in 0..layout.zones {
                 for block in layout.blocks(zone) {
@@ -142,7 +169,15 @@ mod tests {
                     seen[block as usize] += layout.unit_pages;
                 }
             }
-            assert!(seen.iter().all(|pages| *pages == device.nand.pages_per_block), "{name}");
+            let mut stand_ins = layout.stand_ins();
+            for (block, pages) in (0..).zip(seen) {
+                let is_spare = block % blocks >= blocks - spare;
+                let wanted = if is_spare { 0 } else { device.nand.pages_per_block };
+                assert_eq!(pages, wanted, "{name}, erase block {block}");
+                let stand_in = (!is_spare).then(|| stand_ins.replace(block)).flatten();
+                let spares = stand_in.map_or(0, |other| other % blocks);
+                assert!(stand_in.is_none() || spares >= blocks - spare, "{name}: {stand_in:?}");
+            }
         }
     }
 
@@ -150,8 +185,10 @@ mod tests {
     fn zones_that_cannot_be_are_refused_with_the_key() {
         let device = Device::shipped("disksim-ssd").unwrap();
         for planes in [0, 1, 3, 128] {
-            let error = Layout::new(&device.nand, Some(planes)).unwrap_err();
+            let error = Layout::new(&device.nand, Some(planes), 0).unwrap_err();
             assert!(error.contains("drive.zone_planes"), "{error}");
         }
+        let error = Layout::new(&device.nand, None, device.nand.blocks_per_plane).unwrap_err();
+        assert!(error.contains("drive.spare_blocks"), "{error}");
     }
 }

@@ -18,12 +18,18 @@ pub struct Written {
     pub metadata_blocks: f64,
     /// What filled up program units.
     pub padding_blocks: f64,
+    /// What was copied off erase blocks that failed, by the drive's controller.
+    pub rewritten_blocks: f64,
 }
 
 impl Written {
     /// All of it: the term above in the write amplification.
     pub fn total_blocks(&self) -> f64 {
-        self.host_blocks + self.reclaim_blocks + self.metadata_blocks + self.padding_blocks
+        self.host_blocks
+            + self.reclaim_blocks
+            + self.metadata_blocks
+            + self.padding_blocks
+            + self.rewritten_blocks
     }
 
     /// Write amplification; 1 where the host wrote nothing.
@@ -81,13 +87,15 @@ impl Figures {
     pub fn written(&mut self, written: &Written) {
         self.number("waf", written.waf());
         self.number("waf_data", written.data_waf());
-        for (name, blocks) in [
+        let rewritten = (written.rewritten_blocks > 0.0).then_some(written.rewritten_blocks);
+        let causes = [
             ("host", written.host_blocks),
             ("reclaim", written.reclaim_blocks),
             ("metadata", written.metadata_blocks),
             ("padding", written.padding_blocks),
             ("media", written.total_blocks()),
-        ] {
+        ];
+        for (name, blocks) in causes.into_iter().chain(rewritten.map(|some| ("rewritten", some))) {
             self.number(&format!("written_{name}_blocks"), blocks);
             if written.host_blocks > 0.0 && name != "media" {
                 self.number(&format!("waf_part_{name}"), blocks / written.host_blocks);

@@ -38,6 +38,7 @@ mod sampler;
 mod saved;
 mod source;
 mod spec;
+mod stand_ins;
 mod world;
 
 pub use data::{Data, DataSpec};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions, SegmentContent, Stats};
 use mjolnir_flash::Device as Hardware;
 use mjolnir_flash::nand::Nand;
-use mjolnir_store::{Error, Store};
+use mjolnir_store::{Error, ErrorKind, Store};
 use mjolnir_units::{BLOCK_SIZE, ByteSize, TreeId};
 
 use super::asking::{BLOCKS_A_TURN, ask, in_no_time};
@@ -34,6 +34,10 @@ const FILL_BLOCKS: u64 = 128;
 /// The share of the whole run that preconditioning is reckoned as, for progress.
 const PRECONDITION_PART: f64 = 0.3;
 
+/// Of so many erase blocks of a plane one is kept back where some may fail: data sheets promise that
+/// no more than 2 % do in a drive's life.
+const SPARE_SHARE: u32 = 50;
+
 /// What a study on the engine is made of, checked.
 pub(super) struct Plan {
     hardware: Hardware,
@@ -47,16 +51,11 @@ pub(super) struct Plan {
 
 impl Plan {
     pub fn new(study: &Study, hardware: Hardware) -> Result<Self, String> {
-        let faults = &hardware.faults;
-        if faults.program_failures_ppm > 0
-            || faults.erase_failures_ppm > 0
-            || faults.endurance_erases.is_some()
-        {
-            return Err("device.faults: drive.kind = \"engine\" does not model failures of NAND; \
-                        leave them out, or take \"page-mapped\""
-                .to_owned());
-        }
-        let layout = Layout::new(&hardware.nand, study.drive.zone_planes)?;
+        let spare_blocks = study.drive.spare_blocks.unwrap_or(match hardware.faults.never() {
+            true => 0,
+            false => hardware.nand.blocks_per_plane.div_ceil(SPARE_SHARE),
+        });
+        let layout = Layout::new(&hardware.nand, study.drive.zone_planes, spare_blocks)?;
         let physical = u64::from(layout.zones) * layout.zone_bytes();
         let bytes = match (&study.drive.bytes, study.drive.over_provisioning) {
             (Some(_), Some(_)) => {
@@ -90,9 +89,10 @@ impl Plan {
         Ok(Plan { hardware, layout, bytes, options, prices, precondition })
     }
 
-    fn drive(&self, runtime: &WorldRuntime, oracle: bool) -> SimDrive {
+    fn drive(&self, runtime: &WorldRuntime, oracle: bool, seed: u64) -> SimDrive {
         let device = &self.hardware;
-        let nand = Nand::new(device.nand.clone(), device.timing.clone(), device.faults.clone(), 0);
+        let faults = device.faults.clone();
+        let nand = Nand::new(device.nand.clone(), device.timing.clone(), faults, seed);
         let overhead_ns = device.controller.read_overhead_ns;
         SimDrive::new(runtime.clone(), &device.name, self.layout.clone(), nand, overhead_ns, oracle)
     }
@@ -174,7 +174,7 @@ async fn play(
     done: Rc<Cell<f64>>,
 ) -> Result<Measured, String> {
     let oracle = study.measure.oracle;
-    let mut drive = plan.drive(&runtime, oracle);
+    let mut drive = plan.drive(&runtime, oracle, seed);
     let mut tags = None;
     if let Some(path) = &study.precondition.restore {
         tags = saved::restore(&drive, path)?;
@@ -231,7 +231,7 @@ async fn play(
         saved::save(&drive, tags, path)?;
         drop(engine);
         // Go on as those will that restore it.
-        drive = plan.drive(&runtime, study.measure.oracle);
+        drive = plan.drive(&runtime, study.measure.oracle, seed);
         oracle = oracle_of(saved::restore(&drive, path)?);
         (engine, volume) = open(&plan, &drive, &runtime).await?;
         if forgets {
@@ -321,8 +321,12 @@ fn too_small(plan: &Plan, error: &Error) -> String {
     )
 }
 
-/// Says what to do where a drive has no room for what its host is offered.
-fn no_room(plan: &Plan, error: &Error) -> String {
+/// Says why preconditioning failed, and what to do where the drive has no room for what its host is
+/// offered.
+fn unprepared(plan: &Plan, error: &Error) -> String {
+    if error.kind != ErrorKind::NoSpace {
+        return format!("preconditioning failed: {error}");
+    }
     let physical = u64::from(plan.layout.zones) * plan.layout.zone_bytes();
     format!(
         "preconditioning failed: {error}. The host is offered {} of {} NAND, and the engine keeps \
@@ -349,7 +353,7 @@ async fn prepare(
     let mut at = 0;
     while at < filled {
         let count = FILL_BLOCKS.min(filled - at);
-        host.write(at, count).await.map_err(|error| no_room(plan, &error))?;
+        host.write(at, count).await.map_err(|error| unprepared(plan, &error))?;
         at += count;
         written += count;
         tell(host, done, PRECONDITION_PART * written as f64 / wanted).await;
@@ -357,7 +361,7 @@ async fn prepare(
     let over = if study.precondition.restore.is_some() && filled == 0 { blocks } else { filled };
     let mut turn = 0;
     for (first, count) in plan.precondition.overwrites(over, seed ^ 0x5eed) {
-        host.write(first, count).await.map_err(|error| no_room(plan, &error))?;
+        host.write(first, count).await.map_err(|error| unprepared(plan, &error))?;
         written += count;
         turn += count;
         if turn >= BLOCKS_A_TURN {
@@ -474,6 +478,7 @@ fn conclude(
         // What is still being gathered into groups was not handed to the device.
         metadata_blocks: (by_engine - host_blocks - reclaim_blocks).max(0.0),
         padding_blocks: blocks(padding),
+        rewritten_blocks: blocks(ended.drive.rewritten_bytes - begun.drive.rewritten_bytes),
     };
     figures.written(&written);
     figures.meter(&meter, study.measure.timed);
@@ -525,6 +530,9 @@ fn conclude(
     {
         let state = drive.state();
         figures.wear(state.nand.wear());
+        if !plan.hardware.faults.never() {
+            figures.number("retired_blocks", f64::from(state.nand.retired_blocks()));
+        }
         figures.number("drive_memory_bytes", state.memory_bytes() as f64);
     }
     let ran = difference(|s| s.segments_reclaimed) > 0;
@@ -558,7 +566,7 @@ mod tests {
 
     /// A drive of ten written blocks.
     async fn written(plan: &Plan, runtime: &WorldRuntime) -> (SimDrive, Host) {
-        let drive = plan.drive(runtime, true);
+        let drive = plan.drive(runtime, true, 1);
         Engine::format(drive.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
         let (engine, volume) = open(plan, &drive, runtime).await.unwrap();
         let host = Host {

@@ -28,6 +28,12 @@ pub(super) fn check(study: &Study, hardware: &Hardware) -> Result<u64, String> {
                     device.ftl.over_provisioning leaves; say that instead"
             .to_owned());
     }
+    if study.drive.spare_blocks.is_some() {
+        return Err("drive.spare_blocks: with drive.kind = \"page-mapped\" what \
+                    device.ftl.over_provisioning leaves makes up for erase blocks that fail; leave \
+                    it out"
+            .to_owned());
+    }
     if study.engine != EngineSpec::default() {
         return Err("engine: a drive with drive.kind = \"page-mapped\" has firmware of its own; \
                     say its policies under device.ftl, and leave [engine] out"
@@ -161,6 +167,8 @@ fn written(counts: &Counts, page_bytes: u64) -> Written {
         reclaim_blocks: blocks(counts.reclaim_pages + counts.wear_pages),
         metadata_blocks: blocks(counts.metadata_pages),
         padding_blocks: blocks(counts.padding_pages),
+        // What leaves a failed erase block is told among what reclaim moved.
+        rewritten_blocks: 0.0,
     }
 }
 

@@ -60,7 +60,7 @@ impl Plan {
         let Configuration { device, zone_planes, engine: costs, data } =
             parse_configuration(configuration)?;
         let hardware = hardware::device(&device, false)?;
-        let layout = Layout::new(&hardware.nand, zone_planes)?;
+        let layout = Layout::new(&hardware.nand, zone_planes, 0)?;
         // All of it is moved.
         let data = Data::new(data, u64::from(layout.zones) * layout.zone_bytes() / 2)?;
         if !(0.0..=1e9).contains(&costs.scan_ns_per_mapping) || costs.cores == 0 {

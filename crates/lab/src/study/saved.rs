@@ -9,7 +9,7 @@ use mjolnir_units::BLOCK_BYTES;
 use super::drive::{SimDrive, Zone};
 use crate::experiment::ledger::write_whole;
 
-const MAGIC: &[u8; 8] = b"MJSTUDY1";
+const MAGIC: &[u8; 8] = b"MJSTUDY2";
 
 /// Writes what a drive at rest holds to a file, wholly or not at all. `expected` is what the oracle
 /// knows.
@@ -26,6 +26,11 @@ pub(super) fn save(drive: &SimDrive, expected: Option<Vec<u64>>, path: &str) -> 
         let next = state.nand.next_page(block).map_or(u64::from(u32::MAX), u64::from);
         numbers(&[next << 32 | u64::from(state.nand.erases(block))]);
     }
+    let (taken, serving) = state.stand_ins.saved();
+    numbers(&taken.iter().map(|taken| u64::from(*taken)).collect::<Vec<_>>());
+    numbers(&[serving.len() as u64]);
+    let pairs = serving.iter().map(|(block, other)| u64::from(*block) << 32 | u64::from(*other));
+    numbers(&pairs.collect::<Vec<_>>());
     let tags = state.tags.as_deref().unwrap_or_default();
     let expected = expected.unwrap_or_default();
     numbers(&[tags.len() as u64, expected.len() as u64]);
@@ -108,6 +113,12 @@ pub(super) fn restore(drive: &SimDrive, path: &str) -> Result<Option<Vec<u64>>, 
             let next = (packed >> 32) as u32;
             state.nand.restore(block, (next != u32::MAX).then_some(next), packed as u32);
         }
+        let planes = state.nand.geometry().planes();
+        let taken = reader.u64s(planes.into())?.into_iter().map(|taken| taken as u32).collect();
+        let serving = reader.u64()?;
+        let serving = reader.u64s(serving)?.into_iter();
+        let serving = serving.map(|pair| ((pair >> 32) as u32, pair as u32)).collect();
+        state.stand_ins.restore(taken, serving).then_some(())?;
         let (tags, expected) = (reader.u64()?, reader.u64()?);
         let (tags, expected) = (reader.u64s(tags)?, reader.u64s(expected)?);
         let zones = state.zones.len();

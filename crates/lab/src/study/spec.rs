@@ -47,7 +47,7 @@ pub struct DeviceSpec {
     /// In place of the file's `[ftl]` fields, for `drive.kind = "page-mapped"`.
     #[serde(default)]
     pub ftl: toml::Table,
-    /// In place of the file's `[faults]` fields, for `drive.kind = "page-mapped"`.
+    /// In place of the file's `[faults]` fields.
     #[serde(default)]
     pub faults: toml::Table,
 }
@@ -75,6 +75,10 @@ pub struct DriveSpec {
     pub bytes: Option<Bytes>,
     /// Planes whose erase blocks make up a zone; as many as leave 256 zones if not said.
     pub zone_planes: Option<u32>,
+    /// Erase blocks of each plane that are kept back to stand in for those that fail, with
+    /// `kind = "engine"`; if not said, 2 % and at least one where `device.faults` has any fail, else
+    /// none.
+    pub spare_blocks: Option<u32>,
 }
 
 /// Bytes: a number, or a text with a unit, such as `512K`.

@@ -157,6 +157,14 @@ fn what_cannot_be_is_refused_with_the_key_and_what_to_do() {
             ),
             &["[engine]", "device.ftl"],
         ),
+        (
+            format!("{device}[drive]\nkind = \"page-mapped\"\nspare_blocks = 2\n{whole}"),
+            &["drive.spare_blocks", "device.ftl.over_provisioning"],
+        ),
+        (
+            format!("{SMALL}spare_blocks = 64\n{whole}"),
+            &["drive.spare_blocks", "64 erase blocks in all"],
+        ),
     ] {
         let error = try_run(&text).unwrap_err();
         for part in parts {

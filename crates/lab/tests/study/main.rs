@@ -2,6 +2,7 @@
 
 mod closed_forms;
 mod engine;
+mod failures;
 
 use mjolnir_lab::study::{self, Measured, Study};
 
