@@ -308,6 +308,12 @@ impl Log {
         };
         let blocks = header.checksums.len() as u32;
         open.groups.push(builder.offset);
+        let needed = builder.offset as usize + 1 + header.checksums.len();
+        if needed > open.checksums.capacity() {
+            // Doubled, they would have room for a segment that is never filled.
+            let room = needed.next_multiple_of((self.zone_blocks / 16).max(1) as usize);
+            open.checksums.reserve_exact(room - open.checksums.len());
+        }
         open.checksums.resize(builder.offset as usize + 1, 0);
         open.checksums.extend_from_slice(&header.checksums);
         open.next = builder.offset + 1 + blocks;
@@ -499,6 +505,12 @@ impl Log {
     fn gathered(&self) -> impl Iterator<Item = &Pieces> {
         let builders = self.streams.iter().flatten().filter_map(|open| open.builder.as_ref());
         builders.map(|builder| &builder.payload)
+    }
+
+    /// Bytes of memory that the checksums of open segments take.
+    pub fn open_checksum_bytes(&self) -> u64 {
+        let open = self.streams.iter().flatten();
+        open.map(|open| (size_of::<u32>() * open.checksums.capacity()) as u64).sum()
     }
 
     /// The checksums of an open segment's blocks, as far as they were sent; `None` if the segment

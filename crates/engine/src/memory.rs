@@ -35,6 +35,8 @@ pub(crate) struct MemoryUse {
     pub table: u64,
     pub frozen: u64,
     pub checksums: u64,
+    /// Checksums of open segments.
+    pub open_checksums: u64,
     pub index: u64,
     pub mark: u64,
     /// Where the blocks of segments being relocated go.
@@ -61,6 +63,7 @@ impl MemoryUse {
             + self.unwritten
             + self.buffers
             + self.placement
+            + self.open_checksums
     }
 }
 
@@ -72,7 +75,7 @@ pub(crate) fn buffer_bytes(options: &OpenOptions) -> usize {
 
 /// The same while reclaim rests.
 pub(crate) fn buffer_bytes_at_rest(options: &OpenOptions) -> usize {
-    buffer_bytes(options).min(256 << 10)
+    buffer_bytes(options).min(128 << 10)
 }
 
 /// Bytes that reclaim's reverse index may take of a budget.
@@ -115,6 +118,7 @@ impl State {
             table: usage.table_bytes as u64,
             frozen: usage.frozen_bytes as u64,
             checksums: self.checksums.bytes(),
+            open_checksums: self.log.open_checksum_bytes(),
             index: self.reclaim.index.bytes(),
             mark: self.reclaim.mark_bytes,
             batch: self.reclaim.batch_bytes,

@@ -326,7 +326,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             map_leaves: usage.leaves as u64,
             map_bytes: memory.nodes,
             map_table_bytes: memory.table,
-            checksum_bytes: memory.checksums,
+            checksum_bytes: memory.checksums + memory.open_checksums,
             memory_bytes: memory.total(),
             memory_budget_bytes: self.inner.options.memory_bytes,
             frozen_bytes: memory.frozen,

@@ -109,7 +109,7 @@ fn reclaim_that_waits_for_clients_keeps_few_buffers_and_hears_that_it_is_forced(
             if step % 1000 == 0 {
                 turns(700).await; // Not yet so long that it would give up.
                 let stats = engine.stats();
-                assert!(stats.buffer_bytes <= 256 << 10, "{} bytes kept", stats.buffer_bytes);
+                assert!(stats.buffer_bytes <= 128 << 10, "{} bytes kept", stats.buffer_bytes);
                 // Late, so that it has needed many buffers before.
                 if stats.index_bytes > 0 && step > BLOCKS / 2 {
                     soon("a forced reclaim", engine.collect()).await.unwrap();
