@@ -1,9 +1,8 @@
 //! A table by physical address, for a few stretches of a large space.
 
-/// One cell for each block of some extents, found without a branch that depends on the address: a
-/// leaf of single blocks in no order asks for each of them, and a processor cannot foresee which it
-/// will find. The space is divided into chunks of a power of two of blocks; those that the extents
-/// touch have cells.
+/// One cell for each block of some extents. A leaf of single blocks in no order asks for each of
+/// them, and most have none: the space is divided into chunks of a power of two of blocks, and a short
+/// index tells which of them the extents touch. Those have cells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunks<T> {
     from: u64,
@@ -14,10 +13,9 @@ pub struct Chunks<T> {
     cells: Vec<T>,
 }
 
-/// The chunk of cells that all blocks without one read. It stays as it was made.
+/// The chunk of cells that all blocks without one read: so no branch depends on whether a block has
+/// one, which a processor cannot foresee. It stays as it was made.
 const NOWHERE: u32 = 0;
-/// The chunk of cells that takes what is stored for blocks without one. Nothing reads it.
-const WASTE: u32 = 1;
 /// Blocks of a chunk, as powers of two: so few that a chunk does not cost more than what it is for,
 /// so many that their index is short.
 const BITS: (u32, u32) = (6, 12);
@@ -43,7 +41,7 @@ impl<T: Copy> Chunks<T> {
             .find(|bits| chunks(bits) <= filled)
             .or_else(|| (most..=bits_max.max(most)).find(|bits| chunks(bits) < INDEX_MAX))?;
         let index = vec![NOWHERE; ((end - from) >> bits) as usize + 1];
-        let mut table = Chunks { from, bits, index, cells: vec![empty; 2 << bits] };
+        let mut table = Chunks { from, bits, index, cells: vec![empty; 1 << bits] };
         for (at, blocks) in extents.iter().filter(|(_, blocks)| *blocks > 0) {
             for chunk in table.chunk(*at)..=table.chunk(at + blocks - 1) {
                 if table.index[chunk] == NOWHERE {
@@ -78,11 +76,22 @@ impl<T: Copy> Chunks<T> {
         self.cells[self.cell(self.place(at), at)]
     }
 
-    /// Stores a block's cell; for one that lies in no chunk of an extent, nothing.
+    /// Stores the cells of `blocks` blocks, but for those that lie in no chunk of an extent.
     #[inline]
-    pub fn set(&mut self, at: u64, value: T) {
-        let cell = self.cell(self.place(at).max(WASTE), at);
-        self.cells[cell] = value;
+    pub fn fill(&mut self, mut at: u64, mut blocks: u64, value: T) {
+        while blocks > 0 {
+            let chunk = 1 << self.bits;
+            let here = blocks.min(chunk - (at.wrapping_sub(self.from) & (chunk - 1)));
+            let place = self.place(at);
+            if place != NOWHERE {
+                let cell = self.cell(place, at);
+                match here {
+                    1 => self.cells[cell] = value,
+                    _ => self.cells[cell..cell + here as usize].fill(value),
+                }
+            }
+            (at, blocks) = (at + here, blocks - here);
+        }
     }
 
     /// Whether some of `blocks` blocks (at least one) may have cells.
@@ -122,8 +131,14 @@ mod tests {
             for value in 1..5000 {
                 let (from, blocks) = extents[below(6) as usize];
                 let at = (from + below(3 * blocks)).saturating_sub(blocks);
-                table.set(at, value);
-                naive.insert(at, value);
+                if below(2) == 0 {
+                    table.fill(at, 1, value);
+                    naive.insert(at, value);
+                } else {
+                    let run = below(70);
+                    table.fill(at, run, value);
+                    naive.extend((at..at + run).map(|at| (at, value)));
+                }
             }
             for (at, value) in naive {
                 if covered(at) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mjolnir_units::Pba;
 
 use crate::relocations::{Fate, LEFT, STAYS};
-use crate::{Absent, LEAF_WORDS_HARD, Map, Node, NodeId, Relocations, leaf, word};
+use crate::{Absent, Chunks, LEAF_WORDS_HARD, Map, Node, NodeId, Relocations, leaf, word};
 
 /// What [`Map::repoint`] found in a leaf.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,11 +62,11 @@ impl Map {
     }
 }
 
+/// Blocks of a run at most for which its cells are read one by one: more are searched for.
+const SHORT: u64 = 8;
+
 /// The words of a leaf with every reference into `moves` replaced, and what was found; none if some
 /// are torn apart, can be joined, or refer to what should have moved and did not.
-///
-/// What becomes of a block is read from a table and not asked: which of the words of a random map are
-/// to change cannot be foreseen.
 fn translate_whole(entries: &[u64], moves: &Relocations) -> Option<(Vec<u64>, Repointed)> {
     let table = moves.table()?;
     let mut words = Vec::with_capacity(entries.len());
@@ -82,9 +82,14 @@ fn translate_whole(entries: &[u64], moves: &Relocations) -> Option<(Vec<u64>, Re
             word = if to == STAYS { word } else { to.wrapping_sub(1) };
         } else if let Some(at) = word::pba(word) {
             blocks = word::blocks(word);
-            if moves.is_near(at, blocks)
-                && let Some(to) = moves.fate_of_run(at, blocks)?
-            {
+            let to = if blocks <= SHORT {
+                short_fate(table, at, blocks)?
+            } else if moves.is_near(at, blocks) {
+                moves.fate_of_run(at, blocks)?
+            } else {
+                None
+            };
+            if let Some(to) = to {
                 moved += blocks;
                 word = word::mapped(to, blocks);
             }
@@ -100,6 +105,17 @@ fn translate_whole(entries: &[u64], moves: &Relocations) -> Option<(Vec<u64>, Re
     }
     let found = Repointed { blocks: moved, left: Vec::new() };
     (!joins && !left).then_some((words, found))
+}
+
+/// As [`Relocations::fate_of_run`], for a few blocks.
+#[inline]
+fn short_fate(table: &Chunks<u64>, at: Pba, blocks: u64) -> Option<Option<Pba>> {
+    let to = table.get(at.0);
+    if to == STAYS {
+        return (1..blocks).all(|i| table.get(at.0 + i) == STAYS).then_some(None);
+    }
+    let follows = to != LEFT && (1..blocks).all(|i| table.get(at.0 + i) == to + i);
+    follows.then_some(Some(Pba(to - 1)))
 }
 
 /// The words of a leaf with every reference into `moves` replaced, and what was found.
@@ -154,4 +170,55 @@ fn translate(entries: &[u64], moves: &Relocations) -> (Vec<u64>, Repointed) {
     }
     words.shrink_to_fit();
     (words, found)
+}
+
+#[cfg(test)]
+mod tests {
+    use rand_core::{Rng, SeedableRng};
+    use rand_pcg::Pcg64;
+
+    use super::*;
+
+    #[test]
+    fn translating_at_once_gives_what_translating_word_by_word_does() {
+        let mut chance = Pcg64::seed_from_u64(3);
+        let mut below = |limit: u64| chance.next_u64() % limit;
+        let (mut whole, mut runs) = (0, 0);
+        for round in 0..20_000 {
+            let mut builder = Relocations::builder();
+            for victim in 0..4 {
+                let (from, kept) = (1000 * victim, round % 3 == 0);
+                let mut at = from;
+                while at < from + 120 {
+                    let blocks = 1 + below(12);
+                    // In some rounds gaps, in some what should have moved.
+                    if below(8) > 0 || round % 2 == 0 {
+                        builder.add(Pba(at), blocks, Pba((1 << 30) + at + below(2) * 4000));
+                    }
+                    at += blocks;
+                }
+                if !kept {
+                    builder.empties(Pba(from), 200);
+                }
+            }
+            let moves = builder.build();
+            let mut words = Vec::new();
+            for _ in 0..1 + below(12) {
+                let next = match below(10) {
+                    0 => word::hole(1 + below(5)),
+                    1..=5 => word::mapped(Pba(below(5000)), 1),
+                    6..=8 => word::mapped(Pba(1000 * below(5) + below(130)), 1 + below(4)),
+                    _ => word::mapped(Pba(below(5000)), 1 + below(40)),
+                };
+                leaf::push(&mut words, next);
+            }
+            if let Some((quick, found)) = translate_whole(&words, &moves) {
+                let (slow, expected) = translate(&words, &moves);
+                assert_eq!((quick, &found), (slow, &expected), "round {round}");
+                whole += 1;
+                runs += u64::from(found.blocks > words.len() as u64);
+            }
+        }
+        assert!(whole > 5000 && runs > 300, "{whole} at once, {runs} of them of longer runs");
+    }
 }

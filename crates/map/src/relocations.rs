@@ -109,10 +109,10 @@ fn table_of(moves: &[Move], emptied: &[(u64, u64)]) -> Option<Chunks<u64>> {
     };
     let mut table = Chunks::new(&extents, CHUNK_BITS_MAX, STAYS)?;
     for (at, blocks) in emptied {
-        (*at..at + blocks).for_each(|at| table.set(at, LEFT));
+        table.fill(*at, *blocks, LEFT);
     }
     for m in moves {
-        (m.from..m.from + m.blocks).zip(m.to + 1..).for_each(|(at, to)| table.set(at, to));
+        (m.from..m.from + m.blocks).zip(m.to + 1..).for_each(|(at, to)| table.fill(at, 1, to));
     }
     Some(table)
 }

@@ -44,11 +44,9 @@ impl LiveBlocks {
     fn add(&mut self, entries: &[u64]) {
         for entry in entries {
             if word::is_single(*entry) {
-                self.live.set(*entry, true);
-            } else if let Some(pba) = word::pba(*entry)
-                && self.live.is_near(pba.0, word::blocks(*entry))
-            {
-                (pba.0..pba.0 + word::blocks(*entry)).for_each(|at| self.live.set(at, true));
+                self.live.fill(*entry, 1, true);
+            } else if let Some(pba) = word::pba(*entry) {
+                self.live.fill(pba.0, word::blocks(*entry), true);
             }
         }
     }
@@ -135,8 +133,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         if let Some(at) = live.iter().position(|live| *live) {
             return Err(fault::damaged(format!(
-                "block {at} of {zone} is referred to, but the segment's summary does not know it; \
-                 the segment is left as it is; run `check`"
+                "block {at} of segment {} is referred to, but the segment's summary does not know it; \
+                 the segment is left as it is; run `check`",
+                zone.0
             )));
         }
         Ok((runs, opened))
