@@ -41,8 +41,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) enum Copied {
     /// All of them lie elsewhere, too.
     Whole(RelocationsBuilder),
-    /// Some do, and reclaim is to rest.
-    Part(RelocationsBuilder),
+    /// Some do, and reclaim is to rest: nothing was written since this sequence number.
+    Part(RelocationsBuilder, u64),
     /// The store is closing.
     Closing,
 }
@@ -98,8 +98,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 if let Some(reads) = ahead.take() {
                     reads.finish().await;
                 }
-                if !self.wait_for_share().await {
-                    return Ok(Copied::Part(moves));
+                if let Some(written) = self.wait_for_share().await {
+                    return Ok(Copied::Part(moves, written));
                 }
             }
             if self.state().closing {
@@ -237,9 +237,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         state.waits_for_share()
     }
 
-    /// Waits until pacing lets reclaim move more. Returns whether it does: false once nobody has
-    /// written anything for long.
-    async fn wait_for_share(&self) -> bool {
+    /// Waits until pacing lets reclaim move more, or nobody has written anything for long: then it
+    /// returns the log's sequence number.
+    async fn wait_for_share(&self) -> Option<u64> {
         self.notify();
         loop {
             let written = self.state().log.sequence;
@@ -253,11 +253,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             });
             let patience = self.runtime().sleep(PATIENCE);
             if let Either::Left(_) = select(pin!(waiting), pin!(patience)).await {
-                return true;
+                return None;
             }
             let state = self.state();
             if state.is_quiet() && state.log.sequence == written && state.waits_for_share() {
-                return false;
+                return Some(written);
             }
         }
     }

@@ -174,8 +174,8 @@ struct Won {
     selected: usize,
     /// Whether there was nothing that they could have been selected from.
     nothing_left: bool,
-    /// Whether nobody writes any more.
-    rests: bool,
+    /// Nobody writes any more: since this sequence number.
+    rests: Option<u64>,
 }
 
 /// How things stood when a cycle began.
@@ -352,7 +352,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             won.retired += relocated.retired;
             won.cramped = relocated.cramped;
             won.rests = relocated.rests;
-            if won.rests {
+            if won.rests.is_some() {
                 break;
             }
             // Not before the first: who deletes all the time must not keep reclaim from its work.
@@ -366,7 +366,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.map.track_leaves(false);
             state.reclaim.counters.cycles += 1;
         }
-        if !won.rests {
+        if won.rests.is_none() {
             (won.selected, won.nothing_left) = self.select();
         }
         Ok(won)
@@ -477,10 +477,10 @@ impl State {
     fn conclude_cycle(&mut self, won: Won, at: Begun) -> (bool, bool) {
         let Begun { forced, begun, free, sequence } = at;
         let gained = self.space.free_count() > free || won.retired > 0;
-        let fruitless = !gained && !won.rests && (won.selected == 0 || won.cramped);
-        if won.rests {
-            // Until somebody writes again.
-            self.reclaim.fruitless_at = Some(self.log.sequence);
+        let fruitless = !gained && won.rests.is_none() && (won.selected == 0 || won.cramped);
+        if won.rests.is_some() && !self.reclaim.released.is_news(1) {
+            // Until somebody writes again, or did meanwhile.
+            self.reclaim.fruitless_at = won.rests;
         }
         if fruitless {
             self.reclaim.fruitless_from = Some(begun);

@@ -34,8 +34,8 @@ pub(super) struct Relocated {
     pub retired: usize,
     /// Whether there was no room for one: there would be none for others.
     pub cramped: bool,
-    /// Whether it was broken off because nobody writes any more.
-    pub rests: bool,
+    /// It was broken off because nobody writes any more: since this sequence number.
+    pub rests: Option<u64>,
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
@@ -68,12 +68,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     moves.append(moved);
                     copied.victims.push(zone);
                 }
-                Ok(Copied::Part(moved)) => {
+                Ok(Copied::Part(moved, written)) => {
                     // It stays as it is, with less in it that is live.
                     moves.append(moved);
                     copied.victims.push(zone);
                     part = Some(zone);
-                    relocated.rests = true;
+                    relocated.rests = Some(written);
                     break;
                 }
                 Ok(Copied::Closing) => return Ok(relocated),

@@ -2,11 +2,12 @@
 //! to win.
 
 use mjolnir_device::MemoryDevice;
+use mjolnir_device::filter::Verb;
 use mjolnir_engine::{Engine, OpenOptions};
 use mjolnir_store::ErrorKind;
 use mjolnir_units::TreeId;
 
-use crate::support::{BLOCK, Random, Tick, fresh, put, run, soon, tag_of, turns};
+use crate::support::{BLOCK, Held, Random, Tick, fresh, put, run, soon, tag_of, turns};
 
 /// A store of zones of 1,024 blocks with a volume `v`, all of it written.
 async fn filled(runtime: &Tick, zones: u32, blocks: u64) -> (Engine<MemoryDevice, Tick>, TreeId) {
@@ -153,6 +154,66 @@ fn reclaim_holds_nothing_where_clients_do_not_come_back() {
             assert_eq!(tag_of(&engine, volume, lba).await, *tag);
         }
         assert_eq!(engine.check().await.unwrap().problems, Vec::<String>::new());
+        soon("closing", engine.close()).await.unwrap();
+    });
+}
+
+/// What is deleted while reclaim waits for clients, or is about to rest, is won though nobody writes.
+#[test]
+fn deletions_are_heard_while_reclaim_goes_to_rest() {
+    run(async |runtime| {
+        const BLOCKS: u64 = 30 * 1024;
+        let device = Held::new(MemoryDevice::of_zones(64, 1024));
+        let engine = fresh(|| device.clone(), &runtime, OpenOptions::default()).await;
+        let volume = engine.create_volume("v", BLOCKS * BLOCK).await.unwrap().id;
+        for lba in 0..BLOCKS {
+            soon("a write", put(&engine, volume, lba, lba)).await.unwrap();
+        }
+        let mut random = Random(1);
+        for step in 0..8 * 1024 {
+            if step % 1024 == 0 {
+                engine.create_snapshot("v", &step.to_string()).await.unwrap();
+            }
+            soon("a write", put(&engine, volume, random.below(BLOCKS), step)).await.unwrap();
+            turns(2).await;
+        }
+        let mut caught = false;
+        for _ in 0..60 {
+            for step in 0..random.below(1500) {
+                soon("a write", put(&engine, volume, random.below(BLOCKS), step)).await.unwrap();
+                turns(2).await;
+            }
+            turns(600).await;
+            if engine.stats().index_bytes == 0 {
+                continue;
+            }
+            // It waits within a cycle. No checkpoint becomes durable from now on, so that it goes to
+            // rest slowly.
+            device.hold(Verb::WriteRoot);
+            for _ in 0..40 {
+                turns(50).await;
+                if engine.stats().index_bytes == 0 {
+                    break;
+                }
+            }
+            let stats = engine.stats();
+            caught = stats.index_bytes == 0 && stats.space.retiring_bytes > 0;
+            if caught {
+                break;
+            }
+            device.release(Verb::WriteRoot);
+        }
+        assert!(caught, "it never went to rest with something retiring");
+        for step in (0..8 * 1024).step_by(1024) {
+            soon("deleting", engine.delete_snapshot("v", &step.to_string())).await.unwrap();
+        }
+        turns(20).await;
+        device.release(Verb::WriteRoot);
+        turns(30_000).await;
+        let won = engine.stats().space.free_bytes;
+        soon("collecting", engine.collect()).await.unwrap();
+        let all = engine.stats().space.free_bytes;
+        assert!(won + 8 * 1024 * BLOCK > all, "{} of {} blocks", won / BLOCK, all / BLOCK);
         soon("closing", engine.close()).await.unwrap();
     });
 }
