@@ -18,15 +18,13 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// So many threads, at least one.
-    ///
-    /// # Panics
-    ///
-    /// If the system gives no thread.
+    /// So many threads, or fewer if the system gives no more. Without any, jobs are done by whoever
+    /// hands them out.
     pub fn new(threads: usize) -> Self {
-        assert!(threads > 0, "somebody must do the jobs");
         let (jobs, queue) = async_channel::unbounded::<Job>();
-        for number in 0..threads {
+        let mut started = 0;
+        while started < threads {
+            let number = started;
             let queue = queue.clone();
             let work = move || {
                 while let Ok(job) = queue.recv_blocking() {
@@ -34,12 +32,15 @@ impl Workers {
                 }
             };
             let thread = std::thread::Builder::new().name(format!("job-{number}"));
-            thread.spawn(work).expect("the system gives a thread");
+            if thread.spawn(work).is_err() {
+                break;
+            }
+            started += 1;
         }
-        Workers { threads, jobs }
+        Workers { threads: started.max(1), jobs }
     }
 
-    /// How many there are.
+    /// How many jobs run at once.
     pub fn threads(&self) -> usize {
         self.threads
     }
@@ -58,7 +59,9 @@ impl Workers {
             // Whoever asked may be gone.
             let _ = send.try_send((result, thread_cpu_time().saturating_sub(before)));
         });
-        self.jobs.try_send(job).expect("threads take jobs as long as this is there");
+        if let Err(refused) = self.jobs.try_send(job) {
+            refused.into_inner()(0); // There are no threads.
+        }
         async move {
             let (result, took) = receive.recv().await.expect("every job answers");
             (result.unwrap_or_else(|panic| resume_unwind(panic)), took)
@@ -101,6 +104,19 @@ mod tests {
                     workers.run(|number| (number, std::thread::current().id())).await.0;
                 assert_eq!(*seen.entry(number).or_insert(thread), thread);
             }
+        });
+    }
+
+    #[test]
+    fn without_threads_jobs_are_done_at_once() {
+        crate::run(async |_| {
+            let workers = Workers::new(0);
+            let here = std::thread::current().id();
+            assert_eq!(workers.threads(), 1);
+            assert_eq!(
+                workers.run(|number| (number, std::thread::current().id())).await.0,
+                (0, here)
+            );
         });
     }
 
