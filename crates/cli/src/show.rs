@@ -116,7 +116,7 @@ fn check_text(store: &Path, check: &CheckOf) -> String {
     for left_out in &check.left_out {
         text += &format!("not checked: {left_out}\n");
     }
-    text += &damage::problems(report);
+    text += &damage::problems(report, check.warnings);
     text += &damage::losses(&report.losses);
     if let Some(log) = &report.log {
         text += &damage::dropped(log);

@@ -20,14 +20,18 @@ pub(super) fn first(all: impl ExactSizeIterator<Item = String>) -> String {
 }
 
 /// What a check found wrong.
-pub(super) fn problems(report: &CheckReport) -> String {
+/// The first `warnings` of its problems are about what holds the store.
+pub(super) fn problems(report: &CheckReport, warnings: u64) -> String {
     let problem = |what: &String| format!("problem: {what}");
     let Some(log) = &report.log else { return first(report.problems.iter().map(problem)) };
     // What is lost of the log comes first among the problems, line by line.
     let whole = log.lines(usize::MAX);
-    let others = report.problems.strip_prefix(&whole[..]).unwrap_or(&report.problems);
+    let (warnings, others) =
+        report.problems.split_at_checked(warnings as usize).unwrap_or((&[], &report.problems));
+    let others = others.strip_prefix(&whole[..]).unwrap_or(others);
+    let warnings: String = warnings.iter().map(|what| problem(what) + "\n").collect();
     let lines: String = log.lines(LINES_MAX).iter().map(|line| problem(line) + "\n").collect();
-    lines + &first(others.iter().map(problem))
+    warnings + &lines + &first(others.iter().map(problem))
 }
 
 /// Ranges that cannot be read any more.
@@ -112,11 +116,12 @@ mod tests {
     fn a_log_that_lost_much_is_short_to_tell_and_says_how_far_it_is_whole() {
         let changes = (0..500).map(|number| format!("volume v{number} was created")).collect();
         let log = LogLoss { whole_to: 77, changes, ..LogLoss::default() };
-        let problems = log.lines(usize::MAX).into_iter().chain(["another".to_owned()]).collect();
+        let label = ["a label is damaged".to_owned()].into_iter();
+        let problems = label.chain(log.lines(usize::MAX)).chain(["another".to_owned()]).collect();
         let report = CheckReport { problems, log: Some(log), ..CheckReport::default() };
-        let text = super::problems(&report);
-        assert!(text.lines().count() <= LINES_MAX + 3, "{text}");
-        for part in ["whole up to record 77", "480 more", "problem: another\n"] {
+        let text = super::problems(&report, 1);
+        assert!(text.lines().count() <= LINES_MAX + 4, "{text}");
+        for part in ["whole up to record 77", "480 more", "problem: another\n", "a label"] {
             assert!(text.contains(part), "no {part:?} in {text}");
         }
     }

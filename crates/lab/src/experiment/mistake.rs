@@ -103,8 +103,16 @@ fn of_wrong_type(message: &str) -> Option<String> {
         words if words.starts_with("enum ") => "one of its words, in quotes",
         other => other,
     };
-    let found = found.replace("boolean", "the word").replace("map", "a table");
-    let found = found.replace("sequence", "a list");
+    // What follows the kind is what was written.
+    let (kind, rest) = found.split_once(' ').unwrap_or((found, ""));
+    let kind = match kind {
+        "boolean" => "the word",
+        "map" => "a table",
+        "sequence" => "a list",
+        other => other,
+    };
+    let found = format!("{kind} {rest}");
+    let found = found.trim_end();
     Some(format!("{found} cannot stand here; write {write}"))
 }
 

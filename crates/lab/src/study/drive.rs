@@ -400,6 +400,12 @@ impl State {
             let unit = page / u64::from(self.layout.unit_pages);
             let place = self.layout.unit(zone, unit as u32);
             let block = self.stand_ins.serving(place.block);
+            if self.nand.is_retired(block) {
+                // What lay there was copied, and is read from where it went.
+                let why =
+                    format!("the simulated controller reads erase block {block}, which failed");
+                return Err(DeviceError::new(ErrorKind::Io, why));
+            }
             let within = (page % u64::from(self.layout.unit_pages)) as u32;
             let read = self.nand.read(block, place.page + within, now).map_err(broken)?;
             done_ns = done_ns.max(read + self.read_overhead_ns);

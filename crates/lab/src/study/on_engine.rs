@@ -313,6 +313,9 @@ async fn open(
 }
 
 fn too_small(plan: &Plan, error: &Error) -> String {
+    if error.kind == ErrorKind::Io {
+        return format!("formatting the drive: {error}");
+    }
     format!(
         "the device is too small for an engine: {error}. It has {} zones of {}; make \
          device.nand.blocks_per_plane larger, or drive.zone_planes smaller",

@@ -105,7 +105,8 @@ pub(super) fn restore(drive: &SimDrive, path: &str) -> Result<Option<Vec<u64>>, 
     if reader.u64s(4).as_deref() != Some(&shape[..]) {
         return Err(fail(
             "the saved state is of another drive: restore it with the same device.nand and \
-             drive.zone_planes with which it was saved",
+             drive.zone_planes, and as many erase blocks in reserve (drive.spare_blocks; some are, if \
+             not said, where device.faults has any fail), with which it was saved",
         ));
     }
     let read = (|| {
