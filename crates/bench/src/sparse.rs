@@ -13,7 +13,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use mjolnir_backends::{FileDevice, OpenOptions};
-use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, Runtime, ZoneTable};
+use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, ZoneTable};
 use mjolnir_host::HostRuntime;
 use mjolnir_machine::is_zero;
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
@@ -26,7 +26,6 @@ pub struct SparseDevice {
     inner: FileDevice,
     table: Rc<RefCell<ZoneTable>>,
     file: Arc<File>,
-    runtime: HostRuntime,
 }
 
 impl SparseDevice {
@@ -35,7 +34,7 @@ impl SparseDevice {
         let inner = FileDevice::open(path, OpenOptions::default(), runtime)?;
         let file = File::options().write(true).open(path).context("opening a store's file")?;
         let table = Rc::new(RefCell::new(ZoneTable::new(inner.info())));
-        Ok(SparseDevice { inner, table, file: Arc::new(file), runtime: runtime.clone() })
+        Ok(SparseDevice { inner, table, file: Arc::new(file) })
     }
 }
 
@@ -67,15 +66,14 @@ impl Device for SparseDevice {
     ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
         let claimed = self.table.borrow_mut().claim(at, &data);
         let (file, start) = (self.file.clone(), ZONES_AT + at.0 * BLOCK_SIZE);
-        let writing = self.runtime.parallel(move |_| {
+        let writing = blocking::unblock(move || {
             runs(&data)
                 .iter()
                 .try_for_each(|(offset, bytes)| file.write_all_at(bytes, start + offset))
         });
         async move {
             claimed?;
-            let (written, _) = writing.await;
-            written.map_err(|error| DeviceError::new(ErrorKind::Io, error.to_string()))?;
+            writing.await.map_err(|error| DeviceError::new(ErrorKind::Io, error.to_string()))?;
             Ok(at)
         }
     }
