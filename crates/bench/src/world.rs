@@ -1,6 +1,5 @@
 //! Stores to measure, in memory and on disk.
 
-use std::future::Future;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,49 +8,9 @@ use mjolnir_device::{Device, Runtime};
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions, ReclaimOptions};
 use mjolnir_host::{DeviceOptions, HostEngine, HostRuntime, NewStore, create_store, open_store};
 use mjolnir_store::ErrorKind;
-use mjolnir_units::{BLOCK_SIZE, Instant};
-use rustix::time::{ClockId, clock_gettime};
+use mjolnir_units::BLOCK_SIZE;
 
 use mjolnir_machine::RamDevice;
-
-/// The real world with a single thread: pure jobs run at once, on the engine's own.
-#[derive(Clone)]
-pub struct Alone(pub HostRuntime);
-
-impl Runtime for Alone {
-    fn now(&self) -> Instant {
-        self.0.now()
-    }
-    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + 'static {
-        self.0.sleep(duration)
-    }
-    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        self.0.spawn(task);
-    }
-    fn parallel<T: Send + 'static>(
-        &self,
-        job: impl FnOnce(usize) -> T + Send + 'static,
-    ) -> impl Future<Output = (T, Duration)> + 'static {
-        let processor = || {
-            let time = clock_gettime(ClockId::ThreadCPUTime);
-            Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-        };
-        async move {
-            let before = processor();
-            let result = job(0);
-            (result, processor().saturating_sub(before))
-        }
-    }
-    fn parallelism(&self) -> usize {
-        1
-    }
-    fn random(&self) -> u64 {
-        self.0.random()
-    }
-    fn cpu_time(&self) -> Duration {
-        self.0.cpu_time()
-    }
-}
 
 /// Options with so much memory that nothing is ever dropped from it.
 pub fn roomy() -> OpenOptions {

@@ -83,9 +83,10 @@ pub enum Command {
     },
     /// Make a store open again whose log is damaged, and accept what is lost.
     ///
-    /// Says what is lost, as briefly as `check` does, and then makes the store what it was before the damaged
-    /// part of its log was written. What was written later is gone for good, so copy the store's
-    /// file first if the medium may yet be made to return it. A store that opens is left as it is.
+    /// Says what is lost, as briefly as `check` does, and then makes the store what it was before the
+    /// damaged part of its log was written. What was written later is gone for good, so copy the
+    /// store's file first if the medium may yet be made to return it. A store that opens is left as it
+    /// is.
     Salvage {
         /// The store.
         store: PathBuf,

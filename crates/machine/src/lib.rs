@@ -19,6 +19,7 @@ mod scan;
 mod threads;
 
 pub use memory::{Keep, Memory, RamDevice, ThinDevice, is_zero};
+pub use threads::Threads;
 
 use mjolnir_lab::experiment::{Kind, Kinds};
 

@@ -104,7 +104,8 @@ impl<T: Copy> Chunks<T> {
     }
 
     /// Bytes of memory that it takes.
-    pub fn bytes(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
         self.index.len() * size_of::<u32>() + self.cells.len() * size_of::<T>()
     }
 }

@@ -158,9 +158,7 @@ impl Relocations {
         if let Some((to, _)) = self.lookup(pba) {
             return Fate::Moved(to);
         }
-        let before = self.emptied.partition_point(|(from, _)| *from <= pba.0);
-        let inside = |(from, blocks): &(u64, u64)| pba.0 - from < *blocks;
-        match self.emptied[..before].last().is_some_and(inside) {
+        match holds(&self.emptied, pba.0, 1) {
             true => Fate::Left,
             false => Fate::Stays,
         }

@@ -13,8 +13,8 @@ use crate::clock::Timer;
 use crate::report::Report;
 use crate::samples::Samples;
 use crate::table::{Bench, Line, Row, Target};
-use crate::world::{Alone, GIB, MIB, blocks, by_hand, fresh};
-use mjolnir_machine::ThinDevice;
+use crate::world::{GIB, MIB, blocks, by_hand, fresh};
+use mjolnir_machine::{ThinDevice, Threads};
 
 pub const ROWS: &[Row] = &[Row {
     name: "scan-threads",
@@ -78,7 +78,7 @@ fn speed_up(bench: &Bench, report: &mut Report) -> Result<()> {
         let mut seconds = [f64::NAN; 2];
         // The first of two marks brings the map back from media; the second is the one measured.
         mjolnir_host::run(async |runtime: HostRuntime| {
-            marks(Alone(runtime), device.clone(), 2, |took| seconds[0] = took).await
+            marks(Threads::one(runtime), device.clone(), 2, |took| seconds[0] = took).await
         })?;
         mjolnir_host::run(async |runtime: HostRuntime| {
             marks(runtime, device.clone(), 2, |took| seconds[1] = took).await

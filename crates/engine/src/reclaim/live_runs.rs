@@ -43,9 +43,7 @@ impl LiveBlocks {
     /// Notes what a leaf refers to.
     fn add(&mut self, entries: &[u64]) {
         for entry in entries {
-            if word::is_single(*entry) {
-                self.live.fill(*entry, 1, true);
-            } else if let Some(pba) = word::pba(*entry) {
+            if let Some(pba) = word::pba(*entry) {
                 self.live.fill(pba.0, word::blocks(*entry), true);
             }
         }

@@ -243,58 +243,6 @@ impl SimDrive {
     }
 }
 
-/// What it takes to move what lies on an erase block.
-struct Mover<'a> {
-    nand: &'a mut Nand,
-    stand_ins: &'a mut StandIns,
-    layout: &'a Layout,
-    counts: &'a mut DriveCounts,
-}
-
-impl Mover<'_> {
-    /// The program of a unit failed: takes another erase block in place of its own and copies what
-    /// that one held before, page register to page register. Answers when it is done.
-    fn replace(&mut self, failed: Unit, now: Option<u64>) -> Result<u64, DeviceError> {
-        let from = self.stand_ins.serving(failed.block);
-        loop {
-            let to = self.stand_ins.replace(failed.block).ok_or_else(|| worn_out(self.nand))?;
-            let copied = self.copy(from, to, failed.page, now).map_err(broken)?;
-            if let Some(done_ns) = copied {
-                self.nand.retire(from);
-                return Ok(done_ns);
-            }
-            self.nand.retire(to);
-        }
-    }
-
-    /// Copies the first `pages` pages of an erase block to another of its plane; none if a program
-    /// fails there.
-    fn copy(
-        &mut self,
-        from: u32,
-        to: u32,
-        pages: u32,
-        now: Option<u64>,
-    ) -> Result<Option<u64>, NandError> {
-        let mut done_ns = 0;
-        for unit in (0..pages).step_by(self.layout.unit_pages as usize) {
-            let pages = self.layout.unit_pages;
-            for page in unit..unit + pages {
-                self.nand.sense(from, page, now)?;
-                self.counts.pages_read += 1;
-            }
-            let programmed = self.nand.program(to, unit, pages, Some(0), now)?;
-            self.counts.programmed_bytes += self.layout.unit_bytes;
-            self.counts.rewritten_bytes += self.layout.unit_bytes;
-            done_ns = done_ns.max(programmed.done_ns);
-            if programmed.failed {
-                return Ok(None);
-            }
-        }
-        Ok(Some(done_ns))
-    }
-}
-
 fn worn_out(nand: &Nand) -> DeviceError {
     let why = format!(
         "the simulated drive is worn out: {} erase blocks failed, and a plane has none left to stand \
@@ -337,30 +285,66 @@ impl State {
         if let Some(now) = now {
             self.nand.advance(now);
         }
-        let state = &mut self.zones[zone as usize];
-        let unit_bytes = self.layout.unit_bytes;
+        let (index, unit_bytes) = (zone as usize, self.layout.unit_bytes);
         let mut done_ns = 0;
-        while state.programmed < to {
-            let unit = self.layout.unit(zone, (state.programmed / unit_bytes) as u32);
+        while self.zones[index].programmed < to {
+            let number = (self.zones[index].programmed / unit_bytes) as u32;
+            let unit = self.layout.unit(zone, number);
             let (block, pages) = (self.stand_ins.serving(unit.block), self.layout.unit_pages);
             let programmed =
                 self.nand.program(block, unit.page, pages, None, now).map_err(broken)?;
             done_ns = done_ns.max(programmed.done_ns);
             self.counts.programmed_bytes += unit_bytes;
             if programmed.failed {
-                let mut mover = Mover {
-                    nand: &mut self.nand,
-                    stand_ins: &mut self.stand_ins,
-                    layout: &self.layout,
-                    counts: &mut self.counts,
-                };
-                done_ns = done_ns.max(mover.replace(unit, now)?);
+                done_ns = done_ns.max(self.replace(unit, now)?);
                 continue; // Once more, on the one that stands in.
             }
-            state.programmed += unit_bytes;
+            self.zones[index].programmed += unit_bytes;
         }
         self.written_ns = self.written_ns.max(done_ns);
         Ok(done_ns)
+    }
+
+    /// The program of a unit failed: takes another erase block in place of its own and copies what
+    /// that one held before, page register to page register. Answers when it is done.
+    fn replace(&mut self, failed: Unit, now: Option<u64>) -> Result<u64, DeviceError> {
+        let from = self.stand_ins.serving(failed.block);
+        loop {
+            let to = self.stand_ins.replace(failed.block).ok_or_else(|| worn_out(&self.nand))?;
+            let copied = self.copy(from, to, failed.page, now).map_err(broken)?;
+            if let Some(done_ns) = copied {
+                self.nand.retire(from);
+                return Ok(done_ns);
+            }
+            self.nand.retire(to);
+        }
+    }
+
+    /// Copies the first `pages` pages of an erase block to another of its plane; none if a program
+    /// fails there.
+    fn copy(
+        &mut self,
+        from: u32,
+        to: u32,
+        pages: u32,
+        now: Option<u64>,
+    ) -> Result<Option<u64>, NandError> {
+        let mut done_ns = 0;
+        for unit in (0..pages).step_by(self.layout.unit_pages as usize) {
+            let pages = self.layout.unit_pages;
+            for page in unit..unit + pages {
+                self.nand.sense(from, page, now)?;
+                self.counts.pages_read += 1;
+            }
+            let programmed = self.nand.program(to, unit, pages, Some(0), now)?;
+            self.counts.programmed_bytes += self.layout.unit_bytes;
+            self.counts.rewritten_bytes += self.layout.unit_bytes;
+            done_ns = done_ns.max(programmed.done_ns);
+            if programmed.failed {
+                return Ok(None);
+            }
+        }
+        Ok(Some(done_ns))
     }
 
     fn read(&mut self, from: Pba, buffer: &mut [u8], now: Option<u64>) -> Result<u64, DeviceError> {
