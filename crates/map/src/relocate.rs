@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use mjolnir_units::Pba;
 
+use crate::node::Body;
 use crate::relocations::{Fate, LEFT, STAYS};
-use crate::{Absent, Chunks, LEAF_WORDS_HARD, Map, Node, NodeId, Relocations, leaf, word};
+use crate::{Absent, Chunks, LEAF_WORDS_HARD, Map, Node, NodeId, Relocations, Twins};
+use crate::{differing, leaf, word};
 
 /// What [`Map::repoint`] found in a leaf.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +17,36 @@ pub struct Repointed {
     /// Blocks that should have moved and did not, though the leaf refers to them: the first of each
     /// of its words that has some.
     pub left: Vec<Pba>,
+}
+
+/// Repoints one leaf after another.
+pub struct Repointer<'a> {
+    moves: &'a Relocations,
+    /// Leaves that were repointed as a whole; none where few have a twin: to hold two versions of each
+    /// would be for nothing.
+    twins: Option<Twins<Twin>>,
+}
+
+/// A leaf before and after it was repointed, word for word.
+struct Twin {
+    before: Arc<Node>,
+    after: Arc<Node>,
+    blocks: u64,
+}
+
+impl<'a> Repointer<'a> {
+    /// Replaces references into `moves`. `twins` tells whether many leaves differ from others in a few
+    /// words only, as those of diverged snapshots do.
+    pub fn new(moves: &'a Relocations, twins: bool) -> Self {
+        Repointer { moves, twins: twins.then(Twins::default) }
+    }
+
+    /// The words of a leaf after its relocation, as far as [`translate_whole`] can tell.
+    fn translate_whole(&self, words: &[u64]) -> Option<(Vec<u64>, Repointed)> {
+        let twin = self.twins.as_ref().and_then(|twins| twins.find(*words.first()?));
+        let alike = twin.and_then(|twin| translate_like(words, twin, self.moves));
+        alike.or_else(|| translate_whole(words, self.moves))
+    }
 }
 
 impl Map {
@@ -29,13 +61,33 @@ impl Map {
     /// If it would have more than [`LEAF_WORDS_HARD`], which is more than can be stored: some
     /// millions of runs of one leaf were torn apart at once. To go on would lose blocks.
     pub fn repoint(&mut self, leaf: NodeId, moves: &Relocations) -> Result<Repointed, Absent> {
-        let Some(node) = self.leaf(leaf)? else { return Ok(Repointed::default()) };
-        let Some((words, found)) = translate_whole(node.entries(), moves) else {
-            return self.repoint_runs(leaf, node, moves);
+        self.repoint_by(&mut Repointer::new(moves, false), leaf)
+    }
+
+    /// As [`repoint`](Map::repoint), for one of many leaves.
+    pub fn repoint_by(
+        &mut self,
+        to: &mut Repointer<'_>,
+        leaf: NodeId,
+    ) -> Result<Repointed, Absent> {
+        let Some(before) = self.leaf(leaf)? else { return Ok(Repointed::default()) };
+        let Some((words, found)) = to.translate_whole(before.entries()) else {
+            return self.repoint_runs(leaf, before, to.moves);
         };
-        drop(node);
-        if found.blocks > 0 {
-            self.table.edit(leaf, |node| *node.words_mut() = words);
+        if found.blocks == 0 {
+            return Ok(found);
+        }
+        match &mut to.twins {
+            None => {
+                drop(before);
+                self.table.edit(leaf, |node| *node.words_mut() = words);
+            }
+            Some(twins) => {
+                let after = Arc::new(Node { blocks: before.blocks(), body: Body::Leaf(words) });
+                self.table.replace(leaf, after.clone());
+                let twin = Twin { before: before.clone(), after, blocks: found.blocks };
+                twins.keep(before.entries()[0], twin);
+            }
         }
         Ok(found)
     }
@@ -60,6 +112,38 @@ impl Map {
         self.table.edit(leaf, |node| *node = Node::leaf(words));
         Ok(found)
     }
+}
+
+/// As [`translate_whole`], for a leaf most words of which are those of one that was translated: none
+/// if that does not say enough.
+fn translate_like(
+    words: &[u64],
+    twin: &Twin,
+    moves: &Relocations,
+) -> Option<(Vec<u64>, Repointed)> {
+    let (before, after) = (twin.before.entries(), twin.after.entries());
+    if words.len() != before.len() {
+        return None;
+    }
+    let (mut out, mut blocks, mut whole) = (after.to_vec(), twin.blocks, true);
+    differing(words, before, |at, piece, instead_of| {
+        let here = at..at + piece.len();
+        match translate_whole(piece, moves) {
+            None => whole = false,
+            Some((translated, found)) => {
+                let gone = instead_of.iter().zip(&after[here.clone()]).filter(|(b, a)| b != a);
+                blocks -= gone.map(|(word, _)| word::blocks(*word)).sum::<u64>();
+                blocks += found.blocks;
+                out[here.clone()].copy_from_slice(&translated);
+                // At its borders with what is the twin's.
+                let joins = |at: usize| {
+                    at > 0 && at < out.len() && word::join(out[at - 1], out[at]).is_some()
+                };
+                whole &= !joins(here.start) && !joins(here.end);
+            }
+        }
+    });
+    whole.then_some((out, Repointed { blocks, left: Vec::new() }))
 }
 
 /// Blocks of a run at most for which its cells are read one by one: more are searched for.
@@ -178,6 +262,50 @@ mod tests {
     use rand_pcg::Pcg64;
 
     use super::*;
+
+    #[test]
+    fn what_a_twin_says_is_what_translating_word_by_word_gives() {
+        let mut chance = Pcg64::seed_from_u64(8);
+        let mut below = |limit: u64| chance.next_u64() % limit;
+        let (mut alike, mut asked) = (0, 0);
+        for round in 0..20_000 {
+            let mut builder = Relocations::builder();
+            for victim in 0..4 {
+                let to = (1 << 30) + victim * 5000 + below(2) * (1 << 20);
+                builder.add(Pba(1000 * victim), 200 - below(2) * below(90), Pba(to));
+                if below(3) > 0 {
+                    builder.empties(Pba(1000 * victim), 200);
+                }
+            }
+            let moves = builder.build();
+            let mut word = || match below(12) {
+                0 => word::hole(1 + below(5)),
+                1..=7 => word::mapped(Pba(below(5000)), 1),
+                8 | 9 => word::mapped(Pba(1000 * below(5) + below(190)), 1 + below(4)),
+                _ => word::mapped(Pba((1 << 30) + below(20_000)), 1 + below(2)),
+            };
+            let mut before = Vec::new();
+            (0..100).for_each(|_| leaf::push(&mut before, word()));
+            let mut words = before.clone();
+            for _ in 0..round % 4 {
+                let at = (word() % words.len() as u64) as usize;
+                words[at] = word();
+            }
+            if words.windows(2).any(|pair| word::join(pair[0], pair[1]).is_some()) {
+                continue;
+            }
+            let Some((after, found)) = translate_whole(&before, &moves) else { continue };
+            let version = |words: Vec<u64>| Arc::new(Node::leaf(words));
+            let twin =
+                Twin { before: version(before), after: version(after), blocks: found.blocks };
+            asked += 1;
+            if let Some(quick) = translate_like(&words, &twin, &moves) {
+                assert_eq!(quick, translate(&words, &moves), "round {round}");
+                alike += 1;
+            }
+        }
+        assert!(asked > 1000 && alike > asked / 2 && alike < asked, "{alike} of {asked}");
+    }
 
     #[test]
     fn translating_at_once_gives_what_translating_word_by_word_does() {

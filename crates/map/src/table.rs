@@ -332,16 +332,31 @@ impl Table {
         }
         let version = Arc::get_mut(&mut node).expect("nobody else can hold it");
         let result = change(version);
-        let after = node.bytes();
+        self.edited(id, node, before);
+        result
+    }
+
+    /// Puts another version of a node in place of the resident one.
+    pub fn replace(&mut self, id: NodeId, version: Arc<Node>) {
+        self.mark_dirty(id);
+        let node = self.slot_mut(id).node.take().expect("only resident nodes are replaced");
+        if Arc::strong_count(&node) > 1 {
+            self.note_frozen(&node);
+        }
+        self.edited(id, version, node.bytes());
+    }
+
+    /// The version of a node that comes after one of `before` bytes.
+    fn edited(&mut self, id: NodeId, version: Arc<Node>, before: usize) {
+        let after = version.bytes();
         self.accounts.bytes = self.accounts.bytes + after - before;
         self.accounts.dirty_bytes = self.accounts.dirty_bytes + after - before;
         let slot = self.slot_mut(id);
-        slot.node = Some(node);
+        slot.node = Some(version);
         slot.set(RECENT);
         if self.mark.is_some() && self.slot(id).has(VISITED) {
             self.shade_children(id);
         }
-        result
     }
 
     /// Makes the node below an edge the caller's own, if it is shared, by a copy. Every edge above

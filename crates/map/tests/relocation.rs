@@ -3,12 +3,13 @@
 
 mod world;
 
-use mjolnir_map::{LEAF_MAX, Relocations};
+use mjolnir_map::{LEAF_MAX, Relocations, Repointer};
 use mjolnir_units::{Lba, Pba, TreeId};
 use world::{World, for_seeds};
 
 /// Repoints every reachable leaf and translates the model; checks the counts.
 fn relocate(world: &mut World, moves: &Relocations) {
+    let mut repointer = Repointer::new(moves, world.dice.chance(50));
     for id in world.reachable() {
         let leaf = world.retry(|map| map.leaf(id));
         let expected: u64 = leaf.iter().flat_map(|leaf| leaf.extents().collect::<Vec<_>>()).fold(
@@ -18,9 +19,10 @@ fn relocate(world: &mut World, moves: &Relocations) {
                 sum + pba.map_or(0, |at| (at.0..at.0 + blocks).filter(moved).count() as u64)
             },
         );
-        assert_eq!(world.retry(|map| map.repoint(id, moves)).blocks, expected);
+        let repointed = world.retry(|map| map.repoint_by(&mut repointer, id));
+        assert_eq!(repointed.blocks, expected);
         assert_eq!(
-            world.retry(|map| map.repoint(id, moves)).blocks,
+            world.retry(|map| map.repoint_by(&mut repointer, id)).blocks,
             0,
             "nothing is left to repoint"
         );

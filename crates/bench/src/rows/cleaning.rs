@@ -126,7 +126,7 @@ async fn clean(
 
 /// Segments of 128 MiB.
 fn device(bench: &Bench) -> RamDevice {
-    RamDevice::of_zones(24, bench.size(1024, 32_768, 32_768))
+    RamDevice::of_zones(24, bench.size(1024, 32_768, 32_768)).touched()
 }
 
 fn shared(bench: &Bench, report: &mut Report) -> Result<()> {

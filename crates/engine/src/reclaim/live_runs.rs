@@ -1,7 +1,9 @@
 //! What of the victims is live, by what their referrers name now.
 
+use std::sync::Arc;
+
 use mjolnir_device::{Device, Runtime};
-use mjolnir_map::{Chunks, word};
+use mjolnir_map::{Chunks, Node, Twins, differing, word};
 use mjolnir_store::Error;
 use mjolnir_units::{Pba, TreeId, ZoneId};
 
@@ -30,6 +32,10 @@ pub(super) struct Owner {
 pub(super) struct LiveBlocks {
     zone_blocks: u64,
     live: Chunks<bool>,
+    /// Leaves that were noted.
+    twins: Twins<Arc<Node>>,
+    /// Of all leaves that were noted, those that had a twin.
+    leaves: (u64, u64),
 }
 
 impl LiveBlocks {
@@ -37,16 +43,33 @@ impl LiveBlocks {
         let extents: Vec<_> =
             victims.iter().map(|zone| (zone.start(zone_blocks).0, zone_blocks)).collect();
         let live = Chunks::new(&extents, u64::BITS - 1, false);
-        LiveBlocks { zone_blocks, live: live.expect("some chunks are large enough") }
+        let live = live.expect("some chunks are large enough");
+        LiveBlocks { zone_blocks, live, twins: Twins::default(), leaves: (0, 0) }
     }
 
     /// Notes what a leaf refers to.
-    fn add(&mut self, entries: &[u64]) {
-        for entry in entries {
-            if let Some(pba) = word::pba(*entry) {
-                self.live.fill(pba.0, word::blocks(*entry), true);
+    fn add(&mut self, leaf: Arc<Node>) {
+        let mut note = |_: usize, words: &[u64], _: &[u64]| {
+            for word in words {
+                if let Some(pba) = word::pba(*word) {
+                    self.live.fill(pba.0, word::blocks(*word), true);
+                }
             }
+        };
+        let Some(key) = leaf.entries().first().copied() else { return };
+        let twin = self.twins.find(key);
+        match twin {
+            None => note(0, leaf.entries(), &[]),
+            Some(twin) => differing(leaf.entries(), twin.entries(), note),
         }
+        self.leaves = (self.leaves.0 + 1, self.leaves.1 + u64::from(twin.is_some()));
+        self.twins.keep(key, leaf);
+    }
+
+    /// Lets go of the leaves; whether many of them had a twin.
+    pub fn end_twins(&mut self) -> bool {
+        self.twins = Twins::default();
+        self.leaves.1 > self.leaves.0 / 4
     }
 
     /// The live blocks of a victim.
@@ -71,7 +94,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let noted = self
                     .step(|state| {
                         let leaf = state.map.leaf(id)?;
-                        leaf.iter().for_each(|leaf| live.add(leaf.entries()));
+                        leaf.into_iter().for_each(|leaf| live.add(leaf));
                         Ok(())
                     })
                     .await;

@@ -1,13 +1,14 @@
 //! Mark: one walk of the map that counts live blocks and indexes the candidates' referrers.
 
 use std::hint::black_box;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use mjolnir_device::{Device, Runtime};
-use mjolnir_map::{MarkStep, Node, NodeId, word};
+use mjolnir_map::{MarkStep, Node, NodeId, Twins, differing, word};
 use mjolnir_store::Error;
 use mjolnir_units::ZoneId;
 
@@ -26,34 +27,95 @@ const NODES_A_SWEEP: usize = 256;
 
 /// What one job found.
 struct Found {
-    /// Candidates, and leaves that refer to them: each pair once.
+    /// Candidates, and leaves that refer to them, or whose twin does: each pair once.
     referrers: Vec<(ZoneId, NodeId)>,
     mappings: u64,
     leaves: u64,
 }
 
-/// The pure part: runs on any thread, over frozen leaves. `job` is the job's number.
-fn scan(leaves: &[(NodeId, Arc<Node>)], live: &LiveMap, job: usize, candidates: &ZoneSet) -> Found {
-    let mut sheet = live.sheet(job);
-    let mut found = Found { referrers: Vec::new(), mappings: 0, leaves: leaves.len() as u64 };
-    // For each candidate the last leaf, counted from 1, that was found to refer to it.
-    let mut known = vec![0; candidates.len()];
-    for (number, (id, leaf)) in (1..).zip(leaves) {
-        // The next leaf's first words are on their way while this one's are worked on.
-        black_box(leaves.get(number).and_then(|(_, next)| next.entries().first()));
-        found.mappings += sheet.set_all(leaf.entries());
-        if known.is_empty() {
-            continue;
+/// A leaf that a job is done with.
+#[derive(Clone)]
+struct Scanned {
+    /// Which of the job's leaves.
+    number: usize,
+    mapped: u64,
+    /// Its candidates, among those that the job found.
+    referrers: Range<usize>,
+}
+
+/// The candidates that one leaf after another refers to.
+struct Referrers<'a> {
+    candidates: &'a ZoneSet,
+    found: Vec<(ZoneId, NodeId)>,
+    /// For each found the candidate's place in the set.
+    places: Vec<usize>,
+    /// For each candidate the last leaf, counted from 1, that was found to refer to it.
+    known: Vec<usize>,
+}
+
+impl<'a> Referrers<'a> {
+    fn new(candidates: &'a ZoneSet) -> Self {
+        let known = vec![0; candidates.len()];
+        Referrers { candidates, found: Vec::new(), places: Vec::new(), known }
+    }
+
+    /// Leaf `number` refers to what its twin does, or did but for some words.
+    fn add_those_of_twin(&mut self, leaf: NodeId, number: usize, twin: Range<usize>) {
+        for index in twin {
+            let (zone, place) = (self.found[index].0, self.places[index]);
+            self.known[place] = number + 1;
+            self.found.push((zone, leaf));
+            self.places.push(place);
         }
-        for pba in leaf.entries().iter().filter_map(|entry| word::pba(*entry)) {
-            if let Some((zone, place)) = candidates.find(pba)
-                && std::mem::replace(&mut known[place], number) != number
+    }
+
+    /// Leaf `number` has these words.
+    fn add(&mut self, leaf: NodeId, number: usize, words: &[u64]) {
+        if self.known.is_empty() {
+            return;
+        }
+        for pba in words.iter().filter_map(|word| word::pba(*word)) {
+            if let Some((zone, place)) = self.candidates.find(pba)
+                && std::mem::replace(&mut self.known[place], number + 1) != number + 1
             {
-                found.referrers.push((zone, *id));
+                self.found.push((zone, leaf));
+                self.places.push(place);
             }
         }
     }
-    found
+}
+
+/// The pure part: runs on any thread, over frozen leaves. `job` is the job's number.
+fn scan(leaves: &[(NodeId, Arc<Node>)], live: &LiveMap, job: usize, candidates: &ZoneSet) -> Found {
+    let mut sheet = live.sheet(job);
+    let mut referrers = Referrers::new(candidates);
+    let mut twins: Twins<Scanned> = Twins::default();
+    let mut mappings = 0;
+    for (number, (id, leaf)) in leaves.iter().enumerate() {
+        // The next leaf's first words are on their way while this one's are worked on.
+        black_box(leaves.get(number + 1).and_then(|(_, next)| next.entries().first()));
+        let (words, from) = (leaf.entries(), referrers.found.len());
+        let Some(key) = words.first() else { continue };
+        let mapped = match twins.find(*key).cloned() {
+            None => {
+                referrers.add(*id, number, words);
+                sheet.set_all(words)
+            }
+            Some(twin) => {
+                referrers.add_those_of_twin(*id, number, twin.referrers);
+                let mut mapped = twin.mapped;
+                differing(words, leaves[twin.number].1.entries(), |_, piece, instead_of| {
+                    referrers.add(*id, number, piece);
+                    mapped = mapped + sheet.set_all(piece) - word::count_mapped(instead_of);
+                });
+                mapped
+            }
+        };
+        mappings += mapped;
+        let referrers = from..referrers.found.len();
+        twins.keep(*key, Scanned { number, mapped, referrers });
+    }
+    Found { referrers: referrers.found, mappings, leaves: leaves.len() as u64 }
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {

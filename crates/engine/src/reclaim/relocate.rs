@@ -53,7 +53,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     async fn relocate_batch(&self, batch: &mut Batch) -> Result<Relocated, Error> {
         let mut relocated = Relocated::default();
-        let live = self.live_blocks(batch).await?;
+        let mut live = self.live_blocks(batch).await?;
+        let twins = live.end_twins();
         let mut moves = Relocations::builder();
         let mut groups = BTreeSet::new();
         let mut copied = Batch { victims: Vec::new() };
@@ -98,7 +99,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if let Some(error) = failed {
             return Err(error);
         }
-        match self.repoint(&mut copied, &moves.build()).await {
+        match self.repoint(&mut copied, &moves.build(), twins).await {
             Ok(()) => {}
             Err(error) if error.kind == ErrorKind::NoSpace && self.state().failed.is_none() => {
                 for zone in copied.victims.clone() {

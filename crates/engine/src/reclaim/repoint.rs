@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use mjolnir_device::{Device, Runtime};
-use mjolnir_map::{NodeId, Relocations};
+use mjolnir_map::{NodeId, Relocations, Repointer};
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::ZoneId;
 
@@ -17,12 +17,14 @@ const LEAVES_A_STEP: usize = 64;
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Replaces every reference into the batch's victims. Ends in a step in which no touched leaf is
     /// unchecked and every leaf of the index has been repointed. A victim of which something is left
-    /// that did not move leaves the batch.
+    /// that did not move leaves the batch. `twins`: see [`Repointer::new`].
     pub(super) async fn repoint(
         &self,
         batch: &mut Batch,
         moves: &Relocations,
+        twins: bool,
     ) -> Result<(), Error> {
+        let mut repointer = Repointer::new(moves, twins);
         let mut pending = self.referrers(batch);
         loop {
             let leaves = self.next_referrers(batch, &mut pending);
@@ -33,7 +35,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 self.make_room_for_leaves().await?;
                 let repointed = self
                     .step(|state| {
-                        let done = state.map.repoint(id, moves)?;
+                        let done = state.map.repoint_by(&mut repointer, id)?;
                         state.reclaim.counters.leaves_repointed += u64::from(done.blocks > 0);
                         let left: BTreeSet<ZoneId> =
                             done.left.iter().map(|pba| state.space.zone_of(*pba)).collect();
