@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use mjolnir_map::{Map, NodeId, Relocations, word};
+use mjolnir_map::{Map, NodeId, Relocations, Repointer, word};
 use mjolnir_units::{Lba, Pba, TreeId};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
@@ -143,8 +143,9 @@ fn relocation(random: &mut Pcg64) {
             moves.add(Pba(from + 256 * at), 256, Pba(to + 256 * at));
         }
         let moves = moves.build();
+        let mut repointer = Repointer::new(&moves, false);
         time("repoint of such a leaf, all of whose blocks move", count, |at| {
-            map.repoint(leaves[at as usize], &moves).unwrap();
+            map.repoint_by(&mut repointer, leaves[at as usize]).unwrap();
         });
     }
 }
@@ -176,11 +177,12 @@ fn drive(blocks: u64, random: &mut Pcg64) {
     }
     map.end_mark();
     while map.sweep(1000) {}
+    let mut repointer = Repointer::new(&moves, false);
     time(
         "repoint of a random leaf, one in eight of whose blocks moves",
         leaves.len() as u64,
         |at| {
-            map.repoint(leaves[at as usize], &moves).unwrap();
+            map.repoint_by(&mut repointer, leaves[at as usize]).unwrap();
         },
     );
 }

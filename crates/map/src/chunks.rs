@@ -1,5 +1,7 @@
 //! A table by physical address, for a few stretches of a large space.
 
+use crate::word;
+
 /// One cell for each block of some extents. A leaf of single blocks in no order asks for each of
 /// them, and most have none: the space is divided into chunks of a power of two of blocks, and a short
 /// index tells which of them the extents touch. Those have cells.
@@ -8,9 +10,12 @@ pub struct Chunks<T> {
     from: u64,
     /// Blocks of a chunk, as a power of two.
     bits: u32,
-    /// Where the cells of each chunk of blocks are, in chunks; [`NOWHERE`] for those without.
+    /// Where the cells of each chunk of blocks are, in chunks; [`NOWHERE`] for those without, and for
+    /// the last one, which stands for all blocks that lie elsewhere.
     index: Vec<u32>,
     cells: Vec<T>,
+    /// The extents, if they are [`FEW`] and not huge: words are compared with all of them.
+    few: Vec<(u64, u64)>,
 }
 
 /// The chunk of cells that all blocks without one read: so no branch depends on whether a block has
@@ -19,6 +24,12 @@ const NOWHERE: u32 = 0;
 /// Blocks of a chunk, as powers of two: so few that a chunk does not cost more than what it is for,
 /// so many that their index is short.
 const BITS: (u32, u32) = (6, 12);
+/// So many extents are compared faster than the index is read.
+const FEW: usize = 6;
+/// Words that are compared with them at once.
+const PIECE: usize = 64;
+/// Blocks of a run that cannot reach past a chunk of which it does not touch an end.
+const SHORT: u64 = 1 << BITS.0;
 /// An index of so many chunks is made in any case.
 const INDEX_MAX: u64 = 1 << 20;
 
@@ -40,8 +51,10 @@ impl<T: Copy> Chunks<T> {
         let bits = (widest..=most)
             .find(|bits| chunks(bits) <= filled)
             .or_else(|| (most..=bits_max.max(most)).find(|bits| chunks(bits) < INDEX_MAX))?;
-        let index = vec![NOWHERE; ((end - from) >> bits) as usize + 1];
-        let mut table = Chunks { from, bits, index, cells: vec![empty; 1 << bits] };
+        let index = vec![NOWHERE; ((end - from) >> bits) as usize + 2];
+        let few = extents.len() <= FEW && extents.iter().all(|(_, blocks)| *blocks < 1 << 31);
+        let few = if few { extents.to_vec() } else { Vec::new() };
+        let mut table = Chunks { from, bits, index, cells: vec![empty; 1 << bits], few };
         for (at, blocks) in extents.iter().filter(|(_, blocks)| *blocks > 0) {
             for chunk in table.chunk(*at)..=table.chunk(at + blocks - 1) {
                 if table.index[chunk] == NOWHERE {
@@ -53,10 +66,11 @@ impl<T: Copy> Chunks<T> {
         Some(table)
     }
 
-    /// Past the end of the index for blocks before all extents.
+    /// The last one for blocks before all extents, or behind them.
     #[inline]
     fn chunk(&self, at: u64) -> usize {
-        (at.wrapping_sub(self.from) >> self.bits) as usize
+        let chunk = (at.wrapping_sub(self.from) >> self.bits) as usize;
+        chunk.min(self.index.len() - 1)
     }
 
     #[inline]
@@ -67,7 +81,7 @@ impl<T: Copy> Chunks<T> {
 
     #[inline]
     fn place(&self, at: u64) -> u32 {
-        self.index.get(self.chunk(at)).copied().unwrap_or(NOWHERE)
+        self.index[self.chunk(at)]
     }
 
     /// A block's cell; `empty` for one that lies in no chunk of an extent.
@@ -97,10 +111,49 @@ impl<T: Copy> Chunks<T> {
     /// Whether some of `blocks` blocks (at least one) may have cells.
     #[inline]
     pub fn is_near(&self, at: u64, blocks: u64) -> bool {
-        let chunk = |at: u64| (at.saturating_sub(self.from) >> self.bits) as usize;
-        let last = chunk(at + (blocks - 1)).min(self.index.len() - 1);
-        let chunks = self.index.get(chunk(at)..=last);
-        chunks.is_some_and(|chunks| chunks.iter().any(|place| *place != NOWHERE))
+        let first = self.chunk(at.max(self.from));
+        let last = self.chunk((at + (blocks - 1)).max(self.from));
+        self.index[first..=last].iter().any(|place| *place != NOWHERE)
+    }
+
+    /// The words of a leaf that may refer to blocks of the extents, by their number. `room` is where
+    /// they are put.
+    pub fn near_words<'a>(&self, words: &[u64], room: &'a mut Vec<u32>) -> &'a [u32] {
+        room.resize(room.len().max(words.len()), 0);
+        let mut found = 0;
+        // Of a hole, the uppermost bits of its length instead.
+        let lengths = words.iter().fold(0, |all, word| all | word << 1 >> (u64::BITS - 16));
+        let short = lengths < SHORT;
+        for (first, piece) in (0..).step_by(PIECE).zip(words.chunks(PIECE)) {
+            if short && !self.few.is_empty() && !self.is_any_near(piece) {
+                continue;
+            }
+            // Whether a word is near is not for a processor to foresee, so nothing branches on it.
+            for (number, word) in (first..).zip(piece) {
+                let Some(at) = word::pba(*word) else { continue };
+                room[found] = number;
+                found += usize::from(match word::blocks(*word) {
+                    blocks if blocks <= SHORT => {
+                        let last = at.0 + (blocks - 1);
+                        (self.place(at.0) != NOWHERE) | (self.place(last) != NOWHERE)
+                    }
+                    blocks => self.is_near(at.0, blocks),
+                });
+            }
+        }
+        &room[..found]
+    }
+
+    /// Whether some of these words, all short, may refer to blocks of the few extents: none that
+    /// does is missed. By half of each word, which processors compare several of at once.
+    #[inline]
+    fn is_any_near(&self, words: &[u64]) -> bool {
+        self.few.iter().any(|(from, blocks)| {
+            let from = from.wrapping_sub(SHORT) as u32;
+            let reach = (blocks + SHORT) as u32;
+            let near = |word: &u64| u32::from((*word as u32).wrapping_sub(from) < reach);
+            words.iter().fold(0, |any, word| any | near(word)) != 0
+        })
     }
 
     /// Bytes of memory that it takes.
@@ -114,6 +167,7 @@ impl<T: Copy> Chunks<T> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use mjolnir_units::Pba;
     use rand_core::{Rng, SeedableRng};
     use rand_pcg::Pcg64;
 
@@ -151,6 +205,31 @@ mod tests {
             }
             for at in [0, 1, u64::MAX >> 17] {
                 assert_eq!(table.get(at), 0);
+            }
+            let mut room = Vec::new();
+            for round in 0..200 {
+                let words: Vec<_> = (0..below(300))
+                    .map(|_| {
+                        let (from, blocks) = extents[below(6) as usize];
+                        let at = Pba((from + below(90 * blocks)).saturating_sub(45 * blocks));
+                        match below(5 + round % 2) {
+                            0 => word::hole(1 + below(1 << 40)),
+                            1..=4 => word::mapped(at, 1 + below(round % 64 + 1)),
+                            _ => word::mapped(at, 1 + below(word::EXTENT_BLOCKS_MAX)),
+                        }
+                    })
+                    .collect();
+                let near = table.near_words(&words, &mut room);
+                for (number, word) in (0..).zip(&words) {
+                    let refers = word::pba(*word).is_some_and(|at| {
+                        let end = at.0 + word::blocks(*word);
+                        extents.iter().any(|(from, n)| at.0 < from + n && end > *from)
+                    });
+                    assert!(!refers || near.contains(&number), "{number}, spread {spread}");
+                    let may =
+                        word::pba(*word).is_some_and(|at| table.is_near(at.0, word::blocks(*word)));
+                    assert!(may || !near.contains(&number), "{number}, spread {spread}");
+                }
             }
             assert!(table.bytes() < 8 << 20, "{} for a spread of {spread}", table.bytes());
         }

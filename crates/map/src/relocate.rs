@@ -25,6 +25,11 @@ pub struct Repointer<'a> {
     /// Leaves that were repointed as a whole; none where few have a twin: to hold two versions of each
     /// would be for nothing.
     twins: Option<Twins<Twin>>,
+    /// Room for the words of a leaf to look at, and for what is to become of them.
+    near: Vec<u32>,
+    edits: Vec<(u32, u64)>,
+    /// Whether many words of the last leaf were replaced: so it will be with the next.
+    many: bool,
 }
 
 /// A leaf before and after it was repointed, word for word.
@@ -38,7 +43,42 @@ impl<'a> Repointer<'a> {
     /// Replaces references into `moves`. `twins` tells whether many leaves differ from others in a few
     /// words only, as those of diverged snapshots do.
     pub fn new(moves: &'a Relocations, twins: bool) -> Self {
-        Repointer { moves, twins: twins.then(Twins::default) }
+        let twins = twins.then(Twins::default);
+        Repointer { moves, twins, near: Vec::new(), edits: Vec::new(), many: false }
+    }
+
+    /// What is to become of a few words of a leaf, in `edits`, and how many blocks moved; none if they
+    /// are not few, or it takes more than to replace them.
+    fn edit_words(&mut self, words: &[u64]) -> Option<u64> {
+        let table = self.moves.table()?;
+        let near = table.near_words(words, &mut self.near);
+        if near.len() > words.len() / FEW {
+            return None;
+        }
+        self.edits.clear();
+        // The number of the word last replaced, and what it is now.
+        let (mut last, mut blocks) = ((u32::MAX, 0), 0);
+        for number in near.iter().copied() {
+            let at = number as usize;
+            let Some(to) = fate_of_word(words[at], table, self.moves)? else { continue };
+            let new = word::mapped(to, word::blocks(words[at]));
+            let before = match number.checked_sub(1) {
+                Some(before) if before == last.0 => Some(last.1),
+                Some(before) => Some(words[before as usize]),
+                None => None,
+            };
+            let joins = |left: Option<u64>, right: Option<u64>| {
+                left.zip(right).is_some_and(|(a, b)| word::join(a, b).is_some())
+            };
+            // The one behind may be replaced, too: then it is looked at again with this one.
+            if joins(before, Some(new)) || joins(Some(new), words.get(at + 1).copied()) {
+                return None;
+            }
+            self.edits.push((number, new));
+            blocks += word::blocks(new);
+            last = (number, new);
+        }
+        Some(blocks)
     }
 
     /// The words of a leaf after its relocation, as far as [`translate_whole`] can tell.
@@ -71,9 +111,23 @@ impl Map {
         leaf: NodeId,
     ) -> Result<Repointed, Absent> {
         let Some(before) = self.leaf(leaf)? else { return Ok(Repointed::default()) };
+        if to.twins.is_none()
+            && !to.many
+            && let Some(blocks) = to.edit_words(before.entries())
+        {
+            drop(before);
+            if blocks > 0 {
+                self.table.edit(leaf, |node| {
+                    let words = node.words_mut();
+                    to.edits.iter().for_each(|(number, new)| words[*number as usize] = *new);
+                });
+            }
+            return Ok(Repointed { blocks, left: Vec::new() });
+        }
         let Some((words, found)) = to.translate_whole(before.entries()) else {
             return self.repoint_runs(leaf, before, to.moves);
         };
+        to.many = found.blocks > before.blocks() / FEW as u64;
         if found.blocks == 0 {
             return Ok(found);
         }
@@ -148,6 +202,20 @@ fn translate_like(
 
 /// Blocks of a run at most for which its cells are read one by one: more are searched for.
 const SHORT: u64 = 8;
+/// Words are replaced one by one if at most one in so many may refer to what moves.
+const FEW: usize = 4;
+
+/// Where all that a word refers to went, or that it stays; none if some of it fared differently, or
+/// should have moved and did not.
+#[inline]
+fn fate_of_word(word: u64, table: &Chunks<u64>, moves: &Relocations) -> Option<Option<Pba>> {
+    let Some(at) = word::pba(word) else { return Some(None) };
+    match word::blocks(word) {
+        blocks if blocks <= SHORT => short_fate(table, at, blocks),
+        blocks if moves.is_near(at, blocks) => moves.fate_of_run(at, blocks),
+        _ => Some(None),
+    }
+}
 
 /// The words of a leaf with every reference into `moves` replaced, and what was found; none if some
 /// are torn apart, can be joined, or refer to what should have moved and did not.
@@ -164,16 +232,9 @@ fn translate_whole(entries: &[u64], moves: &Relocations) -> Option<(Vec<u64>, Re
             left |= to == LEFT;
             moved += u64::from(to != STAYS);
             word = if to == STAYS { word } else { to.wrapping_sub(1) };
-        } else if let Some(at) = word::pba(word) {
+        } else if !word::is_hole(word) {
             blocks = word::blocks(word);
-            let to = if blocks <= SHORT {
-                short_fate(table, at, blocks)?
-            } else if moves.is_near(at, blocks) {
-                moves.fate_of_run(at, blocks)?
-            } else {
-                None
-            };
-            if let Some(to) = to {
+            if let Some(to) = fate_of_word(word, table, moves)? {
                 moved += blocks;
                 word = word::mapped(to, blocks);
             }

@@ -37,6 +37,12 @@ pub fn is_single(word: u64) -> bool {
     word >> PBA_BITS == 0
 }
 
+/// Whether nothing is mapped there.
+#[inline]
+pub fn is_hole(word: u64) -> bool {
+    word & HOLE != 0
+}
+
 /// The length of a word's extent, in blocks.
 #[inline]
 pub fn blocks(word: u64) -> u64 {

@@ -32,6 +32,8 @@ pub(super) struct Owner {
 pub(super) struct LiveBlocks {
     zone_blocks: u64,
     live: Chunks<bool>,
+    /// Room for the words of a leaf to look at.
+    near: Vec<u32>,
     /// Leaves that were noted.
     twins: Twins<Arc<Node>>,
     /// Of all leaves that were noted, those that had a twin.
@@ -44,15 +46,16 @@ impl LiveBlocks {
             victims.iter().map(|zone| (zone.start(zone_blocks).0, zone_blocks)).collect();
         let live = Chunks::new(&extents, u64::BITS - 1, false);
         let live = live.expect("some chunks are large enough");
-        LiveBlocks { zone_blocks, live, twins: Twins::default(), leaves: (0, 0) }
+        LiveBlocks { zone_blocks, live, near: Vec::new(), twins: Twins::default(), leaves: (0, 0) }
     }
 
     /// Notes what a leaf refers to.
     fn add(&mut self, leaf: Arc<Node>) {
         let mut note = |_: usize, words: &[u64], _: &[u64]| {
-            for word in words {
-                if let Some(pba) = word::pba(*word) {
-                    self.live.fill(pba.0, word::blocks(*word), true);
+            for number in self.live.near_words(words, &mut self.near) {
+                let word = words[*number as usize];
+                if let Some(pba) = word::pba(word) {
+                    self.live.fill(pba.0, word::blocks(word), true);
                 }
             }
         };
