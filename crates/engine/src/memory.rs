@@ -27,6 +27,8 @@ const INDEX_SHARE: u64 = 32;
 /// The part that relocation of several segments at once may take, one in so many; a single one takes
 /// what it takes.
 const BATCH_SHARE: u64 = 64;
+/// A budget of which the leaves that reclaim holds are a small part.
+const HOLD_LEAVES_MIN: u64 = 64 << 20;
 
 /// What the engine holds in memory, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,6 +88,12 @@ pub(crate) fn index_bytes(options: &OpenOptions) -> u64 {
 /// Bytes that relocating several segments at once may take.
 pub(crate) fn batch_bytes_max(options: &OpenOptions) -> u64 {
     options.memory_bytes / BATCH_SHARE
+}
+
+/// Whether reclaim may hold leaves, some megabyte of them, while it looks at others: what it holds
+/// cannot be dropped from memory.
+pub(crate) fn may_hold_leaves(options: &OpenOptions) -> bool {
+    options.memory_bytes >= HOLD_LEAVES_MIN
 }
 
 /// Bytes of acknowledged writes that may wait in memory.

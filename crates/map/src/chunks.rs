@@ -177,14 +177,16 @@ mod tests {
     fn it_equals_a_map_of_what_the_extents_cover() {
         let mut random = Pcg64::seed_from_u64(1);
         let mut below = |limit: u64| random.next_u64() % limit;
-        for spread in [1, 7, 1000, 1 << 20] {
-            let extents: Vec<_> =
-                (0..6).map(|i| ((3 + i * 5000) * spread + below(100), 1 + below(3000))).collect();
+        for (spread, count) in [(1, 6), (7, 9), (1000, 5), (1 << 20, 6), (1 << 19, 7)] {
+            let extents: Vec<_> = (0..count)
+                .map(|i| ((3 + i * 5000) * spread + below(100), 1 + below(3000)))
+                .collect();
+            let any = |number: u64| extents[(number % count) as usize];
             let mut table = Chunks::new(&extents, 40, 0u32).unwrap();
             let mut naive = BTreeMap::new();
             let covered = |at: u64| extents.iter().any(|(from, n)| (*from..from + n).contains(&at));
             for value in 1..5000 {
-                let (from, blocks) = extents[below(6) as usize];
+                let (from, blocks) = any(below(count));
                 let at = (from + below(3 * blocks)).saturating_sub(blocks);
                 if below(2) == 0 {
                     table.fill(at, 1, value);
@@ -210,11 +212,11 @@ mod tests {
             for round in 0..200 {
                 let words: Vec<_> = (0..below(300))
                     .map(|_| {
-                        let (from, blocks) = extents[below(6) as usize];
+                        let (from, blocks) = any(below(count));
                         let at = Pba((from + below(90 * blocks)).saturating_sub(45 * blocks));
                         match below(5 + round % 2) {
                             0 => word::hole(1 + below(1 << 40)),
-                            1..=4 => word::mapped(at, 1 + below(round % 64 + 1)),
+                            1..=4 => word::mapped(at, 1 + below(round % 70 + 1)),
                             _ => word::mapped(at, 1 + below(word::EXTENT_BLOCKS_MAX)),
                         }
                     })

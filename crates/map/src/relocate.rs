@@ -7,7 +7,7 @@ use mjolnir_units::Pba;
 use crate::node::Body;
 use crate::relocations::{Fate, LEFT, STAYS};
 use crate::{Absent, Chunks, LEAF_WORDS_HARD, Map, Node, NodeId, Relocations, Twins};
-use crate::{differing, leaf, word};
+use crate::{are_twins, differing, leaf, word};
 
 /// What [`Map::repoint`] found in a leaf.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,6 +53,7 @@ impl<'a> Repointer<'a> {
         let table = self.moves.table()?;
         let near = table.near_words(words, &mut self.near);
         if near.len() > words.len() / FEW {
+            self.many = true;
             return None;
         }
         self.edits.clear();
@@ -127,7 +128,8 @@ impl Map {
         let Some((words, found)) = to.translate_whole(before.entries()) else {
             return self.repoint_runs(leaf, before, to.moves);
         };
-        to.many = found.blocks > before.blocks() / FEW as u64;
+        let replaced = before.entries().iter().zip(&words).filter(|(before, now)| before != now);
+        to.many = replaced.count() > words.len() / FEW;
         if found.blocks == 0 {
             return Ok(found);
         }
@@ -176,7 +178,7 @@ fn translate_like(
     moves: &Relocations,
 ) -> Option<(Vec<u64>, Repointed)> {
     let (before, after) = (twin.before.entries(), twin.after.entries());
-    if words.len() != before.len() {
+    if words.len() != before.len() || !are_twins(words, before) {
         return None;
     }
     let (mut out, mut blocks, mut whole) = (after.to_vec(), twin.blocks, true);
@@ -323,6 +325,69 @@ mod tests {
     use rand_pcg::Pcg64;
 
     use super::*;
+
+    #[test]
+    fn replacing_few_words_gives_what_translating_word_by_word_does() {
+        let mut chance = Pcg64::seed_from_u64(9);
+        let mut below = |limit: u64| chance.next_u64() % limit;
+        let (mut replaced, mut neighbours, mut given_up) = (0, 0, 0);
+        for round in 0..20_000 {
+            let mut builder = Relocations::builder();
+            for victim in 0..1 + round % 9 {
+                // By turns: all of it goes on in order, in short runs, or some of it should and did not.
+                let (from, to) = (1000 * victim, (1 << 30) + 5000 * victim);
+                let run = [200, 7, 31][(round % 3) as usize];
+                if round % 4 == 3 {
+                    // What was the end comes to lie before what was the beginning.
+                    builder.add(Pba(from), 100, Pba(to + 100)).add(Pba(from + 100), 100, Pba(to));
+                } else {
+                    for at in (0..200).step_by(run as usize) {
+                        let to = Pba(to + at * (1 + round % 2));
+                        builder.add(Pba(from + at), run.min(200 - at), to);
+                    }
+                }
+                builder.empties(Pba(from), 200 + round % 3 / 2);
+            }
+            let moves = builder.build();
+            let mut repointer = Repointer::new(&moves, false);
+            let mut words = Vec::new();
+            for _ in 0..200 {
+                let victim = 1000 * below(1 + round % 9);
+                let next = match below(40) {
+                    0 => word::mapped(Pba(victim + below(201)), 1),
+                    1 => word::mapped(Pba(victim + below(190)), 1 + below(10)),
+                    2 => word::mapped(Pba((1 << 30) + below(20_000)), 1 + below(80)),
+                    3 => word::hole(1 + below(9)),
+                    _ => word::mapped(Pba(600 + below(2) * 100_000 + below(90)), 1 + below(2)),
+                };
+                leaf::push(&mut words, next);
+                // What lies side by side in a victim, the second half first.
+                if below(60) == 0 {
+                    let at = victim + 2 + below(90);
+                    leaf::push(&mut words, word::mapped(Pba(at + 100), 1));
+                    leaf::push(&mut words, word::mapped(Pba(at + 7 * below(2)), 1));
+                    leaf::push(&mut words, word::mapped(Pba(victim + 199), 1));
+                    leaf::push(&mut words, word::mapped(Pba(victim), 1));
+                }
+            }
+            let Some(blocks) = repointer.edit_words(&words) else {
+                given_up += 1;
+                continue;
+            };
+            let (expected, found) = translate(&words, &moves);
+            for (number, new) in &repointer.edits {
+                words[*number as usize] = *new;
+            }
+            neighbours += repointer.edits.windows(2).filter(|e| e[0].0 + 1 == e[1].0).count();
+            assert_eq!((words, blocks), (expected, found.blocks), "round {round}");
+            assert_eq!(found.left, [], "round {round}");
+            replaced += repointer.edits.len();
+        }
+        assert!(
+            replaced > 50_000 && neighbours > 1000 && given_up > 1000,
+            "{replaced} words, {neighbours} beside another one; {given_up} leaves given up"
+        );
+    }
 
     #[test]
     fn what_a_twin_says_is_what_translating_word_by_word_gives() {

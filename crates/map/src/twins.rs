@@ -48,6 +48,29 @@ impl<T> Twins<T> {
     }
 }
 
+/// Entries that [`are_twins`] compares, and how many of them must be the same.
+const SAMPLES: (usize, usize) = (8, 4);
+
+/// Whether two nodes have most of their entries in common, by a sample of them. Nodes that begin with
+/// the same entry, such as a hole, need not have.
+#[inline]
+pub fn are_twins<T: PartialEq>(entries: &[T], other: &[T]) -> bool {
+    let (samples, least) = SAMPLES;
+    let shorter = entries.len().min(other.len());
+    let same = (0..samples).filter(|number| {
+        // In the second half from behind: an entry more or less in between changes little.
+        let at = number * shorter / samples;
+        match number * 2 < samples {
+            true => entries.get(at) == other.get(at),
+            false => {
+                entries.iter().rev().nth(shorter - 1 - at)
+                    == other.iter().rev().nth(shorter - 1 - at)
+            }
+        }
+    });
+    shorter > 0 && same.count() >= least
+}
+
 /// Calls `each` with the pieces of a node's entries that are not those of its twin: where in both they
 /// begin, the piece, and what the twin has in its place. The rest of both is the same.
 #[inline]
@@ -116,6 +139,23 @@ mod tests {
         told.clear();
         differing(&other, &long, |_, piece, _| told.extend_from_slice(piece));
         assert!(told.contains(&8888) && told.contains(&9999) && told.len() < 300);
+    }
+
+    #[test]
+    fn twins_differ_in_a_few_entries_and_others_in_most() {
+        let mut chance = Pcg64::seed_from_u64(6);
+        let mut below = |limit: u64| (chance.next_u64() % limit) as usize;
+        for _ in 0..1_000 {
+            let one: Vec<u64> = (0..1 + below(500)).map(|_| below(1 << 40) as u64).collect();
+            let mut twin = one.clone();
+            let at = below(one.len() as u64);
+            twin.splice(at..at + 1, (0..below(3)).map(|_| 1 << 41));
+            assert!(one.len() < 8 || are_twins(&one, &twin));
+            let mut other: Vec<u64> = (0..500).map(|_| (1 << 42) + below(1 << 40) as u64).collect();
+            other[0] = one[0];
+            assert!(one.len() < 8 || !are_twins(&one, &other) && !are_twins(&other, &one));
+        }
+        assert!(!are_twins::<u64>(&[], &[]) && !are_twins(&[], &[1]));
     }
 
     #[test]

@@ -70,7 +70,7 @@ impl ReverseIndex {
         self.order.iter().copied()
     }
 
-    /// A leaf refers to a zone, which may be a candidate or not.
+    /// A leaf refers to a zone, or may: which may be a candidate or not.
     pub fn add(&mut self, zone: ZoneId, leaf: NodeId) {
         let Some(leaves) = self.leaves.get_mut(&zone) else { return };
         self.entries += usize::from(leaves.insert(leaf));
@@ -99,7 +99,8 @@ impl ReverseIndex {
         }
     }
 
-    /// The leaves that refer to a candidate, or did; none if it is no candidate any more.
+    /// The leaves that refer to a candidate, or did, or whose twin does; none if it is no candidate any
+    /// more.
     pub fn leaves(&self, zone: ZoneId) -> Option<&BTreeSet<NodeId>> {
         self.leaves.get(&zone)
     }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use mjolnir_device::{Device, Runtime};
-use mjolnir_map::{Chunks, Node, Twins, differing, word};
+use mjolnir_map::{Chunks, Node, NodeId, Twins, are_twins, differing, word};
 use mjolnir_store::Error;
 use mjolnir_units::{Pba, TreeId, ZoneId};
 
 use crate::engine::Engine;
 use crate::fault;
 use crate::format::record::Record;
+use crate::memory::may_hold_leaves;
 use crate::reclaim::relocate::{Batch, yield_now};
 
 /// A live run of a victim, with what its summary says of it.
@@ -34,23 +35,25 @@ pub(super) struct LiveBlocks {
     live: Chunks<bool>,
     /// Room for the words of a leaf to look at.
     near: Vec<u32>,
-    /// Leaves that were noted.
-    twins: Twins<Arc<Node>>,
-    /// Of all leaves that were noted, those that had a twin.
+    /// Leaves that were noted; none are kept where memory is short.
+    twins: Option<Twins<(NodeId, Arc<Node>)>>,
+    /// How many were noted, and how many of them had a twin.
     leaves: (u64, u64),
 }
 
 impl LiveBlocks {
-    fn new(zone_blocks: u64, victims: &[ZoneId]) -> Self {
+    fn new(zone_blocks: u64, victims: &[ZoneId], twins: bool) -> Self {
         let extents: Vec<_> =
             victims.iter().map(|zone| (zone.start(zone_blocks).0, zone_blocks)).collect();
         let live = Chunks::new(&extents, u64::BITS - 1, false);
         let live = live.expect("some chunks are large enough");
-        LiveBlocks { zone_blocks, live, near: Vec::new(), twins: Twins::default(), leaves: (0, 0) }
+        let twins = twins.then(Twins::default);
+        LiveBlocks { zone_blocks, live, near: Vec::new(), twins, leaves: (0, 0) }
     }
 
     /// Notes what a leaf refers to.
-    fn add(&mut self, leaf: Arc<Node>) {
+    fn add(&mut self, id: NodeId, leaf: Arc<Node>) {
+        let words = leaf.entries();
         let mut note = |_: usize, words: &[u64], _: &[u64]| {
             for number in self.live.near_words(words, &mut self.near) {
                 let word = words[*number as usize];
@@ -59,19 +62,22 @@ impl LiveBlocks {
                 }
             }
         };
-        let Some(key) = leaf.entries().first().copied() else { return };
-        let twin = self.twins.find(key);
+        let (Some(twins), Some(key)) = (&mut self.twins, words.first().copied()) else {
+            return note(0, words, &[]);
+        };
+        let twin = twins.find(key).filter(|(_, twin)| are_twins(words, twin.entries()));
         match twin {
-            None => note(0, leaf.entries(), &[]),
-            Some(twin) => differing(leaf.entries(), twin.entries(), note),
+            None => note(0, words, &[]),
+            Some((_, twin)) => differing(words, twin.entries(), note),
         }
-        self.leaves = (self.leaves.0 + 1, self.leaves.1 + u64::from(twin.is_some()));
-        self.twins.keep(key, leaf);
+        self.leaves.0 += 1;
+        self.leaves.1 += u64::from(twin.is_some_and(|(other, _)| *other != id));
+        twins.keep(key, (id, leaf));
     }
 
     /// Lets go of the leaves; whether many of them had a twin.
     pub fn end_twins(&mut self) -> bool {
-        self.twins = Twins::default();
+        self.twins = None;
         self.leaves.1 > self.leaves.0 / 4
     }
 
@@ -86,7 +92,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// The blocks of a batch's victims that their referrers name now. A victim that a leaf refers to
     /// which cannot be read leaves the batch.
     pub(super) async fn live_blocks(&self, batch: &mut Batch) -> Result<LiveBlocks, Error> {
-        let mut live = LiveBlocks::new(self.state().space.zone_blocks, &batch.victims);
+        let twins = may_hold_leaves(&self.inner.options);
+        let mut live = LiveBlocks::new(self.state().space.zone_blocks, &batch.victims, twins);
         let mut pending = self.referrers(batch);
         loop {
             let leaves = self.next_referrers(batch, &mut pending);
@@ -97,7 +104,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let noted = self
                     .step(|state| {
                         let leaf = state.map.leaf(id)?;
-                        leaf.into_iter().for_each(|leaf| live.add(leaf));
+                        leaf.into_iter().for_each(|leaf| live.add(id, leaf));
                         Ok(())
                     })
                     .await;
@@ -163,5 +170,54 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             )));
         }
         Ok((runs, opened))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mjolnir_map::Map;
+    use mjolnir_units::Lba;
+    use rand_core::{Rng, SeedableRng};
+    use rand_pcg::Pcg64;
+
+    use super::*;
+
+    #[test]
+    fn with_and_without_twins_the_same_blocks_are_live() {
+        const ZONE: u64 = 700;
+        let mut chance = Pcg64::seed_from_u64(4);
+        let mut below = |limit: u64| chance.next_u64() % limit;
+        let mut map = Map::new();
+        map.create(TreeId(1), 3000);
+        for snapshot in 0..40 {
+            for _ in 0..if snapshot == 0 { 3000 } else { below(6) } {
+                let at = Pba(below(20 * ZONE));
+                map.write(TreeId(1), Lba(below(2990)), at, 1 + below(2) * below(9)).unwrap();
+            }
+            map.snapshot(TreeId(1), TreeId(10 + snapshot));
+        }
+        map.begin_mark();
+        let mut leaves = Vec::new();
+        while leaves.is_empty() || !map.mark_step(0).done {
+            leaves.extend(map.mark_step(100).leaves);
+        }
+        let victims = [ZoneId(2), ZoneId(3), ZoneId(11), ZoneId(17)];
+        let mut beside = LiveBlocks::new(ZONE, &victims, true);
+        let mut alone = LiveBlocks::new(ZONE, &victims, false);
+        let mut naive = vec![false; 20 * ZONE as usize + 16];
+        for (id, leaf) in &leaves {
+            beside.add(*id, leaf.clone());
+            alone.add(*id, leaf.clone());
+            for (_, blocks, pba) in leaf.extents() {
+                let at = pba.map_or(0, |pba| pba.0 as usize);
+                naive[at..at + pba.map_or(0, |_| blocks as usize)].fill(true);
+            }
+        }
+        for zone in victims {
+            let expected = &naive[(u64::from(zone.0) * ZONE) as usize..][..ZONE as usize];
+            assert_eq!(beside.of(zone), expected);
+            assert_eq!(alone.of(zone), expected);
+        }
+        assert!(beside.end_twins() && !alone.end_twins());
     }
 }

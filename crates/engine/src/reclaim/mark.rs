@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use mjolnir_device::{Device, Runtime};
-use mjolnir_map::{MarkStep, Node, NodeId, Twins, differing, word};
+use mjolnir_map::{MarkStep, Node, NodeId, Twins, are_twins, differing, word};
 use mjolnir_store::Error;
 use mjolnir_units::ZoneId;
 
@@ -96,7 +96,11 @@ fn scan(leaves: &[(NodeId, Arc<Node>)], live: &LiveMap, job: usize, candidates: 
         black_box(leaves.get(number + 1).and_then(|(_, next)| next.entries().first()));
         let (words, from) = (leaf.entries(), referrers.found.len());
         let Some(key) = words.first() else { continue };
-        let mapped = match twins.find(*key).cloned() {
+        let twin = twins.find(*key).filter(|twin| {
+            let (_, other) = &leaves[twin.number];
+            are_twins(words, other.entries())
+        });
+        let mapped = match twin.cloned() {
             None => {
                 referrers.add(*id, number, words);
                 sheet.set_all(words)
@@ -259,10 +263,64 @@ impl MarkLoop {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use mjolnir_map::Map;
     use mjolnir_units::{Lba, Pba, TreeId};
+    use rand_core::{Rng, SeedableRng};
+    use rand_pcg::Pcg64;
 
     use super::*;
+
+    #[test]
+    fn a_leaf_and_its_twins_are_marked_as_each_alone_would_be() {
+        const ZONES: usize = 1 << 11;
+        const ZONE: u64 = 1 << 5;
+        let mut chance = Pcg64::seed_from_u64(3);
+        let mut below = |limit: u64| chance.next_u64() % limit;
+        let mut map = Map::new();
+        map.create(TreeId(1), 4000);
+        for snapshot in 0..60 {
+            for _ in 0..if snapshot == 0 { 3000 } else { 1 + below(8) } {
+                let (lba, blocks) = (below(3990), 1 + below(2) * below(9));
+                if below(20) == 0 {
+                    map.trim(TreeId(1), Lba(lba), blocks).unwrap();
+                } else {
+                    map.write(TreeId(1), Lba(lba), Pba(below((ZONES as u64 - 1) * ZONE)), blocks)
+                        .unwrap();
+                }
+            }
+            map.snapshot(TreeId(1), TreeId(10 + snapshot));
+        }
+        map.begin_mark();
+        let mut leaves = Vec::new();
+        loop {
+            let step = map.mark_step(100);
+            leaves.extend(step.leaves);
+            if step.done {
+                break;
+            }
+        }
+        let live = LiveMap::new(ZONES, ZONE, (0..ZONES as u32).map(ZoneId).collect(), 1);
+        let candidates = ZoneSet::new(ZONES, ZONE, (0..40).map(|i| ZoneId(i * 37)));
+        let found = scan(&leaves, &live, 0, &candidates);
+
+        let alone = LiveMap::new(ZONES, ZONE, (0..ZONES as u32).map(ZoneId).collect(), 1);
+        let (mut referrers, mut mappings) = (Vec::new(), 0);
+        for leaf in &leaves {
+            let found = scan(std::slice::from_ref(leaf), &alone, 0, &candidates);
+            referrers.extend(found.referrers);
+            mappings += found.mappings;
+        }
+        assert_eq!((live.counts(), live.total()), (alone.counts(), alone.total()));
+        assert_eq!((found.mappings, found.leaves), (mappings, leaves.len() as u64));
+        // Some are told of a leaf because its twin refers to them; each once.
+        let told: BTreeSet<_> = found.referrers.iter().copied().collect();
+        assert_eq!(told.len(), found.referrers.len());
+        assert!(referrers.iter().all(|pair| told.contains(pair)));
+        assert!(told.len() < referrers.len() * 5 / 4, "{} for {}", told.len(), referrers.len());
+        assert!(told.len() > referrers.len(), "no leaf had a twin that differed");
+    }
 
     #[test]
     fn each_candidate_that_a_leaf_refers_to_is_told_once() {
