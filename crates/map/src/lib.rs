@@ -96,5 +96,5 @@ pub use read::Run;
 pub use relocate::{Repointed, Repointer};
 pub use relocations::{Relocations, RelocationsBuilder};
 pub use table::TABLE_PAGE;
-pub use twins::{Twins, are_twins, differing};
+pub use twins::{Twins, differing};
 pub use usage::Usage;

@@ -7,7 +7,7 @@ use mjolnir_units::Pba;
 use crate::node::Body;
 use crate::relocations::{Fate, LEFT, STAYS};
 use crate::{Absent, Chunks, LEAF_WORDS_HARD, Map, Node, NodeId, Relocations, Twins};
-use crate::{are_twins, differing, leaf, word};
+use crate::{differing, leaf, word};
 
 /// What [`Map::repoint`] found in a leaf.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,7 +84,8 @@ impl<'a> Repointer<'a> {
 
     /// The words of a leaf after its relocation, as far as [`translate_whole`] can tell.
     fn translate_whole(&self, words: &[u64]) -> Option<(Vec<u64>, Repointed)> {
-        let twin = self.twins.as_ref().and_then(|twins| twins.find(*words.first()?));
+        let twins = self.twins.as_ref();
+        let twin = twins.and_then(|twins| twins.find(words, |twin| twin.before.entries()));
         let alike = twin.and_then(|twin| translate_like(words, twin, self.moves));
         alike.or_else(|| translate_whole(words, self.moves))
     }
@@ -178,7 +179,7 @@ fn translate_like(
     moves: &Relocations,
 ) -> Option<(Vec<u64>, Repointed)> {
     let (before, after) = (twin.before.entries(), twin.after.entries());
-    if words.len() != before.len() || !are_twins(words, before) {
+    if words.len() != before.len() {
         return None;
     }
     let (mut out, mut blocks, mut whole) = (after.to_vec(), twin.blocks, true);

@@ -1,21 +1,21 @@
-//! Nodes that have most of their entries in common.
+//! Leaves that have most of their words in common.
 //!
-//! The first write to a leaf after a snapshot copies it, and the nodes above it, for the sake of a word
-//! or two. So most nodes of a volume with many snapshots have a twin, and what a walk did for the one
-//! is done for the other but for these entries.
+//! The first write to a leaf after a snapshot copies it for the sake of a word or two. So most leaves
+//! of a volume with many snapshots have a twin, and what a walk did for the one is done for the other
+//! but for these words.
 
-/// Nodes that a walk met lately, with what it wants to know of each. The key of a node is its first
-/// entry, which most twins have in common.
+/// Leaves that a walk met lately, with what it wants to know of each. They are found by their first
+/// word, which most twins have in common.
 pub struct Twins<T> {
-    /// By a hash of the key: the newest first.
+    /// By a hash of the first word: the newest first.
     sets: Vec<[Option<(u64, T)>; WAYS]>,
 }
 
-/// Nodes kept are [`SETS`] times so many: a walk comes back to a twin after as many leaves as the
+/// Leaves kept are [`SETS`] times so many: a walk comes back to a twin after as many leaves as the
 /// volume has that are written to, and those kept should fit a processor's cache.
 const WAYS: usize = 4;
 const SETS: usize = 64;
-/// Entries that are compared at once.
+/// Words that are compared at once.
 const PIECE: usize = 32;
 
 impl<T> Default for Twins<T> {
@@ -25,62 +25,66 @@ impl<T> Default for Twins<T> {
 }
 
 impl<T> Twins<T> {
-    fn set(key: u64) -> usize {
+    fn set(first: u64) -> usize {
         // Fibonacci hashing (Knuth, TAOCP 3, section 6.4).
-        (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - SETS.ilog2())) as usize
+        (first.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - SETS.ilog2())) as usize
     }
 
-    /// What was kept of a node that is likely to be a twin of one with this key.
+    /// What was kept of a twin of a leaf with these words. `words_of` are the words of what was kept.
     #[inline]
-    pub fn find(&self, key: u64) -> Option<&T> {
-        let set = self.sets[Self::set(key)].iter().flatten();
-        set.filter(|(other, _)| *other == key).map(|(_, kept)| kept).next()
+    pub fn find<'a>(
+        &'a self,
+        words: &[u64],
+        words_of: impl Fn(&'a T) -> &'a [u64],
+    ) -> Option<&'a T> {
+        let first = words.first()?;
+        let mut set = self.sets[Self::set(*first)].iter().flatten();
+        let (_, kept) = set.find(|(other, _)| other == first)?;
+        are_twins(words, words_of(kept)).then_some(kept)
     }
 
-    /// Keeps something of a node with this key, in place of what was kept of its twin or longest.
+    /// Keeps something of a leaf that begins with this word, in place of what was kept of another one
+    /// that does, or longest.
     #[inline]
-    pub fn keep(&mut self, key: u64, what: T) {
-        let set = &mut self.sets[Self::set(key)];
-        let fits = |kept: &Option<(u64, T)>| kept.as_ref().is_none_or(|(other, _)| *other == key);
+    pub fn keep(&mut self, first: u64, what: T) {
+        let set = &mut self.sets[Self::set(first)];
+        let fits = |kept: &Option<(u64, T)>| kept.as_ref().is_none_or(|(other, _)| *other == first);
         let place = set.iter().position(fits).unwrap_or(WAYS - 1);
         set[..=place].rotate_right(1);
-        set[0] = Some((key, what));
+        set[0] = Some((first, what));
     }
 }
 
-/// Entries that [`are_twins`] compares, and how many of them must be the same.
+/// Words that [`are_twins`] compares, and how many of them must be the same.
 const SAMPLES: (usize, usize) = (8, 4);
 
-/// Whether two nodes have most of their entries in common, by a sample of them. Nodes that begin with
-/// the same entry, such as a hole, need not have.
+/// Whether two leaves have most of their words in common, by a sample of them. Those that begin with
+/// the same one, such as a hole, need not have.
 #[inline]
-pub fn are_twins<T: PartialEq>(entries: &[T], other: &[T]) -> bool {
+fn are_twins(words: &[u64], other: &[u64]) -> bool {
     let (samples, least) = SAMPLES;
-    let shorter = entries.len().min(other.len());
+    let shorter = words.len().min(other.len());
     let same = (0..samples).filter(|number| {
-        // In the second half from behind: an entry more or less in between changes little.
+        // In the second half from behind: a word more or less in between changes little.
         let at = number * shorter / samples;
         match number * 2 < samples {
-            true => entries.get(at) == other.get(at),
-            false => {
-                entries.iter().rev().nth(shorter - 1 - at)
-                    == other.iter().rev().nth(shorter - 1 - at)
-            }
+            true => words.get(at) == other.get(at),
+            false => words[words.len() - shorter + at] == other[other.len() - shorter + at],
         }
     });
     shorter > 0 && same.count() >= least
 }
 
-/// Calls `each` with the pieces of a node's entries that are not those of its twin: where in both they
+/// Calls `each` with the pieces of a leaf's words that are not those of its twin: where in both they
 /// begin, the piece, and what the twin has in its place. The rest of both is the same.
 #[inline]
-pub fn differing<'a, T: PartialEq>(
-    entries: &'a [T],
-    twin: &'a [T],
-    mut each: impl FnMut(usize, &'a [T], &'a [T]),
+pub fn differing<'a>(
+    words: &'a [u64],
+    twin: &'a [u64],
+    mut each: impl FnMut(usize, &'a [u64], &'a [u64]),
 ) {
-    if entries.len() == twin.len() {
-        let pieces = entries.chunks(PIECE).zip(twin.chunks(PIECE));
+    if words.len() == twin.len() {
+        let pieces = words.chunks(PIECE).zip(twin.chunks(PIECE));
         for (at, (piece, other)) in (0..).step_by(PIECE).zip(pieces) {
             if piece != other {
                 each(at, piece, other);
@@ -88,14 +92,14 @@ pub fn differing<'a, T: PartialEq>(
         }
         return;
     }
-    // One was torn apart or joined with another: what is behind it lies elsewhere in the node.
-    let same = |(piece, other): &(&[T], &[T])| piece == other;
-    let ahead = entries.chunks_exact(PIECE).zip(twin.chunks_exact(PIECE));
+    // One was torn apart or joined with another: what is behind it lies elsewhere in the leaf.
+    let same = |(piece, other): &(&[u64], &[u64])| piece == other;
+    let ahead = words.chunks_exact(PIECE).zip(twin.chunks_exact(PIECE));
     let front = PIECE * ahead.take_while(same).count();
-    let (entries, twin) = (&entries[front..], &twin[front..]);
-    let behind = entries.rchunks_exact(PIECE).zip(twin.rchunks_exact(PIECE));
+    let (words, twin) = (&words[front..], &twin[front..]);
+    let behind = words.rchunks_exact(PIECE).zip(twin.rchunks_exact(PIECE));
     let back = PIECE * behind.take_while(same).count();
-    each(front, &entries[..entries.len() - back], &twin[..twin.len() - back]);
+    each(front, &words[..words.len() - back], &twin[..twin.len() - back]);
 }
 
 #[cfg(test)]
@@ -155,20 +159,23 @@ mod tests {
             other[0] = one[0];
             assert!(one.len() < 8 || !are_twins(&one, &other) && !are_twins(&other, &one));
         }
-        assert!(!are_twins::<u64>(&[], &[]) && !are_twins(&[], &[1]));
+        assert!(!are_twins(&[], &[]) && !are_twins(&[], &[1]));
     }
 
     #[test]
     fn the_leaf_met_last_is_found_and_the_oldest_makes_room() {
         let mut twins = Twins::default();
-        for key in 0..10_000 {
-            twins.keep(key, key);
-            twins.keep(key, key + 1);
-            assert_eq!(twins.find(key), Some(&(key + 1)));
+        let leaf = |first: u64, last: u64| [first, 1, 2, 3, 4, 5, 6, last];
+        for first in 0..10_000 {
+            twins.keep(first, leaf(first, 7));
+            twins.keep(first, leaf(first, 8));
+            assert_eq!(twins.find(&leaf(first, 9), |kept| kept), Some(&leaf(first, 8)));
+            assert_eq!(twins.find(&[first, 0, 0, 0, 0, 0, 0, 0], |kept| kept), None);
         }
-        let found = (0..10_000).filter(|key| twins.find(*key).is_some()).count();
-        assert_eq!(found, SETS * WAYS, "as many as there is room for");
-        let newest = (9_950..10_000).filter(|key| twins.find(*key).is_some()).count();
+        let found = |first: &u64| twins.find(&leaf(*first, 9), |kept| kept).is_some();
+        assert_eq!((0..10_000).filter(found).count(), SETS * WAYS, "as many as there is room for");
+        let newest = (9_950..10_000).filter(found).count();
         assert!(newest >= 49, "{newest} of the last 50");
+        assert_eq!(twins.find(&[], |kept| kept), None);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mjolnir_device::{Device, Runtime};
-use mjolnir_map::{Chunks, Node, NodeId, Twins, are_twins, differing, word};
+use mjolnir_map::{Chunks, Node, NodeId, Twins, differing, word};
 use mjolnir_store::Error;
 use mjolnir_units::{Pba, TreeId, ZoneId};
 
@@ -62,17 +62,17 @@ impl LiveBlocks {
                 }
             }
         };
-        let (Some(twins), Some(key)) = (&mut self.twins, words.first().copied()) else {
+        let (Some(twins), Some(first)) = (&mut self.twins, words.first().copied()) else {
             return note(0, words, &[]);
         };
-        let twin = twins.find(key).filter(|(_, twin)| are_twins(words, twin.entries()));
+        let twin = twins.find(words, |(_, twin)| twin.entries());
         match twin {
             None => note(0, words, &[]),
             Some((_, twin)) => differing(words, twin.entries(), note),
         }
         self.leaves.0 += 1;
         self.leaves.1 += u64::from(twin.is_some_and(|(other, _)| *other != id));
-        twins.keep(key, (id, leaf));
+        twins.keep(first, (id, leaf));
     }
 
     /// Lets go of the leaves; whether many of them had a twin.
@@ -181,6 +181,7 @@ mod tests {
     use rand_pcg::Pcg64;
 
     use super::*;
+    use crate::reclaim::mark::tests::leaves_of;
 
     #[test]
     fn with_and_without_twins_the_same_blocks_are_live() {
@@ -196,11 +197,7 @@ mod tests {
             }
             map.snapshot(TreeId(1), TreeId(10 + snapshot));
         }
-        map.begin_mark();
-        let mut leaves = Vec::new();
-        while leaves.is_empty() || !map.mark_step(0).done {
-            leaves.extend(map.mark_step(100).leaves);
-        }
+        let leaves = leaves_of(&mut map);
         let victims = [ZoneId(2), ZoneId(3), ZoneId(11), ZoneId(17)];
         let mut beside = LiveBlocks::new(ZONE, &victims, true);
         let mut alone = LiveBlocks::new(ZONE, &victims, false);

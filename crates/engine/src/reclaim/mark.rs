@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use mjolnir_device::{Device, Runtime};
-use mjolnir_map::{MarkStep, Node, NodeId, Twins, are_twins, differing, word};
+use mjolnir_map::{MarkStep, Node, NodeId, Twins, differing, word};
 use mjolnir_store::Error;
 use mjolnir_units::ZoneId;
 
@@ -95,11 +95,8 @@ fn scan(leaves: &[(NodeId, Arc<Node>)], live: &LiveMap, job: usize, candidates: 
         // The next leaf's first words are on their way while this one's are worked on.
         black_box(leaves.get(number + 1).and_then(|(_, next)| next.entries().first()));
         let (words, from) = (leaf.entries(), referrers.found.len());
-        let Some(key) = words.first() else { continue };
-        let twin = twins.find(*key).filter(|twin| {
-            let (_, other) = &leaves[twin.number];
-            are_twins(words, other.entries())
-        });
+        let Some(first) = words.first() else { continue };
+        let twin = twins.find(words, |twin| leaves[twin.number].1.entries());
         let mapped = match twin.cloned() {
             None => {
                 referrers.add(*id, number, words);
@@ -117,7 +114,7 @@ fn scan(leaves: &[(NodeId, Arc<Node>)], live: &LiveMap, job: usize, candidates: 
         };
         mappings += mapped;
         let referrers = from..referrers.found.len();
-        twins.keep(*key, Scanned { number, mapped, referrers });
+        twins.keep(*first, Scanned { number, mapped, referrers });
     }
     Found { referrers: referrers.found, mappings, leaves: leaves.len() as u64 }
 }
@@ -262,7 +259,7 @@ impl MarkLoop {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::BTreeSet;
 
     use mjolnir_map::Map;
@@ -271,6 +268,19 @@ mod tests {
     use rand_pcg::Pcg64;
 
     use super::*;
+
+    /// All that a mark hands out.
+    pub fn leaves_of(map: &mut Map) -> Vec<(NodeId, Arc<Node>)> {
+        map.begin_mark();
+        let mut leaves = Vec::new();
+        loop {
+            let step = map.mark_step(100);
+            leaves.extend(step.leaves);
+            if step.done {
+                return leaves;
+            }
+        }
+    }
 
     #[test]
     fn a_leaf_and_its_twins_are_marked_as_each_alone_would_be() {
@@ -292,15 +302,7 @@ mod tests {
             }
             map.snapshot(TreeId(1), TreeId(10 + snapshot));
         }
-        map.begin_mark();
-        let mut leaves = Vec::new();
-        loop {
-            let step = map.mark_step(100);
-            leaves.extend(step.leaves);
-            if step.done {
-                break;
-            }
-        }
+        let leaves = leaves_of(&mut map);
         let live = LiveMap::new(ZONES, ZONE, (0..ZONES as u32).map(ZoneId).collect(), 1);
         let candidates = ZoneSet::new(ZONES, ZONE, (0..40).map(|i| ZoneId(i * 37)));
         let found = scan(&leaves, &live, 0, &candidates);
@@ -331,15 +333,7 @@ mod tests {
             // By turns: two candidates, and another segment.
             map.write(TreeId(1), Lba(lba), Pba((1 + lba % 3) * ZONE + lba), 1).unwrap();
         }
-        map.begin_mark();
-        let mut leaves = Vec::new();
-        loop {
-            let step = map.mark_step(100);
-            leaves.extend(step.leaves);
-            if step.done {
-                break;
-            }
-        }
+        let leaves = leaves_of(&mut map);
         assert!(leaves.len() > 5);
         let live = LiveMap::new(8, ZONE, vec![ZoneId(1), ZoneId(2), ZoneId(3)], 1);
         let candidates = ZoneSet::new(8, ZONE, [ZoneId(3), ZoneId(5), ZoneId(1)].into_iter());
