@@ -49,6 +49,8 @@ pub(crate) struct Inner<D, R> {
     pub reclaim_wanted: Event,
     /// There is work for the checkpoint task.
     pub checkpoint_wanted: Event,
+    /// Clients wait for reclaim, or it has copied a batch.
+    pub lead_wanted: Event,
     /// Few segments are ready to be opened: the reset task prepares some.
     pub reset_wanted: Event,
     /// A group was begun: the linger task looks at it.
@@ -238,6 +240,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         drop(state);
         self.call_reclaim();
         self.inner.checkpoint_wanted.notify(usize::MAX);
+        self.inner.lead_wanted.notify(usize::MAX);
         self.inner.reset_wanted.notify(usize::MAX);
         self.inner.group_begun.notify(usize::MAX);
     }
@@ -453,6 +456,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
             self.submit();
             if self.state().reclaim.gate_closed() {
+                self.inner.lead_wanted.notify(1);
                 self.call_reclaim();
             }
             self.wait_while(busy).await;

@@ -87,6 +87,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         engine.spawn(engine.clone().linger_task());
         engine.spawn(engine.clone().checkpoint_task());
         engine.spawn(engine.clone().reclaim_task());
+        engine.spawn(engine.clone().lead_task());
         Ok(engine)
     }
 
@@ -115,6 +116,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             &self.inner.reclaim_wanted,
             &self.inner.checkpoint_wanted,
             &self.inner.reset_wanted,
+            &self.inner.lead_wanted,
             &self.inner.group_begun,
         ] {
             event.notify(usize::MAX);
@@ -171,6 +173,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 changed: Event::new(),
                 reclaim_wanted: Event::new(),
                 checkpoint_wanted: Event::new(),
+                lead_wanted: Event::new(),
                 reset_wanted: Event::new(),
                 group_begun: Event::new(),
                 opened_at,

@@ -47,6 +47,15 @@ pub(super) enum Copied {
     Closing,
 }
 
+/// A victim that is about to be copied.
+pub(super) struct Copying<D: Device, R: Runtime> {
+    zone: ZoneId,
+    /// All that is live in it.
+    runs: Vec<LiveRun>,
+    /// The reads of the first slice.
+    ahead: Option<Reads<D, R>>,
+}
+
 /// Reads of a victim that are on their way. They hold its zone.
 struct Reads<D: Device, R: Runtime> {
     engine: Engine<D, R>,
@@ -72,16 +81,13 @@ impl<D: Device, R: Runtime> Reads<D, R> {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Copies a victim's live blocks forward. Returns where they went; `groups` gains the groups that
-    /// hold them. If it fails, the old data stays in force and nothing is lost but the effort.
-    pub(super) async fn copy_out(
+    /// Finds a victim's live blocks, and begins to read the first of them.
+    pub(super) async fn begin_to_copy(
         &self,
         zone: ZoneId,
         live: &LiveBlocks,
-        groups: &mut BTreeSet<u64>,
-    ) -> Result<Copied, Error> {
+    ) -> Result<Copying<D, R>, Error> {
         let (runs, opened) = self.live_runs(zone, live).await?;
-        let mut moves = Relocations::builder();
         {
             let mut guard = self.state();
             let state = &mut *guard;
@@ -89,9 +95,22 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let now = state.log.sequence;
             state.placement.reclaimed(state.space.get(zone), live, opened, now);
         }
+        let first = slices(&runs, slice_blocks(&self.inner.options)).next();
+        let ahead = first.map(|slice| self.start_reads(zone, slice));
+        Ok(Copying { zone, runs, ahead })
+    }
+
+    /// Copies a victim's live blocks forward. Returns where they went; `groups` gains the groups that
+    /// hold them. If it fails, the old data stays in force and nothing is lost but the effort.
+    pub(super) async fn copy_out(
+        &self,
+        copying: Copying<D, R>,
+        groups: &mut BTreeSet<u64>,
+    ) -> Result<Copied, Error> {
+        let Copying { zone, runs, mut ahead } = copying;
+        let mut moves = Relocations::builder();
         // The next slice is on its way while this one is copied.
         let mut rest = slices(&runs, slice_blocks(&self.inner.options)).peekable();
-        let mut ahead: Option<Reads<D, R>> = None;
         while let Some(slice) = rest.next() {
             if self.waits_for_share() {
                 // That may be long: nothing is held meanwhile that can be read again.
@@ -176,6 +195,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         groups: &mut BTreeSet<u64>,
     ) -> Result<(), Error> {
         let mut done = 0;
+        let moved_at = self.runtime().now();
         while done < run.blocks {
             let rest = bytes.slice((done * BLOCK_SIZE) as usize..);
             let record = |blocks: u32| Record::Moved {
@@ -207,8 +227,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                         content.get(done as usize..).unwrap_or(&[]),
                         record_bytes,
                     );
-                    state.reclaim.counters.blocks_moved += u64::from(fit);
-                    state.reclaim.gate.reclaim_moved(u64::from(fit));
+                    state.reclaim.moved(u64::from(fit), moved_at);
                     Ok((at, fit, group))
                 })
                 .await?;

@@ -16,6 +16,7 @@
 
 mod copy;
 mod index;
+mod lead;
 mod live;
 mod live_runs;
 mod mark;
@@ -33,11 +34,11 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use mjolnir_device::{Device, Runtime};
-use mjolnir_policy::pacing::{self, Gate, Pacing, PacingPolicy, PacingView, ScanBudget};
+use mjolnir_policy::pacing::{self, Gate, Pacing, PacingPolicy, PacingView, Rhythm, ScanBudget};
 use mjolnir_policy::read_plan::{self, ReadPlanPolicy};
 use mjolnir_policy::victim::{self, VictimPolicy};
 use mjolnir_store::Error;
-use mjolnir_units::ZoneId;
+use mjolnir_units::{Instant, ZoneId};
 
 use crate::engine::{Engine, State};
 use crate::memory::buffer_bytes_at_rest;
@@ -45,6 +46,7 @@ use crate::options::ReclaimOptions;
 use crate::reclaim::index::ReverseIndex;
 use crate::reclaim::live::LiveMap;
 use crate::reclaim::released::Released;
+use crate::reclaim::relocate::Relocation;
 use crate::space::{MAP_STREAM, SegmentState};
 
 /// Map nodes that may be garbage before a mark runs for their sake: some 100 MiB at most.
@@ -91,6 +93,9 @@ pub(crate) struct ReclaimState {
     pub victim: Box<dyn VictimPolicy>,
     pub read_plan: Box<dyn ReadPlanPolicy>,
     pub gate: Gate,
+    pub rhythm: Rhythm,
+    /// Victims are emptied, and are given up soon.
+    pub emptied: bool,
     pub budget: ScanBudget,
     pub last_pacing: Pacing,
     pub options: ReclaimOptions,
@@ -137,6 +142,8 @@ impl ReclaimState {
             victim: victim::by_name(&options.policy)
                 .expect("the policy's name was checked when the store was opened"),
             gate: Gate::new(BURST_BLOCKS),
+            rhythm: Rhythm::default(),
+            emptied: false,
             budget: ScanBudget::new(options.scan_cpu_max, processors as f64),
             last_pacing: Pacing::default(),
             options: options.clone(),
@@ -155,6 +162,21 @@ impl ReclaimState {
 
     pub fn client_wrote(&mut self, blocks: u64) {
         self.gate.client_wrote(blocks);
+    }
+
+    /// Reclaim moved blocks of a batch.
+    fn moved(&mut self, blocks: u64, now: Instant) {
+        self.counters.blocks_moved += blocks;
+        self.gate.reclaim_moved(blocks);
+        self.rhythm.copied(now, blocks);
+        self.gate.allow(self.rhythm.lead_blocks(now));
+    }
+
+    /// Reclaim has moved all that it will of a batch.
+    fn batch_emptied(&mut self, now: Instant) {
+        self.emptied = true;
+        self.rhythm.end(now);
+        self.gate.allow(self.rhythm.lead_blocks(now));
     }
 
     /// Whether a cycle that began when `asked` or more had begun won nothing.
@@ -234,8 +256,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if ends {
                 let mut state = self.state();
                 state.reclaim.running = false;
-                state.reclaim.index.clear();
-                state.map.track_leaves(false);
+                state.forget_candidates();
                 drop(state);
                 self.notify();
                 return;
@@ -343,16 +364,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         }
         won.retired += emptied.len();
-        while !won.cramped && self.state().has_candidates() {
+        let mut relocation = Relocation::default();
+        while !relocation.cramped && self.state().has_candidates(&relocation) {
             // Repointing dirties leaves, as many bytes as are moved or more.
             if self.state().is_squeezed() {
+                self.give_up_emptied(&mut relocation).await?;
                 self.checkpoint_within_task().await?;
             }
-            let relocated = self.relocate().await?;
-            won.retired += relocated.retired;
-            won.cramped = relocated.cramped;
-            won.rests = relocated.rests;
-            if won.rests.is_some() {
+            self.relocate(&mut relocation).await?;
+            if relocation.rests.is_some() {
                 break;
             }
             // Not before the first: who deletes all the time must not keep reclaim from its work.
@@ -360,10 +380,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 break;
             }
         }
+        self.give_up_emptied(&mut relocation).await?;
+        let Relocation { retired, cramped, rests, .. } = relocation;
+        won = Won { retired: won.retired + retired, cramped, rests, ..won };
         {
             let mut state = self.state();
-            state.reclaim.index.clear();
-            state.map.track_leaves(false);
+            state.forget_candidates();
             state.reclaim.counters.cycles += 1;
         }
         if won.rests.is_none() {
@@ -406,9 +428,17 @@ impl State {
         self.reclaim.counters.segments_retired += 1;
     }
 
+    /// Nothing is to be relocated any more.
+    fn forget_candidates(&mut self) {
+        self.reclaim.index.clear();
+        self.reclaim.batch_bytes = 0;
+        self.reclaim.emptied = false;
+        self.map.track_leaves(false);
+    }
+
     /// Whether there is something to relocate, and time for it.
-    fn has_candidates(&self) -> bool {
-        !self.reclaim.index.is_empty() && !self.closing
+    fn has_candidates(&self, relocation: &Relocation) -> bool {
+        self.reclaim.index.len() > relocation.emptied().len() && !self.closing
     }
 
     /// Whether so much was deleted that other segments may be emptier than the candidates.
@@ -459,8 +489,7 @@ impl State {
     /// A cycle failed: nothing is being moved any more.
     fn give_up_cycle(&mut self) {
         self.reclaim.counters.copy_forward_failures += 1;
-        self.reclaim.index.clear();
-        self.map.track_leaves(false);
+        self.forget_candidates();
         self.map.abort_mark();
         self.reclaim.mark_bytes = 0;
         self.reclaim.running = false;

@@ -17,6 +17,8 @@ const MOVES_PER_BLOCK_MAX: f64 = 64.0;
 pub struct Gate {
     pacing: Pacing,
     burst_blocks: f64,
+    /// Blocks that clients may run ahead by besides.
+    lead_blocks: f64,
     /// Blocks that reclaim has still to move; below zero where it ran ahead.
     owed_blocks: f64,
 }
@@ -28,6 +30,7 @@ impl Gate {
         Gate {
             pacing: Pacing::default(),
             burst_blocks: burst_blocks.max(1) as f64,
+            lead_blocks: 0.0,
             owed_blocks: 0.0,
         }
     }
@@ -41,6 +44,11 @@ impl Gate {
         }
     }
 
+    /// Lets clients run ahead by so many moves more than a burst: see [`Rhythm`](super::Rhythm).
+    pub fn allow(&mut self, lead_blocks: f64) {
+        self.lead_blocks = lead_blocks;
+    }
+
     /// The decision in force.
     pub fn pacing(&self) -> &Pacing {
         &self.pacing
@@ -48,7 +56,8 @@ impl Gate {
 
     /// Whether a client's write may go now. Ask again after each update and each report of moves.
     pub fn client_may_write(&self) -> bool {
-        !self.pacing.panic && (self.pacing.idle || self.owed_blocks < self.burst_blocks)
+        !self.pacing.panic
+            && (self.pacing.idle || self.owed_blocks < self.burst_blocks + self.lead_blocks)
     }
 
     /// Reports blocks that clients wrote.

@@ -4,17 +4,20 @@
 //! device's bandwidth goes to clients and which to reclaim, from the free segments, from how much
 //! there is to win, and from the work that waits on either side. A [`PacingPolicy`] takes that
 //! decision; a [`Gate`] turns it into "may this client write now" and "may reclaim move blocks
-//! now"; a [`ScanBudget`] bounds the processor time of marking.
+//! now"; a [`Rhythm`] lets clients go on while reclaim does other work than moving; a [`ScanBudget`]
+//! bounds the processor time of marking.
 
 mod free_space;
 mod gate;
 mod panic_only;
+mod rhythm;
 mod scan_budget;
 mod view;
 
 pub use free_space::FreeSpace;
 pub use gate::Gate;
 pub use panic_only::PanicOnly;
+pub use rhythm::Rhythm;
 pub use scan_budget::ScanBudget;
 pub use view::{Pacing, PacingView};
 

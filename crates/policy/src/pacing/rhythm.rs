@@ -1,0 +1,82 @@
+//! What clients may do while reclaim copies nothing.
+
+use std::time::Duration;
+
+use mjolnir_units::Instant;
+
+/// The most that clients may run ahead by: this part of a batch.
+const LEAD_MAX: f64 = 0.5;
+/// The weight of a batch in the pace that is expected of the next ones.
+const WEIGHT: f64 = 0.25;
+
+/// The rhythm of reclaim: it copies a slice at a time, and between two batches of victims nothing for a
+/// while, since it waits for what it wrote, repoints, takes a checkpoint, marks, and reads the first of
+/// the next batch.
+///
+/// A [`Gate`](super::Gate) alone would stop clients for that while. With the lead that this allows them
+/// besides they go on as if reclaim moved blocks at its mean pace all the time. What they were ahead by
+/// when a batch begins they make up for over all of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rhythm {
+    /// Blocks that reclaim moves in a second, of batches and of the time between them; 0 if not known.
+    pace: f64,
+    /// When the last batch had been copied.
+    ended: Option<Instant>,
+    /// When blocks were copied last.
+    last: Option<Instant>,
+    /// What clients were ahead by at the beginning of the batch that is being copied.
+    lead: Option<f64>,
+    /// Blocks of the batch, and those of them that were copied.
+    blocks: u64,
+    copied: u64,
+}
+
+impl Rhythm {
+    /// A batch of so many blocks is to be copied next.
+    pub fn expect(&mut self, blocks: u64) {
+        (self.blocks, self.copied) = (blocks, 0);
+    }
+
+    /// So many were copied, of a batch that has begun with them or before.
+    pub fn copied(&mut self, now: Instant, blocks: u64) {
+        self.lead = Some(self.lead.unwrap_or_else(|| self.lead_since_last(now)));
+        self.last = Some(now);
+        self.copied += blocks;
+    }
+
+    /// Nothing is left to be copied of the batch.
+    pub fn end(&mut self, now: Instant) {
+        let since = self.ended.map_or(Duration::ZERO, |ended| now.since(ended));
+        if !since.is_zero() {
+            let pace = self.copied as f64 / since.as_secs_f64();
+            let weight = if self.pace > 0.0 { WEIGHT } else { 1.0 };
+            self.pace += weight * (pace - self.pace);
+        }
+        (self.ended, self.lead) = (Some(now), None);
+    }
+
+    /// Whether most of the batch is copied.
+    pub fn ends_soon(&self) -> bool {
+        self.lead.is_some() && self.copied * 4 > self.blocks * 3
+    }
+
+    /// Whether clients may run ahead by more after a while in which nothing is copied.
+    pub fn lead_grows(&self, now: Instant) -> bool {
+        self.pace > 0.0 && self.lead_since_last(now) < self.lead_max()
+    }
+
+    /// Moves that clients may run ahead of reclaim by now.
+    pub fn lead_blocks(&self, now: Instant) -> f64 {
+        let left = self.blocks.saturating_sub(self.copied) as f64 / self.blocks.max(1) as f64;
+        self.lead.unwrap_or(0.0) * left + self.lead_since_last(now)
+    }
+
+    fn lead_since_last(&self, now: Instant) -> f64 {
+        let since = self.last.map_or(Duration::ZERO, |last| now.since(last));
+        (self.pace * since.as_secs_f64()).min(self.lead_max())
+    }
+
+    fn lead_max(&self) -> f64 {
+        LEAD_MAX * self.blocks as f64
+    }
+}
