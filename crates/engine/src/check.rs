@@ -182,7 +182,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let pin = Pin::new(self, &mut state, zone);
             (state.space.get(zone).clone(), state.info.clone(), pin)
         };
-        self.settle_groups().await;
+        self.settle_zone(zone).await;
         let start = zone.start(info.zone_blocks);
         let first = self.device().read(start, AlignedBuf::zeroed(BLOCK_BYTES)).await;
         match first.map_err(|error| fault::device(&format!("reading {start}"), error)) {

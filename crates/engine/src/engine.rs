@@ -49,7 +49,7 @@ pub(crate) struct Inner<D, R> {
     pub reclaim_wanted: Event,
     /// There is work for the checkpoint task.
     pub checkpoint_wanted: Event,
-    /// Clients wait for reclaim, or it has copied a batch.
+    /// Clients wait for reclaim, or it has copied something.
     pub lead_wanted: Event,
     /// Few segments are ready to be opened: the reset task prepares some.
     pub reset_wanted: Event,

@@ -82,7 +82,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         end: u64,
         reach: u64,
     ) -> Result<Walk, Error> {
-        self.settle_groups().await;
+        self.settle_zone(zone).await;
         let (zone_blocks, uuid) = {
             let state = self.state();
             (state.info.zone_blocks, state.info.uuid)

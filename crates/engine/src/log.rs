@@ -471,6 +471,11 @@ impl Log {
         self.in_flight.range(..=id).next().is_some()
     }
 
+    /// The same of the groups of a zone, its header and its footer.
+    pub fn zone_waits_for_group(&self, zone: ZoneId, id: u64) -> bool {
+        self.in_flight.range(..=id).any(|(_, group)| group.zone == zone)
+    }
+
     /// Whether the zone has an append or its seal on the way.
     pub fn zone_busy(&self, zone: ZoneId) -> bool {
         self.sealing.contains(&zone) || self.zone_in_flight(zone)

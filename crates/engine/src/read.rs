@@ -234,7 +234,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let pin = Pin::new(self, &mut state, zone);
             (state.space.get(zone).clone(), state.info.clone(), pin)
         };
-        self.settle_groups().await;
+        self.settle_zone(zone).await;
         let start = zone.start(info.zone_blocks);
         if segment.footer != 0 && segment.footer < segment.used {
             let blocks = u64::from(segment.used - segment.footer);
@@ -271,11 +271,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(self.keep_checksums(zone, values))
     }
 
-    /// Waits until the groups sent so far are on the device: headers and footers are read from
+    /// Waits until what was sent to a zone so far is on the device: headers and footers are read from
     /// there alone.
-    pub(crate) async fn settle_groups(&self) {
+    pub(crate) async fn settle_zone(&self, zone: ZoneId) {
         let last = self.state().log.last_group();
-        self.wait_while(|state| state.failed.is_none() && state.log.waits_for_group(last)).await;
+        self.wait_while(|state| {
+            state.failed.is_none() && state.log.zone_waits_for_group(zone, last)
+        })
+        .await;
     }
 
     fn keep_checksums(&self, zone: ZoneId, values: Vec<u32>) -> Sums {

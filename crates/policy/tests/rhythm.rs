@@ -38,10 +38,10 @@ fn before_a_whole_batch_was_seen_nobody_runs_ahead() {
 fn between_batches_the_lead_grows_at_the_mean_pace_to_half_a_batch() {
     let (mut rhythm, now) = after_batches(5);
     rhythm.expect(1_000);
-    // 1,000 blocks in 100 ms.
-    for (passed, lead) in [(1, 15.0), (10, 105.0), (40, 405.0), (60, 500.0), (900, 500.0)] {
+    // 1,000 blocks in 100 ms, and the last slice was copied 5 ms ago.
+    for (passed, lead) in [(1, 60.0), (10, 150.0), (40, 450.0), (60, 500.0), (900, 500.0)] {
         let got = rhythm.lead_blocks(now + passed * MS);
-        assert!((got - lead).abs() < 0.01 * lead + 45.0, "{passed} ms: {got} for {lead}");
+        assert!((got - lead).abs() < 1.0, "{passed} ms: {got} for {lead}");
         assert_eq!(rhythm.lead_grows(now + passed * MS), lead < 500.0, "{passed} ms");
     }
 }
@@ -64,6 +64,35 @@ fn what_clients_were_ahead_by_is_made_up_for_over_the_batch() {
         assert!((lead - left).abs() < 1.0, "{copied} slices: {lead} for {left}");
     }
     assert_eq!(rhythm.lead_blocks(now), 0.0);
+}
+
+/// By turns 1,000 blocks in 100 ms and 10 in 400 ms.
+#[test]
+fn the_pace_is_that_of_all_blocks_in_all_the_time_but_for_rests() {
+    let (mut rhythm, mut now) = after_batches(1);
+    let begun = now;
+    for _ in 0..40 {
+        batch(&mut rhythm, &mut now);
+        rhythm.expect(10);
+        now = now + 400 * MS;
+        rhythm.copied(now, 10);
+        rhythm.end(now);
+    }
+    let mean = 40.0 * 1_010.0 / now.since(begun).as_secs_f64();
+    let pace = rhythm.lead_blocks(now + 20 * MS) / 0.02;
+    assert!((0.75..1.35).contains(&(pace / mean)), "{pace} for {mean}");
+    rhythm.rest();
+    assert_eq!(
+        rhythm.lead_blocks(now + 900 * MS),
+        0.0,
+        "whoever comes after a rest waits for a batch"
+    );
+    assert!(!rhythm.lead_grows(now));
+    now = now + 3_600_000 * MS;
+    batch(&mut rhythm, &mut now);
+    rhythm.expect(1_000);
+    let after = (rhythm.lead_blocks(now + 20 * MS) - rhythm.lead_blocks(now)) / 0.02;
+    assert!((after / pace - 1.0).abs() < 0.01, "{after} for {pace}");
 }
 
 #[test]

@@ -246,6 +246,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let state = &mut *guard;
             state.log.close_moved_groups(&mut state.space);
         }
+        self.inner.lead_wanted.notify(1);
         self.submit();
     }
 

@@ -265,6 +265,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 {
                     let mut state = self.state();
                     state.reclaim.running = false;
+                    state.reclaim.rhythm.rest();
                     state.buffers.shrink_to(buffer_bytes_at_rest(&self.inner.options));
                 }
                 self.notify();
@@ -366,11 +367,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         won.retired += emptied.len();
         let mut relocation = Relocation::default();
         while !relocation.cramped && self.state().has_candidates(&relocation) {
-            // Repointing dirties leaves, as many bytes as are moved or more.
-            if self.state().is_squeezed() {
-                self.give_up_emptied(&mut relocation).await?;
-                self.checkpoint_within_task().await?;
-            }
             self.relocate(&mut relocation).await?;
             if relocation.rests.is_some() {
                 break;
@@ -433,6 +429,7 @@ impl State {
         self.reclaim.index.clear();
         self.reclaim.batch_bytes = 0;
         self.reclaim.emptied = false;
+        self.reclaim.rhythm.abandon();
         self.map.track_leaves(false);
     }
 

@@ -69,8 +69,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// candidate any more, unless there was no room, reclaim is to rest or the store is closing. Fails
     /// only if the store has.
     pub(super) async fn relocate(&self, relocation: &mut Relocation) -> Result<(), Error> {
-        if self.state().reclaim.batch_bytes > batch_bytes_max(&self.inner.options) / 2 {
+        // There is no memory for another one beside a large batch, whose pauses count for little.
+        let large = self.state().reclaim.batch_bytes > batch_bytes_max(&self.inner.options) / 2;
+        if large || self.state().is_squeezed() {
             self.give_up_emptied(relocation).await?;
+            self.relieve().await?;
+            if relocation.cramped {
+                return Ok(());
+            }
         }
         let mut batch = self.state().next_batch(&self.inner.options, relocation.emptied());
         let mut live = self.live_blocks(&mut batch).await?;
@@ -80,8 +86,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             Some(zone) => Some((zone, self.begin_to_copy(zone, &live).await)),
             None => None,
         };
-        // What was copied before is likely to be written by now, and the first slice is on its way.
+        // The first slice is on its way, and what was copied before is written meanwhile.
         self.give_up_emptied(relocation).await?;
+        if relocation.cramped {
+            self.state().reclaim.batch_bytes -= batch.bytes;
+            return Ok(());
+        }
+        // Repointing made leaves dirty, as many bytes as are moved or more.
+        self.relieve().await?;
         let mut moves = Relocations::builder();
         let mut groups = BTreeSet::new();
         let mut copied = Vec::new();
@@ -131,6 +143,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         batch.victims = copied;
         relocation.emptied = Some(Emptied { batch, part, moves, groups, twins });
         Ok(())
+    }
+
+    /// Takes a checkpoint where the dirty part of the map takes the room that moves need.
+    async fn relieve(&self) -> Result<(), Error> {
+        if self.state().is_squeezed() { self.checkpoint_within_task().await } else { Ok(()) }
     }
 
     /// Repoints the leaves that refer to what was emptied, once the copies are written, and gives it up.

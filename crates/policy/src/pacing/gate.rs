@@ -9,8 +9,9 @@ const MOVES_PER_BLOCK_MAX: f64 = 64.0;
 /// Keeps client writes and reclaim's moves in the proportion that pacing decided.
 ///
 /// For each block that clients write, reclaim owes `share / (1 - share)` moved blocks. Reclaim may
-/// move while it owes any, and clients wait while it owes more than a burst: so neither side runs
-/// ahead of the other by more than that, and neither waits for a clock.
+/// move while it owes any, and clients wait while it owes more than a burst and the lead that they are
+/// allowed ([`allow`](Gate::allow)): so neither side runs ahead of the other by more than that. The gate
+/// itself knows no clock.
 ///
 /// Both sides may overdraw by one request: ask first, then report what was done.
 #[derive(Clone, Copy, Debug)]

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use mjolnir_units::Instant;
 
-/// The most that clients may run ahead by: this part of a batch.
+/// The most that clients may run ahead by: this part of a usual batch.
 const LEAD_MAX: f64 = 0.5;
-/// The weight of a batch in the pace that is expected of the next ones.
+/// The weight of a batch in what is usual.
 const WEIGHT: f64 = 0.25;
 
 /// The rhythm of reclaim: it copies a slice at a time, and between two batches of victims nothing for a
@@ -14,12 +14,14 @@ const WEIGHT: f64 = 0.25;
 /// the next batch.
 ///
 /// A [`Gate`](super::Gate) alone would stop clients for that while. With the lead that this allows them
-/// besides they go on as if reclaim moved blocks at its mean pace all the time. What they were ahead by
-/// when a batch begins they make up for over all of it.
+/// besides they go on as if reclaim moved blocks at its mean pace all the time, by half of a usual batch
+/// at most. What they were ahead by when a batch begins they make up for over all of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rhythm {
-    /// Blocks that reclaim moves in a second, of batches and of the time between them; 0 if not known.
-    pace: f64,
+    /// Blocks of a usual batch, and the seconds from the end of one to the end of the next; 0 if not
+    /// known.
+    usual_blocks: f64,
+    usual_s: f64,
     /// When the last batch had been copied.
     ended: Option<Instant>,
     /// When blocks were copied last.
@@ -48,11 +50,21 @@ impl Rhythm {
     pub fn end(&mut self, now: Instant) {
         let since = self.ended.map_or(Duration::ZERO, |ended| now.since(ended));
         if !since.is_zero() {
-            let pace = self.copied as f64 / since.as_secs_f64();
-            let weight = if self.pace > 0.0 { WEIGHT } else { 1.0 };
-            self.pace += weight * (pace - self.pace);
+            let weight = if self.usual_s > 0.0 { WEIGHT } else { 1.0 };
+            self.usual_blocks += weight * (self.copied as f64 - self.usual_blocks);
+            self.usual_s += weight * (since.as_secs_f64() - self.usual_s);
         }
         (self.ended, self.lead) = (Some(now), None);
+    }
+
+    /// The batch is left as it is.
+    pub fn abandon(&mut self) {
+        self.lead = None;
+    }
+
+    /// There is nothing to reclaim for now: that while is none between two batches.
+    pub fn rest(&mut self) {
+        (self.ended, self.last, self.lead) = (None, None, None);
     }
 
     /// Whether most of the batch is copied.
@@ -62,7 +74,7 @@ impl Rhythm {
 
     /// Whether clients may run ahead by more after a while in which nothing is copied.
     pub fn lead_grows(&self, now: Instant) -> bool {
-        self.pace > 0.0 && self.lead_since_last(now) < self.lead_max()
+        self.usual_s > 0.0 && self.last.is_some() && self.lead_since_last(now) < self.lead_max()
     }
 
     /// Moves that clients may run ahead of reclaim by now.
@@ -73,10 +85,11 @@ impl Rhythm {
 
     fn lead_since_last(&self, now: Instant) -> f64 {
         let since = self.last.map_or(Duration::ZERO, |last| now.since(last));
-        (self.pace * since.as_secs_f64()).min(self.lead_max())
+        let pace = if self.usual_s > 0.0 { self.usual_blocks / self.usual_s } else { 0.0 };
+        (pace * since.as_secs_f64()).min(self.lead_max())
     }
 
     fn lead_max(&self) -> f64 {
-        LEAD_MAX * self.blocks as f64
+        LEAD_MAX * self.usual_blocks
     }
 }
