@@ -386,9 +386,7 @@ impl State {
         // What a checkpoint writes is the price of what it frees. Where clients leave time for it,
         // enough retires first to make the price small.
         let room = self.space.free_count().saturating_sub(self.space.reserve());
-        // What is about to retire goes along, if there is room for as long.
-        let soon = self.reclaim.emptied || self.reclaim.rhythm.ends_soon();
-        let hurried = room < self.space.checkpoint_least() + if soon { 1 } else { 2 };
+        let hurried = room < 2 + self.space.checkpoint_least();
         let cheap =
             frees as u64 * self.space.payload_bytes() >= WON_FOR_WRITTEN * self.checkpoint_bytes();
         let worth = frees > 0 && (hurried || cheap);

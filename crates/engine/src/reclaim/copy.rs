@@ -33,6 +33,8 @@ const SLICE_SHARE: u64 = 16;
 /// Blocks of one read: more than the longest run has, which is verified out of a single one.
 const READ_BLOCKS_MAX: u64 = 512;
 const _: () = assert!(READ_BLOCKS_MAX >= GROUP_BLOCKS_MAX as u64);
+/// So long reclaim waits for its share with what it has read in hand, which it would else read again.
+const HOLD: Duration = Duration::from_secs(1);
 /// Where reclaim has waited for its share so long, and nobody wrote anything, it gives up what it
 /// holds for going on at once. Then it has to mark again, which must not be for every few writes.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -112,7 +114,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         // The next slice is on its way while this one is copied.
         let mut rest = slices(&runs, slice_blocks(&self.inner.options)).peekable();
         while let Some(slice) = rest.next() {
-            if self.waits_for_share() {
+            if self.waits_for_share() && !self.share_comes_soon().await {
                 // That may be long: nothing is held meanwhile that can be read again.
                 if let Some(reads) = ahead.take() {
                     reads.finish().await;
@@ -255,6 +257,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut state = self.state();
         state.update_pacing();
         state.waits_for_share()
+    }
+
+    /// Waits for a while until pacing lets reclaim move more. Returns whether it does.
+    async fn share_comes_soon(&self) -> bool {
+        self.notify();
+        let waiting = self.wait_while(|state| state.waits_for_share());
+        let soon = self.runtime().sleep(HOLD);
+        matches!(select(pin!(waiting), pin!(soon)).await, Either::Left(_))
     }
 
     /// Waits until pacing lets reclaim move more, or nobody has written anything for long: then it

@@ -94,8 +94,6 @@ pub(crate) struct ReclaimState {
     pub read_plan: Box<dyn ReadPlanPolicy>,
     pub gate: Gate,
     pub rhythm: Rhythm,
-    /// Victims are emptied, and are given up soon.
-    pub emptied: bool,
     pub budget: ScanBudget,
     pub last_pacing: Pacing,
     pub options: ReclaimOptions,
@@ -143,7 +141,6 @@ impl ReclaimState {
                 .expect("the policy's name was checked when the store was opened"),
             gate: Gate::new(BURST_BLOCKS),
             rhythm: Rhythm::default(),
-            emptied: false,
             budget: ScanBudget::new(options.scan_cpu_max, processors as f64),
             last_pacing: Pacing::default(),
             options: options.clone(),
@@ -174,7 +171,6 @@ impl ReclaimState {
 
     /// Reclaim has moved all that it will of a batch.
     fn batch_emptied(&mut self, now: Instant) {
-        self.emptied = true;
         self.rhythm.end(now);
         self.gate.allow(self.rhythm.lead_blocks(now));
     }
@@ -428,7 +424,6 @@ impl State {
     fn forget_candidates(&mut self) {
         self.reclaim.index.clear();
         self.reclaim.batch_bytes = 0;
-        self.reclaim.emptied = false;
         self.reclaim.rhythm.abandon();
         self.map.track_leaves(false);
     }

@@ -184,7 +184,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         {
             let mut state = self.state();
             batch.victims.iter().for_each(|zone| state.retire(*zone));
-            state.reclaim.emptied = false;
             state.reclaim.batch_bytes -= batch.bytes;
         }
         relocation.retired += batch.victims.len();

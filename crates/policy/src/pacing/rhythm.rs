@@ -67,11 +67,6 @@ impl Rhythm {
         (self.ended, self.last, self.lead) = (None, None, None);
     }
 
-    /// Whether most of the batch is copied.
-    pub fn ends_soon(&self) -> bool {
-        self.lead.is_some() && self.copied * 4 > self.blocks * 3
-    }
-
     /// Whether clients may run ahead by more after a while in which nothing is copied.
     pub fn lead_grows(&self, now: Instant) -> bool {
         self.usual_s > 0.0 && self.last.is_some() && self.lead_since_last(now) < self.lead_max()
