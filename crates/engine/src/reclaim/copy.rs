@@ -33,8 +33,6 @@ const SLICE_SHARE: u64 = 16;
 /// Blocks of one read: more than the longest run has, which is verified out of a single one.
 const READ_BLOCKS_MAX: u64 = 512;
 const _: () = assert!(READ_BLOCKS_MAX >= GROUP_BLOCKS_MAX as u64);
-/// So long reclaim waits for its share with what it has read in hand, which it would else read again.
-const HOLD: Duration = Duration::from_secs(1);
 /// Where reclaim has waited for its share so long, and nobody wrote anything, it gives up what it
 /// holds for going on at once. Then it has to mark again, which must not be for every few writes.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -47,15 +45,6 @@ pub(super) enum Copied {
     Part(RelocationsBuilder, u64),
     /// The store is closing.
     Closing,
-}
-
-/// A victim that is about to be copied.
-pub(super) struct Copying<D: Device, R: Runtime> {
-    zone: ZoneId,
-    /// All that is live in it.
-    runs: Vec<LiveRun>,
-    /// The reads of the first slice.
-    ahead: Option<Reads<D, R>>,
 }
 
 /// Reads of a victim that are on their way. They hold its zone.
@@ -83,13 +72,16 @@ impl<D: Device, R: Runtime> Reads<D, R> {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Finds a victim's live blocks, and begins to read the first of them.
-    pub(super) async fn begin_to_copy(
+    /// Copies a victim's live blocks forward. Returns where they went; `groups` gains the groups that
+    /// hold them. If it fails, the old data stays in force and nothing is lost but the effort.
+    pub(super) async fn copy_out(
         &self,
         zone: ZoneId,
         live: &LiveBlocks,
-    ) -> Result<Copying<D, R>, Error> {
+        groups: &mut BTreeSet<u64>,
+    ) -> Result<Copied, Error> {
         let (runs, opened) = self.live_runs(zone, live).await?;
+        let mut moves = Relocations::builder();
         {
             let mut guard = self.state();
             let state = &mut *guard;
@@ -97,24 +89,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let now = state.log.sequence;
             state.placement.reclaimed(state.space.get(zone), live, opened, now);
         }
-        let first = slices(&runs, slice_blocks(&self.inner.options)).next();
-        let ahead = first.map(|slice| self.start_reads(zone, slice));
-        Ok(Copying { zone, runs, ahead })
-    }
-
-    /// Copies a victim's live blocks forward. Returns where they went; `groups` gains the groups that
-    /// hold them. If it fails, the old data stays in force and nothing is lost but the effort.
-    pub(super) async fn copy_out(
-        &self,
-        copying: Copying<D, R>,
-        groups: &mut BTreeSet<u64>,
-    ) -> Result<Copied, Error> {
-        let Copying { zone, runs, mut ahead } = copying;
-        let mut moves = Relocations::builder();
         // The next slice is on its way while this one is copied.
         let mut rest = slices(&runs, slice_blocks(&self.inner.options)).peekable();
+        let mut ahead: Option<Reads<D, R>> = None;
         while let Some(slice) = rest.next() {
-            if self.waits_for_share() && !self.share_comes_soon().await {
+            if self.waits_for_share() {
                 // That may be long: nothing is held meanwhile that can be read again.
                 if let Some(reads) = ahead.take() {
                     reads.finish().await;
@@ -257,14 +236,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut state = self.state();
         state.update_pacing();
         state.waits_for_share()
-    }
-
-    /// Waits for a while until pacing lets reclaim move more. Returns whether it does.
-    async fn share_comes_soon(&self) -> bool {
-        self.notify();
-        let waiting = self.wait_while(|state| state.waits_for_share());
-        let soon = self.runtime().sleep(HOLD);
-        matches!(select(pin!(waiting), pin!(soon)).await, Either::Left(_))
     }
 
     /// Waits until pacing lets reclaim move more, or nobody has written anything for long: then it

@@ -46,7 +46,6 @@ use crate::options::ReclaimOptions;
 use crate::reclaim::index::ReverseIndex;
 use crate::reclaim::live::LiveMap;
 use crate::reclaim::released::Released;
-use crate::reclaim::relocate::Relocation;
 use crate::space::{MAP_STREAM, SegmentState};
 
 /// Map nodes that may be garbage before a mark runs for their sake: some 100 MiB at most.
@@ -170,7 +169,7 @@ impl ReclaimState {
     }
 
     /// Reclaim has moved all that it will of a batch.
-    fn batch_emptied(&mut self, now: Instant) {
+    fn batch_copied(&mut self, now: Instant) {
         self.rhythm.end(now);
         self.gate.allow(self.rhythm.lead_blocks(now));
     }
@@ -252,7 +251,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if ends {
                 let mut state = self.state();
                 state.reclaim.running = false;
-                state.forget_candidates();
+                state.reclaim.index.clear();
+                state.map.track_leaves(false);
                 drop(state);
                 self.notify();
                 return;
@@ -361,10 +361,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         }
         won.retired += emptied.len();
-        let mut relocation = Relocation::default();
-        while !relocation.cramped && self.state().has_candidates(&relocation) {
-            self.relocate(&mut relocation).await?;
-            if relocation.rests.is_some() {
+        while !won.cramped && self.state().has_candidates() {
+            // Repointing dirties leaves, as many bytes as are moved or more.
+            if self.state().is_squeezed() {
+                self.checkpoint_within_task().await?;
+            }
+            let relocated = self.relocate().await?;
+            won.retired += relocated.retired;
+            won.cramped = relocated.cramped;
+            won.rests = relocated.rests;
+            if won.rests.is_some() {
                 break;
             }
             // Not before the first: who deletes all the time must not keep reclaim from its work.
@@ -372,12 +378,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 break;
             }
         }
-        self.give_up_emptied(&mut relocation).await?;
-        let Relocation { retired, cramped, rests, .. } = relocation;
-        won = Won { retired: won.retired + retired, cramped, rests, ..won };
         {
             let mut state = self.state();
-            state.forget_candidates();
+            state.reclaim.index.clear();
+            state.map.track_leaves(false);
             state.reclaim.counters.cycles += 1;
         }
         if won.rests.is_none() {
@@ -420,17 +424,9 @@ impl State {
         self.reclaim.counters.segments_retired += 1;
     }
 
-    /// Nothing is to be relocated any more.
-    fn forget_candidates(&mut self) {
-        self.reclaim.index.clear();
-        self.reclaim.batch_bytes = 0;
-        self.reclaim.rhythm.abandon();
-        self.map.track_leaves(false);
-    }
-
     /// Whether there is something to relocate, and time for it.
-    fn has_candidates(&self, relocation: &Relocation) -> bool {
-        self.reclaim.index.len() > relocation.emptied().len() && !self.closing
+    fn has_candidates(&self) -> bool {
+        !self.reclaim.index.is_empty() && !self.closing
     }
 
     /// Whether so much was deleted that other segments may be emptier than the candidates.
@@ -481,7 +477,8 @@ impl State {
     /// A cycle failed: nothing is being moved any more.
     fn give_up_cycle(&mut self) {
         self.reclaim.counters.copy_forward_failures += 1;
-        self.forget_candidates();
+        self.reclaim.index.clear();
+        self.map.track_leaves(false);
         self.map.abort_mark();
         self.reclaim.mark_bytes = 0;
         self.reclaim.running = false;
