@@ -483,7 +483,7 @@ impl Log {
 
     /// Whether the zone has appends on their way.
     pub fn zone_in_flight(&self, zone: ZoneId) -> bool {
-        self.in_flight.values().any(|group| group.zone == zone)
+        self.zone_waits_for_group(zone, u64::MAX)
     }
 
     /// Payload of `pba` that the device does not have yet, and as many blocks after it as lie in

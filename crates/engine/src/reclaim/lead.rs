@@ -32,11 +32,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
             drop(listener);
             self.runtime().sleep(TICK).await;
-            {
-                let mut guard = self.state();
-                let reclaim = &mut guard.reclaim;
-                reclaim.gate.allow(reclaim.rhythm.lead_blocks(self.runtime().now()));
-            }
+            self.state().reclaim.follow_rhythm(self.runtime().now());
             self.notify();
         }
     }

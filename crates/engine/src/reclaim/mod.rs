@@ -165,12 +165,17 @@ impl ReclaimState {
         self.counters.blocks_moved += blocks;
         self.gate.reclaim_moved(blocks);
         self.rhythm.copied(now, blocks);
-        self.gate.allow(self.rhythm.lead_blocks(now));
+        self.follow_rhythm(now);
     }
 
     /// Reclaim has moved all that it will of a batch.
     fn batch_copied(&mut self, now: Instant) {
         self.rhythm.end(now);
+        self.follow_rhythm(now);
+    }
+
+    /// Lets clients run ahead by as much as they may now.
+    fn follow_rhythm(&mut self, now: Instant) {
         self.gate.allow(self.rhythm.lead_blocks(now));
     }
 

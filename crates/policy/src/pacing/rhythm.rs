@@ -69,7 +69,7 @@ impl Rhythm {
 
     /// Whether clients may run ahead by more after a while in which nothing is copied.
     pub fn lead_grows(&self, now: Instant) -> bool {
-        self.usual_s > 0.0 && self.last.is_some() && self.lead_since_last(now) < self.lead_max()
+        self.last.is_some() && self.lead_since_last(now) < self.lead_max()
     }
 
     /// Moves that clients may run ahead of reclaim by now.
