@@ -53,6 +53,9 @@ struct Arguments {
     /// One JSON object a line: name, figure, unit, target, holds, and the spread.
     #[arg(long)]
     json: bool,
+    /// Draw what rows tell over time (`pacing-real` does) as SVG files into this folder.
+    #[arg(long, value_name = "FOLDER")]
+    plots: Option<PathBuf>,
     /// Print what there is to measure, and measure nothing.
     #[arg(long)]
     list: bool,
@@ -110,7 +113,7 @@ fn run(arguments: Arguments) -> Result<bool> {
     let rounds = arguments.rounds.unwrap_or(if arguments.tiny { 1 } else { 5 }).max(1);
     let place = place::Place::new(arguments.dir.as_deref())?;
     let bench = Bench { scale, rounds, place, program: arguments.program };
-    let mut report = Report::new(arguments.json, scale, rounds);
+    let mut report = Report::new(arguments.json, arguments.plots, scale, rounds)?;
     report.head(&bench);
     for row in wanted {
         if arguments.in_process && !row.needs.is_empty() {

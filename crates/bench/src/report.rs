@@ -1,15 +1,20 @@
 //! Telling what was found: a table for people, or lines of JSON.
 
 use std::io::Write;
+use std::path::PathBuf;
 
+use anyhow::{Context, Result, anyhow};
+use mjolnir_lab::experiment::report as figure;
 use serde_json::json;
 
 use crate::samples::Samples;
-use crate::table::{Bench, Line, Row, Scale, Target};
+use crate::table::{Bench, Course, Line, Row, Scale, Target};
 
 /// Prints lines as they come, and remembers what went wrong.
 pub struct Report {
     json: bool,
+    /// Where plots go.
+    plots: Option<PathBuf>,
     scale: Scale,
     rounds: usize,
     row: Option<&'static Row>,
@@ -33,17 +38,26 @@ pub fn list(rows: &[&Row]) {
 }
 
 impl Report {
-    /// Nothing told yet.
-    pub fn new(json: bool, scale: Scale, rounds: usize) -> Self {
-        Report {
+    /// Nothing told yet. Plots go to a folder, if one is given, which is made.
+    ///
+    /// # Errors
+    ///
+    /// The folder cannot be made.
+    pub fn new(json: bool, plots: Option<PathBuf>, scale: Scale, rounds: usize) -> Result<Self> {
+        if let Some(folder) = &plots {
+            std::fs::create_dir_all(folder)
+                .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        }
+        Ok(Report {
             json,
+            plots,
             scale,
             rounds,
             row: None,
             missed: Vec::new(),
             skipped: Vec::new(),
             failed: Vec::new(),
-        }
+        })
     }
 
     /// Says on which machine, where, and how large.
@@ -139,11 +153,33 @@ impl Report {
         let _ = std::io::stdout().flush();
     }
 
-    /// Courses of a line's run, a row for each point; only JSON has room for them.
-    pub fn courses(&self, name: &str, columns: &[&str], points: &[Vec<f64>]) {
+    /// The courses of a line's run: for JSON a row for each point, seconds first, and a plot of each if
+    /// they are wanted.
+    ///
+    /// # Errors
+    ///
+    /// A plot cannot be written.
+    pub fn courses(&self, name: &str, courses: &[Course], points: &[Vec<f64>]) -> Result<()> {
         if self.json {
+            let columns: Vec<&str> = std::iter::once("time_s")
+                .chain(courses.iter().map(|course| course.column))
+                .collect();
             println!("{}", json!({ "courses": name, "columns": columns, "points": points }));
         }
+        let Some(folder) = &self.plots else { return Ok(()) };
+        for (number, course) in courses.iter().enumerate() {
+            let points: Vec<_> = points.iter().map(|point| (point[0], point[1 + number])).collect();
+            let drawn = figure::Course {
+                title: course.title,
+                x_label: "Time (s)",
+                y_label: course.y_label,
+                points: &points,
+            };
+            let path = folder.join(format!("{name}-{}.svg", course.plot));
+            figure::write_course(&path, &drawn).map_err(|why| anyhow!(why))?;
+            self.progress(&format!("{} is in {}", course.title, path.display()));
+        }
+        Ok(())
     }
 
     /// A row that cannot be measured here.

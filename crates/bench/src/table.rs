@@ -105,6 +105,18 @@ impl Target {
     }
 }
 
+/// What a row has over the time of its run, a value for each look at it.
+pub struct Course {
+    /// What JSON calls it, with its unit.
+    pub column: &'static str,
+    /// What its plot's file is called, after the row.
+    pub plot: &'static str,
+    /// What its plot shows.
+    pub title: &'static str,
+    /// What the plot's y axis says.
+    pub y_label: &'static str,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -29,13 +29,19 @@ fn lines_in_process() -> Vec<String> {
 fn every_row_in_process_runs_and_tells_its_lines() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().to_str().unwrap();
-    let told = bench(&["--tiny", "--in-process", "--json", "--dir", dir]);
+    let plots = tempfile::tempdir().unwrap();
+    // A folder that is not there yet is made.
+    let plots = plots.path().join("plots");
+    let to = plots.to_str().unwrap();
+    let told = bench(&["--tiny", "--in-process", "--json", "--dir", dir, "--plots", to]);
+    let mut drawn = 0;
     let mut found: Vec<String> = Vec::new();
     for line in told.lines() {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
         if let Some(of) = line["courses"].as_str() {
             assert_eq!(Some(of), found.last().map(String::as_str), "courses follow their line");
             assert!(line["points"].as_array().is_some_and(|points| !points.is_empty()), "{of}");
+            drawn += line["columns"].as_array().unwrap().len() - 1;
             continue;
         }
         let name = line["name"].as_str().unwrap();
@@ -47,6 +53,13 @@ fn every_row_in_process_runs_and_tells_its_lines() {
         found.push(name.to_owned());
     }
     assert_eq!(found, lines_in_process());
+    assert!(drawn > 0);
+    assert_eq!(plots.read_dir().unwrap().count(), drawn, "each course has a plot");
+    for plot in plots.read_dir().unwrap() {
+        let path = plot.unwrap().path();
+        let svg = std::fs::read_to_string(&path).unwrap();
+        assert!(svg.contains("class=\"line\""), "{} shows nothing", path.display());
+    }
     assert_eq!(folder.path().read_dir().unwrap().count(), 0, "files were left behind");
 }
 

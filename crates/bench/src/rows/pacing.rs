@@ -11,7 +11,7 @@ use super::size_text;
 use crate::load::{self, Load, Pause};
 use crate::report::Report;
 use crate::samples::Samples;
-use crate::table::{Bench, Line, Row, Target};
+use crate::table::{Bench, Course, Line, Row, Target};
 use crate::world::{GIB, MIB, blocks, on_disk};
 
 pub const ROWS: &[Row] = &[Row {
@@ -21,12 +21,40 @@ pub const ROWS: &[Row] = &[Row {
         name: "pacing-real",
         what: "steady 4 KiB random overwrite of a file at 80 % utilization, ten minutes at --full: \
                client bandwidth of the worst twentieth of the time against the mean; --json adds \
-               the courses of bandwidths, reclaim's share and free segments",
+               the courses of bandwidths, reclaim's share and free segments, --plots draws them",
         unit: "x",
         target: Target::None,
     }],
     run: pacing,
 }];
+
+/// What each look finds.
+const COURSES: &[Course] = &[
+    Course {
+        column: "client_mib_per_s",
+        plot: "bandwidth",
+        title: "What clients write",
+        y_label: "Client bandwidth (MiB/s)",
+    },
+    Course {
+        column: "reclaim_mib_per_s",
+        plot: "reclaim",
+        title: "What reclaim writes",
+        y_label: "Reclaim's bandwidth (MiB/s)",
+    },
+    Course {
+        column: "reclaim_share",
+        plot: "share",
+        title: "Reclaim's share of all data written",
+        y_label: "Share",
+    },
+    Course {
+        column: "free_share",
+        plot: "free",
+        title: "Free segments",
+        y_label: "Share of segments that are free",
+    },
+];
 
 /// Looks in each run.
 const POINTS: u32 = 300;
@@ -72,8 +100,5 @@ fn pacing(bench: &Bench, report: &mut Report) -> Result<()> {
     );
     let worst = rates.get(rates.len() / 20).copied().unwrap_or(f64::NAN);
     report.line("pacing-real", &Samples::one(worst / mean), &note);
-    let columns =
-        ["time_s", "client_mib_per_s", "reclaim_mib_per_s", "reclaim_share", "free_share"];
-    report.courses("pacing-real", &columns, &points);
-    Ok(())
+    report.courses("pacing-real", COURSES, &points)
 }

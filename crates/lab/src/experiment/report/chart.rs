@@ -59,6 +59,19 @@ pub struct Mark {
     pub ci95: Option<f64>,
 }
 
+/// Something measured over time, by whoever measures.
+#[derive(Clone, Copy, Debug)]
+pub struct Course<'a> {
+    /// What it is.
+    pub title: &'a str,
+    /// What the x axis says, with its unit.
+    pub x_label: &'a str,
+    /// What the y axis says, with its unit.
+    pub y_label: &'a str,
+    /// In the order of their x.
+    pub points: &'a [(f64, f64)],
+}
+
 /// Why a figure shows nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nothing {
@@ -133,6 +146,28 @@ impl Chart {
             return Err(Nothing { why, never: true });
         }
         Ok(chart)
+    }
+
+    /// A single course, thinned if it is long.
+    pub fn of_course(course: &Course<'_>) -> Chart {
+        let marks = thinned(course.points).into_iter().map(|(x, y)| Mark { x, y, ci95: None });
+        Chart {
+            title: course.title.to_owned(),
+            caption: None,
+            x_label: course.x_label.to_owned(),
+            y_label: course.y_label.to_owned(),
+            x_log: false,
+            y_log: false,
+            categories: None,
+            bars: false,
+            series: vec![Line {
+                name: String::new(),
+                group: String::new(),
+                colour: 0,
+                look: Look::Line,
+                points: marks.collect(),
+            }],
+        }
     }
 
     fn courses(&mut self, course: &str, points: &[&PointResult], keys: &[String], figure: &Figure) {

@@ -11,7 +11,7 @@ mod page;
 mod paper;
 mod svg;
 
-pub use chart::Nothing;
+pub use chart::{Course, Nothing};
 pub use paper::{Tally, tally};
 
 use std::path::Path;
@@ -82,6 +82,21 @@ fn alone(svg: &str) -> String {
     svg.replacen("<title", &before, 1)
 }
 
+/// Writes a course to a file, as SVG.
+///
+/// # Errors
+///
+/// A sentence: the file cannot be written.
+pub fn write_course(path: &Path, course: &Course<'_>) -> Result<(), String> {
+    let chart = chart::Chart::of_course(course);
+    write_figure(path, &alone(&svg::draw(&chart, false, false, "course")))
+}
+
+fn write_figure(path: &Path, svg: &str) -> Result<(), String> {
+    let text = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{svg}");
+    write_whole(path, text.as_bytes())
+}
+
 /// Writes `report.html`, and each figure to `figures/EXPERIMENT-FIGURE.svg`.
 ///
 /// # Errors
@@ -92,8 +107,7 @@ pub fn write(folder: &Path, all: &[Results]) -> Result<(), String> {
     std::fs::create_dir_all(&place)
         .map_err(|error| format!("making {}: {error}", place.display()))?;
     for drawn in all.iter().flat_map(figures) {
-        let text = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}", drawn.svg);
-        write_whole(&place.join(drawn.name), text.as_bytes())?;
+        write_figure(&place.join(drawn.name), &drawn.svg)?;
     }
     write_whole(&folder.join("report.html"), html(all).as_bytes())
 }
