@@ -27,7 +27,7 @@ const BITS: (u32, u32) = (6, 12);
 /// So many extents are compared faster than the index is read.
 const FEW: usize = 6;
 /// Words that are compared with them at once.
-const PIECE: usize = 64;
+const PIECE: usize = 16;
 /// Blocks of a run that cannot reach past a chunk of which it does not touch an end.
 const SHORT: u64 = 1 << BITS.0;
 /// An index of so many chunks is made in any case.
