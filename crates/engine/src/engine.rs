@@ -10,6 +10,7 @@ use mjolnir_map::{Absent, Map};
 use mjolnir_store::{Error, ErrorKind, TargetInfo};
 use mjolnir_units::{BLOCK_SIZE, Instant, Pba, TreeId, ZoneId};
 
+use crate::admission::{Line, Waiting};
 use crate::catalog::Catalog;
 use crate::checkpoint::CheckpointState;
 use crate::checksums::Checksums;
@@ -18,7 +19,7 @@ use crate::format::manifest::TreeKind;
 use crate::format::record::Remap;
 use crate::log::{Log, Submission};
 use crate::loss::LogLoss;
-use crate::memory::{dirty_bytes_max, dirty_nodes_max, undurable_nodes_max};
+use crate::memory::dirty_nodes_max;
 use crate::node_io::NodeTableMedia;
 use crate::options::OpenOptions;
 use crate::placement::Placement;
@@ -43,6 +44,8 @@ pub(crate) struct Inner<D, R> {
     pub options: OpenOptions,
     /// No borrow of it crosses an `.await`.
     pub state: RefCell<State>,
+    /// Clients whose writes wait to be accepted.
+    pub line: Line,
     /// Something about space, the log or the store's health changed: whoever waits looks again.
     pub changed: Event,
     /// There is work for the reclaim task.
@@ -433,51 +436,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.wait_for_room(claim).await
     }
 
-    /// Waits until a client's write may be accepted: within the bound on unwritten data, and as
-    /// pacing allows.
-    pub(crate) async fn admit(&self, blocks: u64) -> Result<(), Error> {
-        let most = dirty_bytes_max(&self.inner.options);
-        let most_nodes = undurable_nodes_max(&self.inner.options);
-        let busy = |state: &mut State| {
-            state.check_health().is_ok()
-                && (state.log.dirty_bytes > most
-                    || state.undurable_map_bytes() > most_nodes
-                    || !state.reclaim.client_may_write())
-        };
-        if busy(&mut self.state()) {
-            let _waiting = Waiting::new(self);
-            {
-                // What is bounded to less than a group would else wait for the group to linger.
-                let mut guard = self.state();
-                let state = &mut *guard;
-                if state.log.dirty_bytes > most {
-                    state.log.close_logged_groups(&mut state.space);
-                }
-            }
-            self.submit();
-            if self.state().reclaim.gate_closed() {
-                self.inner.lead_wanted.notify(1);
-                self.call_reclaim();
-            }
-            self.wait_while(busy).await;
-        }
-        let mut state = self.state();
-        state.check_health()?;
-        state.reclaim.client_wrote(blocks);
-        Ok(())
-    }
-
-    /// Waits while checkpoints have more of the map to write than memory has room for. More than
-    /// one is due for is never left by the last one, so this ends.
-    pub(crate) async fn admit_nodes(&self) {
-        let most = undurable_nodes_max(&self.inner.options);
-        let busy =
-            |state: &mut State| state.check_health().is_ok() && state.undurable_map_bytes() > most;
-        if busy(&mut self.state()) {
-            self.wait_while(busy).await;
-        }
-    }
-
     /// Makes every record up to `sequence` durable.
     pub(crate) async fn flush_to(&self, sequence: u64) -> Result<(), Error> {
         loop {
@@ -578,21 +536,4 @@ const COMPACTIONS: u64 = 4;
 struct Asked {
     cycles: u64,
     checkpoints: u64,
-}
-
-/// A client that waits for space or pacing, counted until it ends or its future is dropped.
-struct Waiting<D: Device, R: Runtime>(Engine<D, R>);
-
-impl<D: Device, R: Runtime> Waiting<D, R> {
-    fn new(engine: &Engine<D, R>) -> Self {
-        engine.state().clients_waiting += 1;
-        Waiting(engine.clone())
-    }
-}
-
-impl<D: Device, R: Runtime> Drop for Waiting<D, R> {
-    fn drop(&mut self) {
-        self.0.state().clients_waiting -= 1;
-        self.0.notify();
-    }
 }

@@ -24,6 +24,7 @@
 //!    checkpoint, so trim, deletion and reclaim work on a full store.
 
 mod admin;
+mod admission;
 mod catalog;
 mod check;
 mod checkpoint;

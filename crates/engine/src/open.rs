@@ -10,6 +10,7 @@ use mjolnir_policy::{UnknownPolicy, pacing, placement, read_plan, victim};
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::ByteSize;
 
+use crate::admission::Line;
 use crate::catalog::Catalog;
 use crate::checkpoint::CheckpointState;
 use crate::checksums::Checksums;
@@ -170,6 +171,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 runtime,
                 options,
                 state: RefCell::new(state),
+                line: Line::default(),
                 changed: Event::new(),
                 reclaim_wanted: Event::new(),
                 checkpoint_wanted: Event::new(),

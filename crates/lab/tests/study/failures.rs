@@ -55,7 +55,7 @@ fn endurance_wears_a_drive_out_and_it_says_so() {
 fn a_drive_with_failed_erase_blocks_is_saved_and_restored() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
-    let faults = "program_failures_ppm = 50";
+    let faults = "program_failures_ppm = 20";
     let wear = |key: &str| {
         format!("precondition = {{ {key} = {:?}, fill = 1.0, overwrites = 2.0 }}", path)
     };
