@@ -177,7 +177,7 @@ impl Report {
             };
             let path = folder.join(format!("{name}-{}.svg", course.plot));
             figure::write_course(&path, &drawn).map_err(|why| anyhow!(why))?;
-            self.progress(&format!("{} is in {}", course.title, path.display()));
+            self.progress(&format!("drew {}", path.display()));
         }
         Ok(())
     }
