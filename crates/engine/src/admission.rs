@@ -1,7 +1,12 @@
 //! Admission: clients whose writes must wait stand in a line.
 //!
 //! Only the first of the line looks whether it may go, each time that something changes; so what
-//! reclaim does for one client does not wake all the others, and nobody passes those who came before.
+//! reclaim does for one client does not wake all the others. While it waits, nobody passes those in
+//! the line. Once it need not wait any more, the others are called one after another, and whoever
+//! comes then goes at once as long as nothing is in the way: so the line ends, however busy clients are.
+//!
+//! A write that is longer than a group stands in line for each part of it. Trims and what else makes
+//! room stand in none.
 
 use std::cell::Cell;
 
@@ -11,36 +16,30 @@ use mjolnir_store::Error;
 
 use crate::engine::{Engine, State};
 use crate::memory::{dirty_bytes_max, undurable_nodes_max};
+use crate::options::OpenOptions;
 
 /// A line, the first of which has the turn.
 #[derive(Default)]
 pub(crate) struct Line {
-    /// Whether somebody has the turn.
-    taken: Cell<bool>,
-    /// How many have it or wait for it.
+    /// How many stand in it.
     length: Cell<usize>,
+    /// Whether the first one waits for something.
+    blocked: Cell<bool>,
     /// The turn is free: for the one who has waited longest.
     free: Event,
 }
 
 impl Line {
-    /// Whether nobody stands in it.
-    fn is_empty(&self) -> bool {
-        self.length.get() == 0
-    }
-
     /// Joins the line, and waits until the turn comes. Whoever's future is dropped has left.
     async fn turn(&self) -> Turn<'_> {
         // Those who wait are notified one after another, in order. The turn is taken by whoever
         // joins an empty line, or was notified: nobody else asks for it while some wait.
-        let first = self.is_empty();
+        let first = self.length.get() == 0;
         self.length.set(self.length.get() + 1);
         let mut turn = Turn { line: self, taken: false };
         if !first {
             self.free.listen().await;
         }
-        debug_assert!(!self.taken.get(), "two have the turn");
-        self.taken.set(true);
         turn.taken = true;
         turn
     }
@@ -49,16 +48,55 @@ impl Line {
 /// A place in the line.
 struct Turn<'a> {
     line: &'a Line,
-    /// Whether it is the first, which has the turn.
+    /// Whether it is the first.
     taken: bool,
+}
+
+impl Turn<'_> {
+    /// The first one must wait: others stand behind it.
+    fn block(&self) {
+        debug_assert!(self.taken, "only the first one waits for something");
+        self.line.blocked.set(true);
+    }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.line.length.set(self.line.length.get() - 1);
         if self.taken {
-            self.line.taken.set(false);
+            self.line.blocked.set(false);
             self.line.free.notify(1);
+        }
+    }
+}
+
+/// What a client's write waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Obstacle {
+    /// Too much is unwritten.
+    Dirty,
+    /// Checkpoints have more of the map to write than memory has room for.
+    Map,
+    /// No free space is left for clients.
+    Panic,
+    /// Reclaim has its share to do first.
+    Share,
+}
+
+impl State {
+    /// What keeps clients from writing; nothing if the store takes no more changes, which they shall
+    /// be told.
+    fn obstacle(&self, options: &OpenOptions) -> Option<Obstacle> {
+        if self.check_health().is_err() {
+            None
+        } else if self.log.dirty_bytes > dirty_bytes_max(options) {
+            Some(Obstacle::Dirty)
+        } else if self.undurable_map_bytes() > undurable_nodes_max(options) {
+            Some(Obstacle::Map)
+        } else if self.reclaim.gate_closed() {
+            Some(if self.reclaim.last_pacing.panic { Obstacle::Panic } else { Obstacle::Share })
+        } else {
+            None
         }
     }
 }
@@ -67,44 +105,54 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Waits until a client's write may be accepted: within the bound on unwritten data, and as
     /// pacing allows.
     pub(crate) async fn admit(&self, blocks: u64) -> Result<(), Error> {
-        let most = dirty_bytes_max(&self.inner.options);
-        let most_nodes = undurable_nodes_max(&self.inner.options);
-        let busy = |state: &mut State| {
-            state.check_health().is_ok()
-                && (state.log.dirty_bytes > most
-                    || state.undurable_map_bytes() > most_nodes
-                    || !state.reclaim.client_may_write())
-        };
-        if self.inner.line.is_empty() && !busy(&mut self.state()) {
-            return self.admitted(blocks);
+        if self.inner.line.blocked.get() || self.obstacle().is_some() {
+            let _waiting = Waiting::new(self);
+            let turn = self.inner.line.turn().await;
+            self.pass(&turn).await;
         }
-        let _waiting = Waiting::new(self);
-        let _turn = self.inner.line.turn().await;
-        if busy(&mut self.state()) {
-            {
-                // What is bounded to less than a group would else wait for the group to linger.
-                let mut guard = self.state();
-                let state = &mut *guard;
-                if state.log.dirty_bytes > most {
-                    state.log.close_logged_groups(&mut state.space);
-                }
-            }
-            self.submit();
-            if self.state().reclaim.gate_closed() {
-                self.inner.lead_wanted.notify(1);
-                self.call_reclaim();
-            }
-            self.wait_while(busy).await;
-        }
-        self.admitted(blocks)
-    }
-
-    /// Counts a client's write, which may go.
-    fn admitted(&self, blocks: u64) -> Result<(), Error> {
         let mut state = self.state();
         state.check_health()?;
         state.reclaim.client_wrote(blocks);
         Ok(())
+    }
+
+    fn obstacle(&self) -> Option<Obstacle> {
+        self.state().obstacle(&self.inner.options)
+    }
+
+    /// Waits while something is in the way, and has those know who can do something about it.
+    async fn pass(&self, turn: &Turn<'_>) {
+        let mut told = None;
+        while let Some(obstacle) = self.obstacle() {
+            turn.block();
+            if told.replace(obstacle) != Some(obstacle) {
+                self.tell_of(obstacle);
+            }
+            // Listen first, look then, so that nothing is missed.
+            let listener = self.inner.changed.listen();
+            if self.obstacle() == Some(obstacle) {
+                listener.await;
+            }
+        }
+    }
+
+    fn tell_of(&self, obstacle: Obstacle) {
+        match obstacle {
+            Obstacle::Dirty => {
+                // What is bounded to less than a group would else wait for the group to linger.
+                let mut guard = self.state();
+                let state = &mut *guard;
+                state.log.close_logged_groups(&mut state.space);
+                drop(guard);
+                self.submit();
+            }
+            // Checkpoints are begun in time by whoever makes the nodes dirty.
+            Obstacle::Map => {}
+            Obstacle::Panic | Obstacle::Share => {
+                self.inner.lead_wanted.notify(1);
+                self.call_reclaim();
+            }
+        }
     }
 
     /// Waits while checkpoints have more of the map to write than memory has room for. More than
@@ -131,8 +179,14 @@ impl<D: Device, R: Runtime> Waiting<D, R> {
 
 impl<D: Device, R: Runtime> Drop for Waiting<D, R> {
     fn drop(&mut self) {
-        self.0.state().clients_waiting -= 1;
-        self.0.notify();
+        let last = {
+            let mut state = self.0.state();
+            state.clients_waiting -= 1;
+            state.clients_waiting == 0
+        };
+        if last {
+            self.0.notify();
+        }
     }
 }
 
@@ -159,17 +213,24 @@ mod tests {
         }
     }
 
+    fn is_empty(line: &Line) -> bool {
+        line.length.get() == 0 && !line.blocked.get()
+    }
+
     #[test]
     fn turns_come_in_order_and_nobody_passes() {
         let line = Line::default();
         let (_, first) = join(&line);
         let mut waiters: Vec<_> = (0..3).map(|_| join(&line)).collect();
         assert!(first.is_some() && waiters.iter().all(|(_, turn)| turn.is_none()));
+        first.as_ref().unwrap().block();
+        assert!(line.blocked.get());
         drop(first);
+        assert!(!line.blocked.get(), "nobody is known to wait for something");
         // The next one has been called, and not come yet: whoever comes now is behind all of them.
         waiters.push(join(&line));
         for next in 0..4 {
-            assert!(!line.is_empty());
+            assert!(!is_empty(&line));
             for (waiter, _) in &mut waiters[next + 1..] {
                 assert!(look(waiter).is_none(), "somebody passes {next}");
             }
@@ -177,7 +238,7 @@ mod tests {
             assert!(turn.is_some(), "{next} waits for nobody");
         }
         drop(waiters);
-        assert!(line.is_empty());
+        assert!(is_empty(&line));
         assert!(join(&line).1.is_some());
     }
 
@@ -201,7 +262,7 @@ mod tests {
                     let turn = look(&mut waiter);
                     assert!(turn.is_some(), "{number} hangs after {leaves} left, called: {called}");
                 }
-                assert!(line.is_empty());
+                assert!(is_empty(&line));
             }
         }
         // All leave, one of them called.
@@ -210,6 +271,6 @@ mod tests {
         let waiters: Vec<_> = (0..3).map(|_| join(&line)).collect();
         drop(first);
         drop(waiters);
-        assert!(line.is_empty() && join(&line).1.is_some());
+        assert!(is_empty(&line) && join(&line).1.is_some());
     }
 }

@@ -18,8 +18,8 @@ use crate::{Chunk, Durability, Error, Extent, Op, TargetInfo, ZeroMode};
 ///   connection; so does an operation with [`Durability::Durable`].
 /// * A clone, move, trim, snapshot or atomic vector happens wholly or not at all.
 /// * A future that is dropped leaves its operation done, undone, or (a long write) done in part
-///   at block granularity. One that was polled once is polled to its end, or dropped: others may
-///   stand in line behind it.
+///   at block granularity. One that was polled once is polled whenever it is woken, or dropped:
+///   else all who write to the store may wait behind it.
 #[allow(async_fn_in_trait)] // One thread by design: no future of a store is ever `Send`.
 pub trait Store: 'static {
     /// All volumes and snapshots, by name.

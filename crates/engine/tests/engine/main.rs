@@ -1,6 +1,7 @@
 //! Tests of the engine, a module for each behaviour. They are one test binary, since each that is
 //! linked apart compiles all of the engine for its devices once more.
 
+mod admission;
 mod full_of_snapshots;
 mod hostile_media;
 mod lost_places;

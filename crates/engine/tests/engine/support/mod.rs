@@ -10,7 +10,9 @@ use async_executor::LocalExecutor;
 use bytes::Bytes;
 use futures_lite::future::yield_now;
 use mjolnir_device::filter::Verb;
-use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, MemoryDevice, Runtime};
+use mjolnir_device::{
+    AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, MemoryDevice, Runtime,
+};
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
 use mjolnir_store::{Chunk, Durability, Error, Store};
 use mjolnir_units::{Instant, Pba, TreeId, ZoneId};
@@ -167,12 +169,13 @@ pub struct Held {
     /// The device that keeps the data.
     pub inner: MemoryDevice,
     verbs: Rc<RefCell<BTreeSet<Verb>>>,
+    broken: Rc<Cell<bool>>,
 }
 
 impl Held {
     /// Nothing is held at first.
     pub fn new(inner: MemoryDevice) -> Self {
-        Held { inner, verbs: Rc::default() }
+        Held { inner, verbs: Rc::default(), broken: Rc::default() }
     }
 
     /// From now on requests of this kind, those under way included, do not complete.
@@ -185,15 +188,24 @@ impl Held {
         self.verbs.borrow_mut().remove(&verb);
     }
 
+    /// From now on no request succeeds, whether it is held or comes later.
+    pub fn break_down(&self) {
+        self.broken.set(true);
+        self.verbs.borrow_mut().clear();
+    }
+
     fn wait<T>(
         &self,
         verb: Verb,
         request: impl Future<Output = Result<T, DeviceError>> + 'static,
     ) -> impl Future<Output = Result<T, DeviceError>> + 'static {
-        let verbs = self.verbs.clone();
+        let (verbs, broken) = (self.verbs.clone(), self.broken.clone());
         async move {
             while verbs.borrow().contains(&verb) {
                 yield_now().await;
+            }
+            if broken.get() {
+                return Err(DeviceError::new(ErrorKind::Io, "the device broke down"));
             }
             request.await
         }

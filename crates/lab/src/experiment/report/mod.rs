@@ -89,7 +89,8 @@ fn alone(svg: &str) -> String {
 /// A sentence: the file cannot be written.
 pub fn write_course(path: &Path, course: &Course<'_>) -> Result<(), String> {
     let chart = chart::Chart::of_course(course);
-    write_figure(path, &alone(&svg::draw(&chart, false, false, "course")))
+    let id = path.file_stem().unwrap_or_default().to_string_lossy();
+    write_figure(path, &alone(&svg::draw(&chart, false, false, &id)))
 }
 
 fn write_figure(path: &Path, svg: &str) -> Result<(), String> {

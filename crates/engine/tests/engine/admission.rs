@@ -1,0 +1,99 @@
+//! Writes that wait to be accepted: they end in order, all of them, whatever becomes of the first one.
+
+use std::pin::Pin;
+
+use futures_lite::future::poll_once;
+use futures_util::future::join_all;
+use mjolnir_device::MemoryDevice;
+use mjolnir_device::filter::Verb;
+use mjolnir_engine::{Engine, OpenOptions};
+use mjolnir_store::{Error, ErrorKind, Store};
+use mjolnir_units::TreeId;
+
+use crate::support::{BLOCK, Held, Tick, fresh, put, run, soon, tag_of, turns};
+
+type Writer<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + 'a>>;
+
+const WAITING: u64 = 6;
+
+/// A store of which writes wait, since the device completes none: with how many blocks were accepted.
+async fn stuck(runtime: &Tick) -> (Held, Engine<Held, Tick>, TreeId, u64) {
+    let device = Held::new(MemoryDevice::of_zones(32, 64));
+    let options = OpenOptions { dirty_bytes_max: 4 * BLOCK, ..OpenOptions::default() };
+    let engine = fresh(|| device.clone(), runtime, options).await;
+    let volume = engine.create_volume("v", 1000 * BLOCK).await.unwrap();
+    engine.flush().await.unwrap();
+    device.hold(Verb::Append);
+    for accepted in 0.. {
+        // Its future is dropped where it waits: whoever is first in line may leave.
+        if poll_once(put(&engine, volume.id, accepted, accepted + 1)).await.is_none() {
+            return (device, engine, volume.id, accepted);
+        }
+    }
+    unreachable!()
+}
+
+/// Writes that wait, in this order, all to the same block.
+async fn writers(engine: &Engine<Held, Tick>, tree: TreeId, lba: u64) -> Vec<Writer<'_>> {
+    let mut writers: Vec<Writer<'_>> = Vec::new();
+    for tag in 0..WAITING {
+        writers.push(Box::pin(async move { put(engine, tree, lba, 100 + tag).await }));
+        assert!(poll_once(writers.last_mut().unwrap()).await.is_none(), "{tag} does not wait");
+    }
+    turns(100).await;
+    writers
+}
+
+#[test]
+fn writes_that_wait_end_in_order_whoever_leaves() {
+    for leaves in [None, Some(0), Some(2), Some(WAITING as usize - 1)] {
+        run(async |runtime| {
+            let (device, engine, tree, lba) = stuck(&runtime).await;
+            let mut waiting = writers(&engine, tree, lba).await;
+            if let Some(leaves) = leaves {
+                drop(waiting.remove(leaves));
+            }
+            device.release(Verb::Append);
+            let written = soon("all writes", join_all(waiting)).await;
+            assert!(written.iter().all(Result::is_ok), "{written:?}");
+            let last = if leaves == Some(WAITING as usize - 1) { WAITING - 2 } else { WAITING - 1 };
+            assert_eq!(tag_of(&engine, tree, lba).await, 100 + last, "the last one came last");
+            for lba in 0..lba {
+                assert_eq!(tag_of(&engine, tree, lba).await, lba + 1);
+            }
+            // Nobody is thought to wait any more.
+            for step in 0..100 {
+                soon("a write", put(&engine, tree, step, step + 1)).await.unwrap();
+            }
+            soon("closing", engine.close()).await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn writes_that_wait_are_told_that_the_device_broke_down() {
+    run(async |runtime| {
+        let (device, engine, tree, lba) = stuck(&runtime).await;
+        let waiting = writers(&engine, tree, lba).await;
+        device.break_down();
+        for written in soon("all writes", join_all(waiting)).await {
+            assert!(written.unwrap_err().message.contains("broke down"));
+        }
+        assert!(soon("closing", engine.close()).await.is_err());
+    });
+}
+
+#[test]
+fn writes_that_wait_are_told_that_the_store_closes() {
+    run(async |runtime| {
+        let (device, engine, tree, lba) = stuck(&runtime).await;
+        let waiting = writers(&engine, tree, lba).await;
+        let mut closing = Box::pin(engine.close());
+        assert!(poll_once(&mut closing).await.is_none());
+        for written in soon("all writes", join_all(waiting)).await {
+            assert_eq!(written.unwrap_err().kind, ErrorKind::Closed);
+        }
+        device.release(Verb::Append);
+        soon("closing", closing).await.unwrap();
+    });
+}
