@@ -2,6 +2,10 @@
 
 use super::label;
 
+/// The part of a step by which values may pass the last tick: a run of 600 s ends a moment later, which
+/// is not worth another step.
+const HAIR: f64 = 1e-3;
+
 /// An axis of a figure.
 #[derive(Clone, Debug)]
 pub struct Axis {
@@ -47,10 +51,10 @@ impl Axis {
         let step = [1.0, 2.0, 2.5, 5.0, 10.0]
             .into_iter()
             .map(|part| part * power)
-            .find(|step| *step >= rough)
+            .find(|step| *step >= rough * (1.0 - HAIR))
             .unwrap_or(10.0 * power);
-        let first = (low / step + 1e-9).floor() as i64;
-        let last = (high / step - 1e-9).ceil() as i64;
+        let first = (low / step + HAIR).floor() as i64;
+        let last = (high / step - HAIR).ceil() as i64;
         let ticks: Vec<f64> = (first..=last).map(|number| number as f64 * step).collect();
         Axis { low: first as f64 * step, high: last as f64 * step, log: false, ticks }
     }
@@ -126,6 +130,8 @@ mod tests {
         }
         let axis = Axis::new([1.9, 14.3].into_iter(), false, false);
         assert_eq!(axis.ticks, [0.0, 2.5, 5.0, 7.5, 10.0, 12.5, 15.0]);
+        let axis = Axis::new([2.0, 600.05].into_iter(), false, false);
+        assert_eq!(axis.ticks, [0.0, 100.0, 200.0, 300.0, 400.0, 500.0, 600.0]);
         let axis = Axis::new([0.5, 2e6].into_iter(), true, false);
         assert_eq!(axis.ticks, [1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6]);
     }
