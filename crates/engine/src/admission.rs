@@ -84,6 +84,11 @@ enum Obstacle {
 }
 
 impl State {
+    /// Whether checkpoints have more of the map to write than memory has room for.
+    fn outruns_checkpoints(&self, options: &OpenOptions) -> bool {
+        self.undurable_map_bytes() > undurable_nodes_max(options)
+    }
+
     /// What keeps clients from writing; nothing if the store takes no more changes, which they shall
     /// be told.
     fn obstacle(&self, options: &OpenOptions) -> Option<Obstacle> {
@@ -91,7 +96,7 @@ impl State {
             None
         } else if self.log.dirty_bytes > dirty_bytes_max(options) {
             Some(Obstacle::Dirty)
-        } else if self.undurable_map_bytes() > undurable_nodes_max(options) {
+        } else if self.outruns_checkpoints(options) {
             Some(Obstacle::Map)
         } else if self.reclaim.gate_closed() {
             Some(if self.reclaim.last_pacing.panic { Obstacle::Panic } else { Obstacle::Share })
@@ -122,17 +127,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     /// Waits while something is in the way, and has those know who can do something about it.
     async fn pass(&self, turn: &Turn<'_>) {
-        let mut told = None;
+        let options = &self.inner.options;
         while let Some(obstacle) = self.obstacle() {
             turn.block();
-            if told.replace(obstacle) != Some(obstacle) {
-                self.tell_of(obstacle);
-            }
-            // Listen first, look then, so that nothing is missed.
-            let listener = self.inner.changed.listen();
-            if self.obstacle() == Some(obstacle) {
-                listener.await;
-            }
+            self.tell_of(obstacle);
+            self.wait_while(|state| state.obstacle(options) == Some(obstacle)).await;
         }
     }
 
@@ -158,9 +157,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Waits while checkpoints have more of the map to write than memory has room for. More than
     /// one is due for is never left by the last one, so this ends.
     pub(crate) async fn admit_nodes(&self) {
-        let most = undurable_nodes_max(&self.inner.options);
+        let options = &self.inner.options;
         let busy =
-            |state: &mut State| state.check_health().is_ok() && state.undurable_map_bytes() > most;
+            |state: &mut State| state.check_health().is_ok() && state.outruns_checkpoints(options);
         if busy(&mut self.state()) {
             self.wait_while(busy).await;
         }

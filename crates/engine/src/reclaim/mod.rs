@@ -147,13 +147,9 @@ impl ReclaimState {
         }
     }
 
-    /// Clients wait for moves only while there is something to move.
-    pub fn client_may_write(&self) -> bool {
-        !self.options.enabled || self.index.is_empty() || self.gate.client_may_write()
-    }
-
+    /// Whether clients' writes must wait for reclaim.
     pub fn gate_closed(&self) -> bool {
-        !self.client_may_write()
+        self.options.enabled && !self.index.is_empty() && !self.gate.client_may_write()
     }
 
     pub fn client_wrote(&mut self, blocks: u64) {

@@ -4,8 +4,8 @@ use std::pin::Pin;
 
 use futures_lite::future::poll_once;
 use futures_util::future::join_all;
-use mjolnir_device::MemoryDevice;
-use mjolnir_device::filter::Verb;
+use mjolnir_device::filter::{Fault, Verb};
+use mjolnir_device::{ErrorKind as DeviceErrorKind, MemoryDevice};
 use mjolnir_engine::{Engine, OpenOptions};
 use mjolnir_store::{Error, ErrorKind, Store};
 use mjolnir_units::TreeId;
@@ -14,15 +14,21 @@ use crate::support::{BLOCK, Held, Tick, fresh, put, run, soon, tag_of, turns};
 
 type Writer<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + 'a>>;
 
+type Device = Held<Fault<MemoryDevice>>;
+
 const WAITING: u64 = 6;
 
-/// A store of which writes wait, since the device completes none: with how many blocks were accepted.
-async fn stuck(runtime: &Tick) -> (Held, Engine<Held, Tick>, TreeId, u64) {
-    let device = Held::new(MemoryDevice::of_zones(32, 64));
+/// A store of which writes wait, since the device completes none, the first of which may fail: with how
+/// many blocks were accepted.
+async fn stuck(runtime: &Tick, fails: bool) -> (Device, Engine<Device, Tick>, TreeId, u64) {
+    let device = Held::new(Fault::new(MemoryDevice::of_zones(32, 64)));
     let options = OpenOptions { dirty_bytes_max: 4 * BLOCK, ..OpenOptions::default() };
     let engine = fresh(|| device.clone(), runtime, options).await;
     let volume = engine.create_volume("v", 1000 * BLOCK).await.unwrap();
     engine.flush().await.unwrap();
+    if fails {
+        device.inner.control().fail(Verb::Append, 1, DeviceErrorKind::Io, false);
+    }
     device.hold(Verb::Append);
     for accepted in 0.. {
         // Its future is dropped where it waits: whoever is first in line may leave.
@@ -34,7 +40,7 @@ async fn stuck(runtime: &Tick) -> (Held, Engine<Held, Tick>, TreeId, u64) {
 }
 
 /// Writes that wait, in this order, all to the same block.
-async fn writers(engine: &Engine<Held, Tick>, tree: TreeId, lba: u64) -> Vec<Writer<'_>> {
+async fn writers(engine: &Engine<Device, Tick>, tree: TreeId, lba: u64) -> Vec<Writer<'_>> {
     let mut writers: Vec<Writer<'_>> = Vec::new();
     for tag in 0..WAITING {
         writers.push(Box::pin(async move { put(engine, tree, lba, 100 + tag).await }));
@@ -48,7 +54,7 @@ async fn writers(engine: &Engine<Held, Tick>, tree: TreeId, lba: u64) -> Vec<Wri
 fn writes_that_wait_end_in_order_whoever_leaves() {
     for leaves in [None, Some(0), Some(2), Some(WAITING as usize - 1)] {
         run(async |runtime| {
-            let (device, engine, tree, lba) = stuck(&runtime).await;
+            let (device, engine, tree, lba) = stuck(&runtime, false).await;
             let mut waiting = writers(&engine, tree, lba).await;
             if let Some(leaves) = leaves {
                 drop(waiting.remove(leaves));
@@ -71,13 +77,14 @@ fn writes_that_wait_end_in_order_whoever_leaves() {
 }
 
 #[test]
-fn writes_that_wait_are_told_that_the_device_broke_down() {
+fn writes_that_wait_are_told_that_the_device_failed() {
     run(async |runtime| {
-        let (device, engine, tree, lba) = stuck(&runtime).await;
+        let (device, engine, tree, lba) = stuck(&runtime, true).await;
         let waiting = writers(&engine, tree, lba).await;
-        device.break_down();
+        device.release(Verb::Append);
         for written in soon("all writes", join_all(waiting)).await {
-            assert!(written.unwrap_err().message.contains("broke down"));
+            let message = written.unwrap_err().message;
+            assert!(message.contains("takes no more changes"), "{message}");
         }
         assert!(soon("closing", engine.close()).await.is_err());
     });
@@ -86,7 +93,7 @@ fn writes_that_wait_are_told_that_the_device_broke_down() {
 #[test]
 fn writes_that_wait_are_told_that_the_store_closes() {
     run(async |runtime| {
-        let (device, engine, tree, lba) = stuck(&runtime).await;
+        let (device, engine, tree, lba) = stuck(&runtime, false).await;
         let waiting = writers(&engine, tree, lba).await;
         let mut closing = Box::pin(engine.close());
         assert!(poll_once(&mut closing).await.is_none());

@@ -10,9 +10,7 @@ use async_executor::LocalExecutor;
 use bytes::Bytes;
 use futures_lite::future::yield_now;
 use mjolnir_device::filter::Verb;
-use mjolnir_device::{
-    AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, MemoryDevice, Runtime,
-};
+use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, MemoryDevice, Runtime};
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
 use mjolnir_store::{Chunk, Durability, Error, Store};
 use mjolnir_units::{Instant, Pba, TreeId, ZoneId};
@@ -164,18 +162,22 @@ pub async fn tag_of<D: Device>(engine: &Engine<D, Tick>, tree: TreeId, lba: u64)
 }
 
 /// Passes requests on at once, and holds the completions of chosen kinds back.
-#[derive(Clone)]
-pub struct Held {
+pub struct Held<D = MemoryDevice> {
     /// The device that keeps the data.
-    pub inner: MemoryDevice,
+    pub inner: Rc<D>,
     verbs: Rc<RefCell<BTreeSet<Verb>>>,
-    broken: Rc<Cell<bool>>,
 }
 
-impl Held {
+impl<D> Clone for Held<D> {
+    fn clone(&self) -> Self {
+        Held { inner: self.inner.clone(), verbs: self.verbs.clone() }
+    }
+}
+
+impl<D: Device> Held<D> {
     /// Nothing is held at first.
-    pub fn new(inner: MemoryDevice) -> Self {
-        Held { inner, verbs: Rc::default(), broken: Rc::default() }
+    pub fn new(inner: D) -> Self {
+        Held { inner: Rc::new(inner), verbs: Rc::default() }
     }
 
     /// From now on requests of this kind, those under way included, do not complete.
@@ -188,31 +190,22 @@ impl Held {
         self.verbs.borrow_mut().remove(&verb);
     }
 
-    /// From now on no request succeeds, whether it is held or comes later.
-    pub fn break_down(&self) {
-        self.broken.set(true);
-        self.verbs.borrow_mut().clear();
-    }
-
     fn wait<T>(
         &self,
         verb: Verb,
         request: impl Future<Output = Result<T, DeviceError>> + 'static,
     ) -> impl Future<Output = Result<T, DeviceError>> + 'static {
-        let (verbs, broken) = (self.verbs.clone(), self.broken.clone());
+        let verbs = self.verbs.clone();
         async move {
             while verbs.borrow().contains(&verb) {
                 yield_now().await;
-            }
-            if broken.get() {
-                return Err(DeviceError::new(ErrorKind::Io, "the device broke down"));
             }
             request.await
         }
     }
 }
 
-impl Device for Held {
+impl<D: Device> Device for Held<D> {
     fn info(&self) -> DeviceInfo {
         self.inner.info()
     }
