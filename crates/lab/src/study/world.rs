@@ -6,8 +6,7 @@
 //! that an event costs a fraction of that.
 
 use std::cell::{Cell, RefCell};
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -69,32 +68,6 @@ struct Slot {
     waker: Waker,
 }
 
-struct Timer {
-    at: u64,
-    number: u64,
-    waker: Waker,
-}
-
-impl PartialEq for Timer {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.number) == (other.at, other.number)
-    }
-}
-
-impl Eq for Timer {}
-
-impl PartialOrd for Timer {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Timer {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
-    }
-}
-
 struct Core {
     now: Cell<u64>,
     cpu_ns: Cell<u64>,
@@ -105,7 +78,8 @@ struct Core {
     ready: Ready,
     slots: RefCell<Vec<Slot>>,
     vacant: RefCell<Vec<u32>>,
-    timers: RefCell<BinaryHeap<Reverse<Timer>>>,
+    /// Who sleeps, by when that ends; of several at once, who began first.
+    timers: RefCell<BTreeMap<(u64, u64), Waker>>,
     timers_begun: Cell<u64>,
     chance: RefCell<Chance>,
     idle_polls: Cell<u64>,
@@ -236,18 +210,17 @@ impl Core {
     /// Moves the clock to the next timer, and wakes all that are due then.
     fn jump(&self) -> Result<(), String> {
         let mut timers = self.timers.borrow_mut();
-        let Some(Reverse(first)) = timers.pop() else {
+        let Some(((first, _), waker)) = timers.pop_first() else {
             return Err(format!(
                 "the simulation stands still at {} ns: nothing is under way and nothing is due",
                 self.now.get()
             ));
         };
-        let at = self.now.get().max(first.at);
+        let at = self.now.get().max(first);
         self.now.set(at);
-        first.waker.wake();
-        while timers.peek().is_some_and(|Reverse(timer)| timer.at <= at) {
-            let Some(Reverse(timer)) = timers.pop() else { break };
-            timer.waker.wake();
+        waker.wake();
+        while let Some(due) = timers.first_entry().filter(|due| due.key().0 <= at) {
+            due.remove().wake();
         }
         Ok(())
     }
@@ -257,8 +230,9 @@ impl Core {
 pub(super) struct Sleep {
     core: Rc<Core>,
     until: u64,
-    /// Who was told to be woken then: what tells its waker from others.
-    set_for: Option<*const ()>,
+    /// Its place among those that end at the same instant, and who is woken then: what tells the
+    /// waker from others.
+    set: Option<(u64, *const ())>,
 }
 
 impl Future for Sleep {
@@ -269,14 +243,25 @@ impl Future for Sleep {
             return Poll::Ready(());
         }
         let waker = context.waker();
-        if self.set_for != Some(waker.data()) {
-            let number = self.core.timers_begun.get();
-            self.core.timers_begun.set(number + 1);
-            let timer = Timer { at: self.until, number, waker: waker.clone() };
-            self.core.timers.borrow_mut().push(Reverse(timer));
-            self.set_for = Some(waker.data());
-        }
+        let number = match self.set {
+            Some((_, whom)) if whom == waker.data() => return Poll::Pending,
+            Some((number, _)) => number,
+            None => self.core.timers_begun.replace(self.core.timers_begun.get() + 1),
+        };
+        self.set = Some((number, waker.data()));
+        self.core.timers.borrow_mut().insert((self.until, number), waker.clone());
         Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    /// Where nothing takes time a clock may stand for the whole run: what nobody waits for any more
+    /// must not wait for it.
+    fn drop(&mut self) {
+        if let Some((number, _)) = self.set {
+            let waker = self.core.timers.borrow_mut().remove(&(self.until, number));
+            drop(waker);
+        }
     }
 }
 
@@ -294,7 +279,7 @@ impl WorldRuntime {
 
     /// Completes at `until_ns`.
     pub fn sleep_until(&self, until_ns: u64) -> Sleep {
-        Sleep { core: self.core.clone(), until: until_ns, set_for: None }
+        Sleep { core: self.core.clone(), until: until_ns, set: None }
     }
 
     /// Whether NAND, link and processors take time.
@@ -411,6 +396,26 @@ mod tests {
         let done = world.run(async move { own.sleep_until(40).await }, &mut || true);
         assert_eq!(done, Ok(()));
         assert_eq!(*seen.borrow(), [(10, 2), (30, 1), (30, 3)]);
+    }
+
+    #[test]
+    fn what_nobody_sleeps_for_any_more_is_forgotten() {
+        let world = World::new(1, Prices::default());
+        let runtime = world.runtime();
+        let own = runtime.clone();
+        let done = world.run(
+            async move {
+                for _ in 0..100 {
+                    let sleep = own.sleep(Duration::from_secs(1));
+                    futures_lite::future::or(sleep, own.give_way()).await;
+                }
+                assert_eq!(own.core.timers.borrow().len(), 0);
+                own.sleep_until(7).await;
+                own.now_ns()
+            },
+            &mut || true,
+        );
+        assert_eq!(done, Ok(7));
     }
 
     #[test]
