@@ -15,6 +15,7 @@
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::mem::replace;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -102,10 +103,21 @@ impl Zone {
         self.about.stream == Some(packed::MAP_STREAM)
     }
 
-    /// Gives back the memory that nothing will come to fill.
-    fn close(&mut self) {
-        self.whole.shrink_to_fit();
-        self.packed.shrink_to_fit();
+    /// Takes room to grow in, if it has none yet.
+    fn open(&mut self, room: &mut Vec<Room>) {
+        if self.packed.capacity() == 0 {
+            (self.whole, self.packed) = room.pop().unwrap_or_default();
+        }
+    }
+
+    /// Puts what it keeps where it just fits: shrunk in place, it would leave a gap beside it. What
+    /// it grew in is room for the next one.
+    fn close(&mut self, room: &mut Vec<Room>) {
+        let (whole, packed) = (self.whole.to_vec(), self.packed.to_vec());
+        let mut grown = (replace(&mut self.whole, whole), replace(&mut self.packed, packed));
+        grown.0.clear();
+        grown.1.clear();
+        room.push(grown);
     }
 
     fn memory_bytes(&self) -> u64 {
@@ -113,6 +125,9 @@ impl Zone {
         (size_of::<Zone>() + entries + self.packed.capacity()) as u64
     }
 }
+
+/// Where [`Zone::whole`] and [`Zone::packed`] grow.
+type Room = (Vec<(u32, u32)>, Vec<u8>);
 
 /// The sums of the tags in a zone, for packing: asked by rising offset.
 fn sums(
@@ -145,6 +160,8 @@ pub(super) struct State {
     pub nand: Nand,
     pub stand_ins: StandIns,
     pub zones: Vec<Zone>,
+    /// Room for what open zones keep.
+    room: Vec<Room>,
     /// The tag of each block, where an oracle wants to know; 0 for blocks that are kept whole.
     pub tags: Option<Vec<u64>>,
     pub root: Option<Bytes>,
@@ -187,6 +204,7 @@ impl SimDrive {
                 state: RefCell::new(State {
                     table: ZoneTable::new(info),
                     zones: vec![Zone::default(); layout.zones as usize],
+                    room: Vec::new(),
                     stand_ins: layout.stand_ins(),
                     layout,
                     nand,
@@ -263,6 +281,7 @@ impl State {
         let first = at.offset(self.layout.zone_blocks) as u32;
         let tags_from = u64::from(zone) * self.layout.zone_blocks;
         let state = &mut self.zones[zone as usize];
+        state.open(&mut self.room);
         let appended = data.iter().flat_map(|piece| piece.chunks_exact(BLOCK_BYTES));
         // The first block of a segment says whether it is the map's.
         let forgets = self.forgets_map && first > 0 && state.is_of_map();
@@ -404,7 +423,7 @@ impl State {
         self.table.seal(zone)?;
         let filled = u64::from(self.zones[zone.0 as usize].blocks) * BLOCK_SIZE;
         let padded = filled.next_multiple_of(self.layout.unit_bytes);
-        self.zones[zone.0 as usize].close();
+        self.zones[zone.0 as usize].close(&mut self.room);
         if padded > self.zones[zone.0 as usize].programmed {
             self.counts.padding_bytes += padded - filled;
         }
