@@ -6,13 +6,24 @@ const STEP: usize = 8;
 /// Unused items that are given back.
 const SLACK_MAX: usize = 64;
 
+/// Items that the change of a vector adds to it as a rule.
+const CHANGE: usize = 2;
+
+/// A copy with room for a change: it need not be moved at once to a place that is somewhat larger.
+pub(crate) fn copy_with_room<T: Copy>(items: &[T]) -> Vec<T> {
+    let mut copy = Vec::with_capacity((items.len() + CHANGE).next_multiple_of(STEP));
+    copy.extend_from_slice(items);
+    copy
+}
+
 /// Replaces `vec[from..to]` with `new`.
 pub(crate) fn splice<T: Copy>(vec: &mut Vec<T>, from: usize, to: usize, new: &[T]) {
     let (length, old) = (vec.len(), to - from);
     if new.len() > old {
         let more = new.len() - old;
         if vec.capacity() - length < more {
-            vec.reserve_exact(more.next_multiple_of(STEP));
+            // Few sizes, so that the place that one vector leaves fits another.
+            vec.reserve_exact((length + more).next_multiple_of(STEP) - length);
         }
         vec.extend_from_slice(&new[..more]); // Only to lengthen it; overwritten below.
         vec.copy_within(to..length, to + more);

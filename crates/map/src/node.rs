@@ -2,6 +2,7 @@
 
 use mjolnir_units::Pba;
 
+use crate::dense::copy_with_room;
 use crate::{NodeId, word};
 
 /// Words that a leaf has at most, unless a relocation fragmented it.
@@ -58,6 +59,17 @@ impl Node {
     pub(crate) fn inner(level: u8, edges: Vec<Edge>) -> Node {
         debug_assert!(level > 0 && !edges.is_empty());
         Node { blocks: edges.iter().map(|e| e.blocks).sum(), body: Body::Inner(level, edges) }
+    }
+
+    /// A version of the same content for the same id, to be changed.
+    pub(crate) fn to_change(&self) -> Node {
+        match &self.body {
+            // A leaf whose every block is its own extent can only become smaller.
+            Body::Leaf(words) if words.len() as u64 != self.blocks => {
+                Node { blocks: self.blocks, body: Body::Leaf(copy_with_room(words)) }
+            }
+            _ => self.clone(),
+        }
     }
 
     /// A version of the same content for another id. The children now have two parents.

@@ -328,7 +328,7 @@ impl Table {
         let before = node.bytes();
         if Arc::get_mut(&mut node).is_none() {
             self.note_frozen(&node);
-            node = Arc::new(Node::clone(&node));
+            node = Arc::new(node.to_change());
         }
         let version = Arc::get_mut(&mut node).expect("nobody else can hold it");
         let result = change(version);
