@@ -32,6 +32,10 @@ proptest! {
             prop_assert!(reads.iter().all(|r| is_live(r.at) && is_live(r.end() - 1)), "{name}");
             let read: std::collections::BTreeSet<u64> = blocks(&reads).collect();
             prop_assert!(blocks(&live).all(|block| read.contains(&block)), "{name}");
+            let within = |run: &Span, read: &Span| read.at <= run.at && run.end() <= read.end();
+            let whole = |run: &Span| reads.iter().any(|read| within(run, read));
+            let mut short = live.iter().filter(|run| run.blocks <= read_blocks_max);
+            prop_assert!(short.all(whole), "{name} tears a run apart");
             if name == "runs" {
                 prop_assert_eq!(read.len() as u64, live.iter().map(|run| run.blocks).sum::<u64>());
             }
@@ -44,7 +48,7 @@ fn near_reads_a_live_segment_in_slices_across_its_records() {
     let live: Vec<Span> = (0..10).map(|group| Span { at: 1 + group * 129, blocks: 128 }).collect();
     let view = ReadPlanView { live: &live, read_blocks_max: 512 };
     let reads = by_name("near").unwrap().plan(&view);
-    assert_eq!(reads[0], Span { at: 1, blocks: 512 });
-    assert_eq!(reads.len(), 3);
+    assert_eq!(reads[0], Span { at: 1, blocks: 3 * 129 - 1 });
+    assert_eq!(reads.len(), 4);
     assert_eq!(by_name("runs").unwrap().plan(&view).len(), 10);
 }

@@ -44,6 +44,7 @@ pub struct ReadPlanView<'a> {
 ///
 /// * The reads lie in order, do not overlap, and cover every live block.
 /// * Each begins and ends with a live block, and none is longer than the view allows.
+/// * A run lies in one read, unless it is longer than a read may be.
 /// * Equal views give equal answers.
 pub trait ReadPlanPolicy: Send {
     /// What the policy is called in settings and results.
@@ -74,11 +75,10 @@ fn joined(view: &ReadPlanView<'_>, gap: u64) -> Vec<Span> {
         let (mut at, end) = (run.at, run.end());
         if let Some(last) = reads.last_mut()
             && at - last.end() <= gap
-            && at - last.at < most
+            && end - last.at <= most
         {
-            let to = end.min(last.at + most);
-            last.blocks = to - last.at;
-            at = to;
+            last.blocks = end - last.at;
+            continue;
         }
         while at < end {
             let blocks = most.min(end - at);
