@@ -21,7 +21,7 @@ use crate::memory::{buffer_bytes_at_rest, dirty_bytes_max};
 use crate::options::OpenOptions;
 use crate::placement::Moved;
 use crate::read::Pin;
-use crate::reclaim::live_runs::{LiveBlocks, LiveRun};
+use crate::reclaim::live_runs::{LiveRun, LiveRuns};
 use crate::space::{Claim, RECLAIM_STREAM};
 
 /// Blocks read from a victim in one go, a slice. What is moved goes to the log with each of them, so
@@ -30,8 +30,8 @@ const SLICE_BLOCKS: RangeInclusive<u64> = 128..=512;
 /// The part of what may wait unwritten that a slice is, within these bounds: one in so many. Two are
 /// in memory at once, with what of those before is being written.
 const SLICE_SHARE: u64 = 16;
-/// Blocks of one read: more than the longest run has, which is verified out of a single one.
-const READ_BLOCKS_MAX: u64 = 512;
+/// Blocks of one read: a whole slice, headers and short gaps included.
+const READ_BLOCKS_MAX: u64 = 640;
 const _: () = assert!(READ_BLOCKS_MAX >= GROUP_BLOCKS_MAX as u64);
 /// Where reclaim has waited for its share so long, and nobody wrote anything, it gives up what it
 /// holds for going on at once. Then it has to mark again, which must not be for every few writes.
@@ -72,15 +72,14 @@ impl<D: Device, R: Runtime> Reads<D, R> {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Copies a victim's live blocks forward. Returns where they went; `groups` gains the groups that
+    /// Copies a victim's live runs forward. Returns where they went; `groups` gains the groups that
     /// hold them. If it fails, the old data stays in force and nothing is lost but the effort.
     pub(super) async fn copy_out(
         &self,
         zone: ZoneId,
-        live: &LiveBlocks,
+        LiveRuns { runs, opened }: LiveRuns,
         groups: &mut BTreeSet<u64>,
     ) -> Result<Copied, Error> {
-        let (runs, opened) = self.live_runs(zone, live).await?;
         let mut moves = Relocations::builder();
         {
             let mut guard = self.state();

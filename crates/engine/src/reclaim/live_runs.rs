@@ -29,6 +29,14 @@ pub(super) struct Owner {
     pub birth: u64,
 }
 
+/// A victim's live runs in order, each block counted once.
+#[derive(Debug)]
+pub(super) struct LiveRuns {
+    pub runs: Vec<LiveRun>,
+    /// About which sequence number the segment was opened at.
+    pub opened: Option<u64>,
+}
+
 /// Which blocks of some victims are referred to.
 pub(super) struct LiveBlocks {
     zone_blocks: u64,
@@ -116,13 +124,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// A victim's live blocks in order, each counted once; and about which sequence number the
-    /// segment was opened at.
+    /// What of a victim is live, with its owners out of the headers of its groups.
     pub(super) async fn live_runs(
         &self,
         zone: ZoneId,
         live: &LiveBlocks,
-    ) -> Result<(Vec<LiveRun>, Option<u64>), Error> {
+    ) -> Result<LiveRuns, Error> {
         let mut live = live.of(zone);
         let (segment, zone_blocks) = {
             let state = self.state();
@@ -169,7 +176,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 zone.0
             )));
         }
-        Ok((runs, opened))
+        Ok(LiveRuns { runs, opened })
     }
 }
 

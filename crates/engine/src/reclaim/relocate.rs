@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use futures_util::future::{OptionFuture, join};
 use mjolnir_device::{Device, Runtime};
 use mjolnir_map::{NodeId, Relocations};
 use mjolnir_store::{Error, ErrorKind};
@@ -60,12 +61,24 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut groups = BTreeSet::new();
         let mut copied = Batch { victims: Vec::new() };
         let mut part = None;
-        for zone in batch.victims.clone() {
+        let mut next = batch.victims.clone().into_iter().peekable();
+        let mut known = None;
+        while let Some(zone) = next.next() {
             // Clients took more meanwhile than was reckoned with: what is copied is given up first.
             if !copied.victims.is_empty() && self.state().is_at_reserve() {
                 break;
             }
-            match self.copy_out(zone, &live, &mut groups).await {
+            let runs = match known.take() {
+                Some(runs) => runs,
+                None => self.live_runs(zone, &live).await,
+            };
+            // The headers of the next one are read one after the other while this one is copied.
+            let following =
+                OptionFuture::from(next.peek().map(|zone| self.live_runs(*zone, &live)));
+            let copying = async { self.copy_out(zone, runs?, &mut groups).await };
+            let (outcome, following) = join(copying, following).await;
+            known = following;
+            match outcome {
                 Ok(Copied::Whole(moved)) => {
                     moves.append(moved);
                     copied.victims.push(zone);
