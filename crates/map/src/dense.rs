@@ -1,17 +1,15 @@
 //! Vectors with little slack: memory a mapped block is a design goal, and the growth of `Vec`
 //! (doubling) would spend it all.
 
-/// Items by which a full vector grows.
+/// A vector grows to a multiple of so many items: few sizes, so that the place that one leaves in
+/// memory fits another.
 const STEP: usize = 8;
 /// Unused items that are given back.
 const SLACK_MAX: usize = 64;
 
-/// Items that the change of a vector adds to it as a rule.
-const CHANGE: usize = 2;
-
-/// A copy with room for a change: it need not be moved at once to a place that is somewhat larger.
+/// A copy of the size that it would have if it had grown.
 pub(crate) fn copy_with_room<T: Copy>(items: &[T]) -> Vec<T> {
-    let mut copy = Vec::with_capacity((items.len() + CHANGE).next_multiple_of(STEP));
+    let mut copy = Vec::with_capacity(items.len().next_multiple_of(STEP));
     copy.extend_from_slice(items);
     copy
 }
@@ -22,7 +20,6 @@ pub(crate) fn splice<T: Copy>(vec: &mut Vec<T>, from: usize, to: usize, new: &[T
     if new.len() > old {
         let more = new.len() - old;
         if vec.capacity() - length < more {
-            // Few sizes, so that the place that one vector leaves fits another.
             vec.reserve_exact((length + more).next_multiple_of(STEP) - length);
         }
         vec.extend_from_slice(&new[..more]); // Only to lengthen it; overwritten below.
@@ -63,6 +60,12 @@ mod tests {
                     b.splice(from..to, new);
                     assert_eq!(a, b);
                     assert!(a.capacity() - a.len() <= 6.max(STEP));
+                    a.shrink_to_fit();
+                    let end = a.len();
+                    splice(&mut a, end, end, &[1]);
+                    assert_eq!(a.capacity(), (end + 1).next_multiple_of(STEP));
+                    let copy = copy_with_room(&a);
+                    assert_eq!((&copy, copy.capacity()), (&a, a.capacity()));
                 }
             }
         }

@@ -3,7 +3,7 @@
 
 use mjolnir_units::Pba;
 
-use crate::dense::{splice, trim};
+use crate::dense::{copy_with_room, splice, trim};
 use crate::word::{self, EXTENT_BLOCKS_MAX};
 
 /// The most blocks that [`replace`] maps at once.
@@ -36,6 +36,12 @@ pub(crate) fn fill(pba: Option<Pba>, blocks: u64) -> impl Iterator<Item = u64> {
         let length = most.min(blocks - i * most);
         pba.map_or_else(|| word::hole(length), |at| word::mapped(at.plus(i * most), length))
     })
+}
+
+/// A copy of the words of a leaf of `total` blocks, to be changed.
+pub(crate) fn copy_to_change(words: &[u64], total: u64) -> Vec<u64> {
+    // Where every block is its own extent, it can only become smaller.
+    if words.len() as u64 == total { words.to_vec() } else { copy_with_room(words) }
 }
 
 /// Maps blocks `lo..hi` of a leaf of `total` blocks to `pba` and on, or makes them a hole. Returns

@@ -2,8 +2,7 @@
 
 use mjolnir_units::Pba;
 
-use crate::dense::copy_with_room;
-use crate::{NodeId, word};
+use crate::{NodeId, leaf, word};
 
 /// Words that a leaf has at most, unless a relocation fragmented it.
 pub const LEAF_MAX: usize = 512;
@@ -64,11 +63,11 @@ impl Node {
     /// A version of the same content for the same id, to be changed.
     pub(crate) fn to_change(&self) -> Node {
         match &self.body {
-            // A leaf whose every block is its own extent can only become smaller.
-            Body::Leaf(words) if words.len() as u64 != self.blocks => {
-                Node { blocks: self.blocks, body: Body::Leaf(copy_with_room(words)) }
+            Body::Leaf(words) => {
+                let words = leaf::copy_to_change(words, self.blocks);
+                Node { blocks: self.blocks, body: Body::Leaf(words) }
             }
-            _ => self.clone(),
+            Body::Inner(..) => self.clone(),
         }
     }
 

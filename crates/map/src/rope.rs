@@ -3,7 +3,7 @@
 //! shared ones copied. The operation has seen ([`Map::probe`]) that the inner nodes on both sides of
 //! each seam are in memory.
 
-use crate::dense::{copy_with_room, even_pieces, splice, trim};
+use crate::dense::{even_pieces, splice, trim};
 use crate::leaf;
 use crate::node::Body;
 use crate::table::Table;
@@ -181,7 +181,8 @@ impl Table {
         let mut edges = vec![self.edge_to(id)];
         let mut at = sizes[0];
         for length in &sizes[1..] {
-            let words = copy_with_room(&self.node(id).entries()[at..at + length]);
+            let words = &self.node(id).entries()[at..at + length];
+            let words = leaf::copy_to_change(words, crate::word::sum(words));
             at += length;
             let piece = self.alloc(Node::leaf(words));
             edges.push(self.edge_to(piece));
