@@ -113,6 +113,9 @@ impl Zone {
     /// Puts what it keeps where it just fits: shrunk in place, it would leave a gap beside it. What
     /// it grew in is room for the next one.
     fn close(&mut self, room: &mut Vec<Room>) {
+        if self.packed.is_empty() {
+            return;
+        }
         let (whole, packed) = (self.whole.to_vec(), self.packed.to_vec());
         let mut grown = (replace(&mut self.whole, whole), replace(&mut self.packed, packed));
         grown.0.clear();
@@ -456,7 +459,10 @@ impl State {
         let blocks = u64::from(self.nand.geometry().blocks());
         let zones: u64 = self.zones.iter().map(Zone::memory_bytes).sum();
         let tags = self.tags.as_ref().map_or(0, |tags| 8 * tags.len() as u64);
-        8 * blocks + zones + tags
+        let entry = size_of::<(u32, u32)>();
+        let room =
+            self.room.iter().map(|(whole, packed)| entry * whole.capacity() + packed.capacity());
+        8 * blocks + zones + tags + room.sum::<usize>() as u64
     }
 }
 

@@ -240,6 +240,7 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         if self.core.now.get() >= self.until {
+            self.set = None; // Who moved the clock took it off.
             return Poll::Ready(());
         }
         let waker = context.waker();
