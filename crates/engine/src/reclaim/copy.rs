@@ -30,7 +30,8 @@ const SLICE_BLOCKS: RangeInclusive<u64> = 128..=512;
 /// The part of what may wait unwritten that a slice is, within these bounds: one in so many. Two are
 /// in memory at once, with what of those before is being written.
 const SLICE_SHARE: u64 = 16;
-/// Blocks of one read: a whole slice, headers and short gaps included.
+/// Blocks of one read: more than the longest run has, which is verified out of a single one; as a rule
+/// a whole slice with its headers.
 const READ_BLOCKS_MAX: u64 = 640;
 const _: () = assert!(READ_BLOCKS_MAX >= GROUP_BLOCKS_MAX as u64);
 /// Where reclaim has waited for its share so long, and nobody wrote anything, it gives up what it
@@ -93,7 +94,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut ahead: Option<Reads<D, R>> = None;
         while let Some(slice) = rest.next() {
             if self.waits_for_share() {
-                // That may be long: nothing is held meanwhile that can be read again.
+                // That may be long: no payload is held meanwhile that can be read again.
                 if let Some(reads) = ahead.take() {
                     reads.finish().await;
                 }

@@ -176,6 +176,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 zone.0
             )));
         }
+        runs.shrink_to_fit();
         Ok(LiveRuns { runs, opened })
     }
 }

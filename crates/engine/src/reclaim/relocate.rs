@@ -5,8 +5,11 @@
 //! is looked at and copied once, and its image written once.
 
 use std::collections::BTreeSet;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
 
-use futures_util::future::{OptionFuture, join};
+use futures_util::future::{MaybeDone, OptionFuture, maybe_done};
 use mjolnir_device::{Device, Runtime};
 use mjolnir_map::{NodeId, Relocations};
 use mjolnir_store::{Error, ErrorKind};
@@ -16,11 +19,16 @@ use crate::engine::{Engine, State};
 use crate::memory::batch_bytes_max;
 use crate::options::OpenOptions;
 use crate::reclaim::copy::Copied;
+use crate::reclaim::live_runs::LiveRun;
 
 /// Memory for each block of a victim: whether it is live, and where it went.
 const TABLE_BYTES: u64 = 1 + 8;
 /// Memory for each live one, where no two go to places next to each other.
 const MOVE_BYTES: u64 = 24;
+
+/// Memory for each live one of two victims, where no two have one owner: of that which is copied, and
+/// of that which is next.
+const RUN_BYTES: u64 = size_of::<LiveRun>() as u64;
 
 /// Candidates that are emptied together.
 pub(super) struct Batch {
@@ -73,12 +81,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 None => self.live_runs(zone, &live).await,
             };
             // The headers of the next one are read one after the other while this one is copied.
-            let following =
-                OptionFuture::from(next.peek().map(|zone| self.live_runs(*zone, &live)));
+            let following = next.peek().map(|zone| self.live_runs(*zone, &live));
+            let mut following = pin!(maybe_done(OptionFuture::from(following)));
             let copying = async { self.copy_out(zone, runs?, &mut groups).await };
-            let (outcome, following) = join(copying, following).await;
-            known = following;
-            match outcome {
+            match beside(copying, following.as_mut()).await {
                 Ok(Copied::Whole(moved)) => {
                     moves.append(moved);
                     copied.victims.push(zone);
@@ -101,6 +107,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     }
                 }
             }
+            following.as_mut().await;
+            known = following.take_output().flatten();
         }
         self.state().reclaim.batch_copied(self.runtime().now());
         self.inner.lead_wanted.notify(1);
@@ -182,15 +190,31 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 }
 
+/// Completes with `main`; until then `other` makes what progress it can.
+async fn beside<T, F: Future>(
+    main: impl Future<Output = T>,
+    mut other: Pin<&mut MaybeDone<F>>,
+) -> T {
+    let mut main = pin!(main);
+    poll_fn(|context| {
+        let polled = main.as_mut().poll(context);
+        if polled.is_pending() {
+            let _ = other.as_mut().poll(context);
+        }
+        polled
+    })
+    .await
+}
+
 /// Lets other tasks run.
 pub(crate) async fn yield_now() {
     let mut yielded = false;
-    std::future::poll_fn(|context| {
+    poll_fn(|context| {
         if std::mem::replace(&mut yielded, true) {
-            std::task::Poll::Ready(())
+            Poll::Ready(())
         } else {
             context.waker().wake_by_ref();
-            std::task::Poll::Pending
+            Poll::Pending
         }
     })
     .await;
@@ -211,7 +235,7 @@ impl State {
         let usage = self.map.usage();
         let leaf_bytes = (usage.bytes() / usage.resident.max(1)) as u64;
         let mut left = room as u64 * self.space.payload_bytes();
-        let (mut memory, mut blocks) = (0, 0);
+        let (mut memory, mut blocks, mut live_most) = (0, 0, 0);
         let index = &mut self.reclaim.index;
         let mut victims: Vec<ZoneId> = Vec::new();
         for zone in index.candidates().take(room.max(1)) {
@@ -219,17 +243,20 @@ impl State {
             let live = self.space.get(zone).live.map_or(self.space.zone_blocks, u64::from);
             let needed = live * BLOCK_SIZE + leaves * leaf_bytes;
             let bytes = TABLE_BYTES * self.space.zone_blocks + MOVE_BYTES * live;
-            let fits = needed <= left && memory + bytes <= batch_bytes_max(options);
+            let runs = 2 * RUN_BYTES * live.max(live_most);
+            let fits = needed <= left && memory + bytes + runs <= batch_bytes_max(options);
             if !fits && !victims.is_empty() {
                 break;
             }
             left = left.saturating_sub(needed);
             memory += bytes;
             blocks += live;
+            live_most = live.max(live_most);
             victims.push(zone);
         }
         index.hold(&victims);
-        self.reclaim.batch_bytes = memory;
+        let runs = RUN_BYTES * live_most * victims.len().min(2) as u64;
+        self.reclaim.batch_bytes = memory + runs;
         self.reclaim.rhythm.expect(blocks);
         Batch { victims }
     }

@@ -34,7 +34,7 @@ impl Span {
 pub struct ReadPlanView<'a> {
     /// Its live runs, in order and without overlap.
     pub live: &'a [Span],
-    /// The longest read, in blocks: a slice. A run that is longer is read in several.
+    /// The longest read, in blocks. A run that is longer is read in several.
     pub read_blocks_max: u64,
 }
 
