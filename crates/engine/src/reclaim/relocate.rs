@@ -25,7 +25,6 @@ use crate::reclaim::live_runs::LiveRun;
 const TABLE_BYTES: u64 = 1 + 8;
 /// Memory for each live one, where no two go to places next to each other.
 const MOVE_BYTES: u64 = 24;
-
 /// Memory for each live one of two victims, where no two have one owner: of that which is copied, and
 /// of that which is next.
 const RUN_BYTES: u64 = size_of::<LiveRun>() as u64;
