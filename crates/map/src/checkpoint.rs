@@ -103,6 +103,8 @@ impl Map {
     /// once a checkpoint, when all its nodes are placed; and read [`pages`](Map::pages) and
     /// [`table_page`](Map::table_page) before any other operation on the map.
     pub fn dirty_pages(&mut self) -> Vec<u32> {
+        // Most of what was frozen is held no more.
+        self.table.prune_frozen();
         let pages = std::mem::take(&mut self.table.pages_dirty);
         self.table.pages_in_flight.extend(&pages);
         pages.into_iter().collect()

@@ -7,20 +7,25 @@ const STEP: usize = 8;
 /// Unused items that are given back.
 const SLACK_MAX: usize = 64;
 
-/// A copy of the size that it would have if it had grown.
-pub(crate) fn copy_with_room<T: Copy>(items: &[T]) -> Vec<T> {
-    let mut copy = Vec::with_capacity(items.len().next_multiple_of(STEP));
+/// The capacity of a vector of `length` items that can have `most` at most.
+fn room_for(length: usize, most: usize) -> usize {
+    length.next_multiple_of(STEP).min(most.max(length))
+}
+
+/// A copy, with the room that it would have if it had grown; it can come to have `most` items.
+pub(crate) fn copy_with_room<T: Copy>(items: &[T], most: usize) -> Vec<T> {
+    let mut copy = Vec::with_capacity(room_for(items.len(), most));
     copy.extend_from_slice(items);
     copy
 }
 
-/// Replaces `vec[from..to]` with `new`.
-pub(crate) fn splice<T: Copy>(vec: &mut Vec<T>, from: usize, to: usize, new: &[T]) {
+/// Replaces `vec[from..to]` with `new`. The vector can come to have `most` items.
+pub(crate) fn splice<T: Copy>(vec: &mut Vec<T>, from: usize, to: usize, new: &[T], most: usize) {
     let (length, old) = (vec.len(), to - from);
     if new.len() > old {
         let more = new.len() - old;
         if vec.capacity() - length < more {
-            vec.reserve_exact((length + more).next_multiple_of(STEP) - length);
+            vec.reserve_exact(room_for(length + more, most) - length);
         }
         vec.extend_from_slice(&new[..more]); // Only to lengthen it; overwritten below.
         vec.copy_within(to..length, to + more);
@@ -56,16 +61,21 @@ mod tests {
                 for count in 0..4 {
                     let (mut a, new) = (vec![1, 2, 3, 4, 5, 6], vec![9; count]);
                     let mut b = a.clone();
-                    splice(&mut a, from, to, &new);
+                    splice(&mut a, from, to, &new, usize::MAX);
                     b.splice(from..to, new);
                     assert_eq!(a, b);
                     assert!(a.capacity() - a.len() <= 6.max(STEP));
                     a.shrink_to_fit();
                     let end = a.len();
-                    splice(&mut a, end, end, &[1]);
+                    let (mut c, most) = (a.clone(), end + 1 + from % 4);
+                    splice(&mut a, end, end, &[1], usize::MAX);
                     assert_eq!(a.capacity(), (end + 1).next_multiple_of(STEP));
-                    let copy = copy_with_room(&a);
+                    let copy = copy_with_room(&a, usize::MAX);
                     assert_eq!((&copy, copy.capacity()), (&a, a.capacity()));
+                    splice(&mut c, end, end, &[1], most);
+                    assert_eq!((&c, c.capacity()), (&a, a.capacity().min(most)));
+                    let copy = copy_with_room(&c, most);
+                    assert_eq!((&copy, copy.capacity()), (&c, c.capacity()));
                 }
             }
         }

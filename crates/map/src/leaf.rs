@@ -40,8 +40,7 @@ pub(crate) fn fill(pba: Option<Pba>, blocks: u64) -> impl Iterator<Item = u64> {
 
 /// A copy of the words of a leaf of `total` blocks, to be changed.
 pub(crate) fn copy_to_change(words: &[u64], total: u64) -> Vec<u64> {
-    // Where every block is its own extent, it can only become smaller.
-    if words.len() as u64 == total { words.to_vec() } else { copy_with_room(words) }
+    copy_with_room(words, total as usize) // No word has less than a block.
 }
 
 /// Maps blocks `lo..hi` of a leaf of `total` blocks to `pba` and on, or makes them a hole. Returns
@@ -75,7 +74,7 @@ pub(crate) fn replace(
         few.push(words[to]);
         to += 1;
     }
-    splice(words, from, to, &few.words[..few.length]);
+    splice(words, from, to, &few.words[..few.length], total as usize);
     if words.len() as u64 == total {
         words.shrink_to_fit(); // Every block is its own extent: it can only become smaller.
     }
@@ -130,7 +129,7 @@ pub(crate) fn push(words: &mut Vec<u64>, next: u64) {
         return;
     }
     let end = words.len();
-    splice(words, end, end, &[next]);
+    splice(words, end, end, &[next], usize::MAX);
 }
 
 /// The words of both, in order.

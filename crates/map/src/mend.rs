@@ -77,7 +77,7 @@ impl Table {
         let (left, right) = (edges[first], edges[first + 1]);
         let merged = if apart { self.balance(left, right) } else { self.merge(left, right) };
         self.edit(id, |node| {
-            crate::dense::splice(node.edges_mut(), first, first + 2, &merged);
+            crate::dense::splice(node.edges_mut(), first, first + 2, &merged, usize::MAX);
         });
         true
     }

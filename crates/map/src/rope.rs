@@ -144,7 +144,7 @@ impl Table {
     /// Puts `edges` in the place of one child of an owned node.
     pub fn replace_child(&mut self, id: NodeId, index: usize, edges: &[Edge]) {
         self.edit(id, |node| {
-            splice(node.edges_mut(), index, index + 1, edges);
+            splice(node.edges_mut(), index, index + 1, edges, usize::MAX);
             node.blocks = node.edges().iter().map(|edge| edge.blocks).sum();
         });
     }

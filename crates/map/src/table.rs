@@ -42,6 +42,9 @@ pub(crate) const FREED: u16 = 1 << 10;
 /// What stays when a node goes: these say in which lists the id stands.
 const STICKY: u16 = LISTED | PENDING | GREY | TOUCHED | FREED;
 
+/// Superseded versions that are noted before those are looked for that nobody holds any more.
+const FROZEN_PRUNE_MIN: usize = 64;
+
 /// The level of a node that no parent has told yet.
 const LEVEL_UNKNOWN: u8 = u8::MAX;
 
@@ -300,10 +303,16 @@ impl Table {
 
     fn note_frozen(&mut self, node: &Arc<Node>) {
         if self.frozen.len() >= self.frozen_prune_at {
-            self.frozen.retain(|(node, _)| node.strong_count() > 0);
-            self.frozen_prune_at = 64.max(self.frozen.len() * 2);
+            self.prune_frozen();
         }
         self.frozen.push((Arc::downgrade(node), node.bytes()));
+    }
+
+    /// Forgets superseded versions that nobody holds any more: of each some memory is left until then.
+    pub fn prune_frozen(&mut self) {
+        self.frozen.retain(|(node, _)| node.strong_count() > 0);
+        self.frozen_prune_at = FROZEN_PRUNE_MIN.max(self.frozen.len() * 2);
+        self.frozen.shrink_to(self.frozen_prune_at);
     }
 
     /// The resident version must be written at the next checkpoint.
