@@ -72,7 +72,7 @@ fn random_map(bench: &Bench, report: &mut Report) -> Result<()> {
     let count = blocks(bench.size(64 * MIB, 8 * GIB, 64 * GIB));
     let (mut own, mut counted) = (Samples::new(), Samples::new());
     for round in 0..bench.rounds.min(bench.size(1, 2, 2)) {
-        let before = heap::bytes();
+        let heap = heap::Count::begin();
         let mut map = Map::new();
         map.create(VOLUME, count);
         let mut chance = Chance::new(round as u64);
@@ -86,7 +86,7 @@ fn random_map(bench: &Bench, report: &mut Report) -> Result<()> {
             map.write(VOLUME, Lba(chance.below(count)), Pba(pba), 1)?;
         }
         own.push(map.usage().bytes() as f64 / count as f64);
-        counted.push((heap::bytes() - before) as f64 / count as f64);
+        counted.push(heap.bytes() as f64 / count as f64);
     }
     let note = format!(
         "{} map; by the allocator's count {:.3} B a block",
@@ -119,7 +119,7 @@ fn store_memory(span: u64, loads: &[Load], spare: f64) -> Result<Taken> {
     mjolnir_host::run(async |runtime: HostRuntime| {
         let device = ThinDevice::of_zones(zones, zone_blocks);
         let options = OpenOptions { checkpoint_bytes: GIB, ..roomy() };
-        let before = heap::bytes() - device.bytes();
+        let (heap, lent) = (heap::Count::begin(), device.bytes());
         let store = fresh(|| device.clone(), &runtime, options).await?;
         let volume = store.create_volume("v", span).await?;
         for load in loads {
@@ -130,7 +130,7 @@ fn store_memory(span: u64, loads: &[Load], spare: f64) -> Result<Taken> {
         let count = blocks(span) as f64;
         let at_work = store.stats().memory_bytes as f64 / (1 << 20) as f64;
         let stats = at_rest(&store, &runtime).await;
-        let counted = heap::bytes() - before - device.bytes();
+        let counted = heap.bytes() - (device.bytes() - lent) as isize;
         let taken = Taken {
             map: (stats.map_bytes + stats.map_table_bytes) as f64 / count,
             own: stats.memory_bytes as f64 / count,

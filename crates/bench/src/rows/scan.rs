@@ -1,5 +1,7 @@
 //! The mark of a whole store, on one thread and on two.
 
+use std::hint::black_box;
+
 use anyhow::{Result, ensure};
 use mjolnir_device::{AlignedBuf, Runtime};
 use mjolnir_engine::Engine;
@@ -19,12 +21,21 @@ use mjolnir_machine::{ThinDevice, Threads};
 pub const ROWS: &[Row] = &[Row {
     name: "scan-threads",
     needs: &[],
-    lines: &[Line {
-        name: "scan-threads",
-        what: "scan speed-up with 2 threads on 2 cores",
-        unit: "x",
-        target: Target::Least(1.8),
-    }],
+    lines: &[
+        Line {
+            name: "scan-threads",
+            what: "scan speed-up with 2 threads on 2 cores",
+            unit: "x",
+            target: Target::Least(1.8),
+        },
+        Line {
+            name: "scan-threads-bare",
+            what: "the same of a bare loop over an array of as many addresses that sets the same \
+                   bits, each thread on a sheet of its own",
+            unit: "x",
+            target: Target::None,
+        },
+    ],
     run: speed_up,
 }];
 
@@ -55,6 +66,24 @@ async fn marks<R: Runtime>(
     Ok(())
 }
 
+/// The seconds that as many threads as there are parts take to set a bit for each address, each on a
+/// sheet of its own.
+fn bare(parts: &[&[u64]], bits: u64) -> f64 {
+    let timer = Timer::start();
+    std::thread::scope(|scope| {
+        for part in parts {
+            scope.spawn(move || {
+                let mut sheet = vec![0u64; bits.div_ceil(64) as usize];
+                for address in *part {
+                    sheet[(address / 64) as usize] |= 1 << (address % 64);
+                }
+                black_box(&sheet);
+            });
+        }
+    });
+    timer.took().wall_s
+}
+
 fn speed_up(bench: &Bench, report: &mut Report) -> Result<()> {
     let span = bench.size(32 * MIB, 4 * GIB, 64 * GIB);
     let count = blocks(span);
@@ -74,6 +103,8 @@ fn speed_up(bench: &Bench, report: &mut Report) -> Result<()> {
     })?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let (mut ratio, mut alone, mut together) = (Samples::new(), Samples::new(), Samples::new());
+    let (mut bare_ratio, shuffle) = (Samples::new(), Shuffle::of(count));
+    let addresses: Vec<u64> = (0..count).map(|lba| shuffle.place(lba)).collect();
     for _ in 0..bench.rounds {
         let mut seconds = [f64::NAN; 2];
         // The first of two marks brings the map back from media; the second is the one measured.
@@ -86,6 +117,8 @@ fn speed_up(bench: &Bench, report: &mut Report) -> Result<()> {
         ratio.push(seconds[0] / seconds[1]);
         alone.push(seconds[0]);
         together.push(seconds[1]);
+        let (half, other) = addresses.split_at(addresses.len() / 2);
+        bare_ratio.push(bare(&[&addresses], count) / bare(&[half, other], count));
     }
     let rate = |samples: &Samples| count as f64 / samples.median() / 1e6;
     let note = format!(
@@ -95,5 +128,10 @@ fn speed_up(bench: &Bench, report: &mut Report) -> Result<()> {
         rate(&alone)
     );
     report.line("scan-threads", &ratio, &note);
+    report.line(
+        "scan-threads-bare",
+        &bare_ratio,
+        "what a second core is worth to such a loop here",
+    );
     Ok(())
 }

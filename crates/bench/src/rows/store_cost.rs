@@ -5,6 +5,7 @@ use mjolnir_host::HostRuntime;
 use mjolnir_store::Store;
 use mjolnir_units::BLOCK_SIZE;
 
+use crate::heap::Count;
 use crate::load::{self, Load};
 use crate::report::Report;
 use crate::samples::Samples;
@@ -30,6 +31,18 @@ pub const ROWS: &[Row] = &[Row {
             unit: "µs",
             target: Target::None,
         },
+        Line {
+            name: "store-allocations-write",
+            what: "allocations for a 4 KiB random write through the Store, map in its steady state",
+            unit: "each",
+            target: Target::None,
+        },
+        Line {
+            name: "store-allocations-read",
+            what: "allocations for a 4 KiB random read through the Store",
+            unit: "each",
+            target: Target::None,
+        },
     ],
     run: cost,
 }];
@@ -38,8 +51,9 @@ fn cost(bench: &Bench, report: &mut Report) -> Result<()> {
     let span = bench.size(16 * MIB, 1024 * MIB, 1024 * MIB);
     let count = blocks(span);
     let (mut writes, mut reads) = (Samples::new(), Samples::new());
+    let (mut write_allocations, mut read_allocations) = (Samples::new(), Samples::new());
     // Room for all writes, so that nothing is reclaimed.
-    let zones = (3 * count / 8192) as u32 + 24;
+    let zones = (4 * count / 8192) as u32 + 24;
     let device = RamDevice::of_zones(zones, 8192).touched();
     for round in 0..bench.rounds as u64 {
         mjolnir_host::run(async |runtime: HostRuntime| -> Result<()> {
@@ -58,10 +72,21 @@ fn cost(bench: &Bench, report: &mut Report) -> Result<()> {
             let load = Load { write: false, ..load };
             load::plain(&store, volume.id, load, bytes::Bytes::new()).await?;
             reads.push(timer.took().process_s * 1e6 / count as f64);
+            // Counted in passes of their own, since to count takes time.
+            let few = Load { count: count / 4, ..load };
+            let heap = Count::begin();
+            load::plain(&store, volume.id, few, bytes::Bytes::new()).await?;
+            read_allocations.push(heap.allocations() as f64 / few.count as f64);
+            let payload = load::payload(BLOCK_SIZE);
+            let heap = Count::begin();
+            load::plain(&store, volume.id, Load { write: true, ..few }, payload).await?;
+            write_allocations.push(heap.allocations() as f64 / few.count as f64);
             Ok(())
         })?;
     }
     report.line("store-cpu-write", &writes, "flush at the end included; depth 1, the process's");
     report.line("store-cpu-read", &reads, "");
+    report.line("store-allocations-write", &write_allocations, "groups, checkpoints and all");
+    report.line("store-allocations-read", &read_allocations, "");
     Ok(())
 }
