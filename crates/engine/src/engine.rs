@@ -6,7 +6,7 @@ use std::rc::Rc;
 use event_listener::Event;
 use futures_util::FutureExt;
 use mjolnir_device::{Buffers, Device, DeviceError, DeviceInfo, Runtime};
-use mjolnir_map::{Absent, Map};
+use mjolnir_map::{Absent, Map, Run};
 use mjolnir_store::{Error, ErrorKind, TargetInfo};
 use mjolnir_units::{BLOCK_SIZE, Instant, Pba, TreeId, ZoneId};
 
@@ -75,6 +75,8 @@ pub(crate) struct State {
     pub counters: Counters,
     /// Memory for reads.
     pub buffers: Buffers,
+    /// Room for the runs that a read finds.
+    pub runs_room: Vec<Run>,
     /// Why the store takes no more changes; reads go on.
     pub failed: Option<Error>,
     /// What this opening had to leave out.

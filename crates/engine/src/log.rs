@@ -52,6 +52,38 @@ struct Builder {
     moved_blocks: u32,
 }
 
+impl Builder {
+    /// An empty group, with room for one like `last`.
+    fn new(offset: u32, serial: u64, last: Size) -> Self {
+        Builder {
+            offset,
+            records: Vec::with_capacity(last.records),
+            record_bytes: 0,
+            checksums: Vec::with_capacity(last.blocks),
+            payload: Vec::with_capacity(last.pieces),
+            serial,
+            awaited: false,
+            moved_blocks: 0,
+        }
+    }
+
+    fn size(&self) -> Size {
+        Size {
+            records: self.records.len(),
+            blocks: self.checksums.len(),
+            pieces: self.payload.len(),
+        }
+    }
+}
+
+/// What a group holds: the next one of its stream will hold about as much.
+#[derive(Clone, Copy, Debug, Default)]
+struct Size {
+    records: usize,
+    blocks: usize,
+    pieces: usize,
+}
+
 struct OpenSegment {
     zone: ZoneId,
     incarnation: u64,
@@ -82,6 +114,8 @@ pub(crate) struct Log {
     /// Zones that the device can have open at once.
     open_zones_max: usize,
     streams: Vec<Option<OpenSegment>>,
+    /// The last group of each stream.
+    sizes: Vec<Size>,
     /// The last sequence number given out.
     pub sequence: u64,
     /// Records up to here are durable.
@@ -129,6 +163,7 @@ impl Log {
             append_blocks_max: info.append_blocks_max.min(1 + u64::from(GROUP_BLOCKS_MAX)) as u32,
             open_zones_max,
             streams: (0..streams).map(|_| None).collect(),
+            sizes: vec![Size::default(); streams],
             sequence,
             durable: sequence,
             next_group: 1,
@@ -191,16 +226,8 @@ impl Log {
                 self.seal_segment(space, stream);
                 continue;
             }
-            open.builder = Some(Builder {
-                offset: open.next,
-                records: Vec::new(),
-                record_bytes: 0,
-                checksums: Vec::new(),
-                payload: Vec::new(),
-                serial: self.next_group,
-                awaited: false,
-                moved_blocks: 0,
-            });
+            let last = self.sizes[usize::from(stream)];
+            open.builder = Some(Builder::new(open.next, self.next_group, last));
             self.next_group += 1;
         }
     }
@@ -296,6 +323,7 @@ impl Log {
         if builder.records.is_empty() && builder.payload.is_empty() {
             return;
         }
+        self.sizes[usize::from(stream)] = builder.size();
         let header = GroupHeader {
             uuid: self.uuid,
             zone: open.zone,

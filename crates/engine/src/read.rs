@@ -8,6 +8,7 @@ use mjolnir_device::{AlignedBuf, Device, Runtime};
 use mjolnir_map::Run;
 use mjolnir_store::{Chunk, Error, ErrorKind};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Lba, Pba, TreeId, ZoneId};
+use smallvec::SmallVec;
 
 use crate::checksums::Sums;
 use crate::engine::{Engine, State};
@@ -54,6 +55,12 @@ impl<D: Device, R: Runtime> Drop for Loading<D, R> {
     }
 }
 
+/// Runs that a read may find for which room is kept for the next one.
+const RUNS_ROOM_MAX: usize = 1024;
+
+/// What a read needs: as a rule a single piece, for which nothing is allocated.
+type Pieces<D, R> = SmallVec<[Piece<D, R>; 1]>;
+
 /// A run of blocks that a read needs from the device or from memory.
 enum Piece<D: Device, R: Runtime> {
     Hole(u64),
@@ -71,7 +78,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     ) -> Result<Vec<Chunk>, Error> {
         let mut pieces = self
             .step(|state| {
-                let mut runs: Vec<Run> = Vec::new();
                 if state.map.blocks(tree).is_none_or(|size| lba + blocks > size) {
                     return Err(Error::new(
                         ErrorKind::NotFound,
@@ -79,8 +85,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     )
                     .into());
                 }
-                state.map.lookup(tree, Lba(lba), blocks, &mut runs)?;
-                Ok(self.pieces(state, &runs))
+                let mut runs = std::mem::take(&mut state.runs_room);
+                runs.clear();
+                let found = state.map.lookup(tree, Lba(lba), blocks, &mut runs);
+                let pieces = found.map(|()| self.pieces(state, &runs));
+                if runs.capacity() <= RUNS_ROOM_MAX {
+                    state.runs_room = runs;
+                }
+                Ok(pieces?)
             })
             .await?;
         if pieces.len() == 1
@@ -103,8 +115,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         })
     }
 
-    fn pieces(&self, state: &mut State, runs: &[Run]) -> Vec<Piece<D, R>> {
-        let mut pieces = Vec::with_capacity(runs.len());
+    fn pieces(&self, state: &mut State, runs: &[Run]) -> Pieces<D, R> {
+        let mut pieces = Pieces::new();
         for run in runs {
             let Some(start) = run.pba else {
                 pieces.push(Piece::Hole(run.blocks));
@@ -159,60 +171,58 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let read = self.device().read(pba, buffer);
         let buffer = read.await.map_err(|error| fault::device(&format!("reading {pba}"), error))?;
         self.state().counters.device_read_blocks += blocks;
-        self.verify(pba, buffer.as_ref()).await?;
+        self.verify(pba, buffer.as_ref(), |_| ()).await?;
         Ok(buffer.freeze())
     }
 
-    /// Compares what was read from `pba` on, within one pinned segment, with its checksums. Returns
-    /// the checksum of each block's content, which is the same wherever it lies.
-    pub(crate) async fn verify(&self, pba: Pba, bytes: &[u8]) -> Result<Vec<u32>, Error> {
+    /// Compares what was read from `pba` on, within one pinned segment, with its checksums. Tells
+    /// `content` the checksum of each block's content, which is the same wherever it lies.
+    pub(crate) async fn verify(
+        &self,
+        pba: Pba,
+        bytes: &[u8],
+        mut content: impl FnMut(u32),
+    ) -> Result<(), Error> {
+        let sum = self.device().block_checksum();
         let zone_blocks = self.state().space.zone_blocks;
         let (zone, offset) = (pba.zone(zone_blocks), pba.offset(zone_blocks));
         let range = offset..offset + bytes.len() as u64 / BLOCK_SIZE;
-        let (incarnation, mut expected) = self.checksums_of(zone, range.clone());
-        if expected.is_none() {
-            // Out of what was loaded, which memory may have no room to keep.
-            let loaded = self.load_checksums(zone).await?;
-            expected = loaded.get(range).map(<[u32]>::to_vec);
-        }
-        let mut content = expected.ok_or_else(|| {
-            fault::damaged(format!(
-                "{pba} (segment {}) has no checksum: it was never written",
-                zone.0
-            ))
-        })?;
-        let sum = self.device().block_checksum();
-        let blocks = bytes.chunks_exact(BLOCK_BYTES).zip(&mut content);
-        for (index, (block, checksum)) in blocks.enumerate() {
-            let at = pba.plus(index as u64);
-            *checksum ^= bind(at, incarnation);
-            if sum(block) != *checksum {
-                self.state().counters.checksum_errors += 1;
-                return Err(fault::damaged(format!(
-                    "{at} (segment {}) does not match its checksum: the medium returned other bytes \
-                     than were written{}",
-                    zone.0,
-                    fault::SCRUB
-                )));
-            }
-        }
-        Ok(content)
-    }
-
-    /// The incarnation of a segment, and the checksums of some blocks if they are in memory.
-    fn checksums_of(&self, zone: ZoneId, range: Range<u64>) -> (u64, Option<Vec<u32>>) {
-        let mut guard = self.state();
-        let state = &mut *guard;
-        let incarnation = state.space.get(zone).incarnation;
-        let values = match state.log.open_checksums(zone) {
-            Some(open) => open.get(range.start as usize..range.end as usize).map(<[u32]>::to_vec),
-            None => None,
+        let incarnation = self.state().space.get(zone).incarnation;
+        // The first block that is not what was written.
+        let mut compare = |expected: &[u32]| {
+            let blocks = bytes.chunks_exact(BLOCK_BYTES).zip(expected).zip(0..);
+            blocks.map(|((block, expected), index)| (block, expected, pba.plus(index))).find_map(
+                |(block, expected, at)| {
+                    let expected = expected ^ bind(at, incarnation);
+                    content(expected);
+                    (sum(block) != expected).then_some(at)
+                },
+            )
         };
-        let values = values.or_else(|| {
-            let cached = state.checksums.get(zone)?;
-            Some(cached.get(range)?.to_vec())
-        });
-        (incarnation, values)
+        let compared = self.state().checksums_of(zone, range.clone()).map(&mut compare);
+        let wrong = match compared {
+            Some(wrong) => wrong,
+            None => {
+                // Out of what is loaded, which memory may have no room to keep.
+                let loaded = self.load_checksums(zone).await?;
+                let expected = loaded.get(range).ok_or_else(|| {
+                    fault::damaged(format!(
+                        "{pba} (segment {}) has no checksum: it was never written",
+                        zone.0
+                    ))
+                })?;
+                compare(expected)
+            }
+        };
+        wrong.map_or(Ok(()), |at| {
+            self.state().counters.checksum_errors += 1;
+            Err(fault::damaged(format!(
+                "{at} (segment {}) does not match its checksum: the medium returned other bytes \
+                 than were written{}",
+                zone.0,
+                fault::SCRUB
+            )))
+        })
     }
 
     /// Brings a sealed segment's checksums into memory: from its footer, or from its groups.
@@ -286,5 +296,17 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let kept = state.checksums.insert(zone, values);
         state.keep_within(&self.inner.options);
         kept
+    }
+}
+
+impl State {
+    /// The checksums of some blocks of a segment, if they are in memory.
+    fn checksums_of(&mut self, zone: ZoneId, range: Range<u64>) -> Option<&[u32]> {
+        if let Some(open) = self.log.open_checksums(zone)
+            && let Some(sums) = open.get(range.start as usize..range.end as usize)
+        {
+            return Some(sums);
+        }
+        self.checksums.get(zone)?.get(range)
     }
 }

@@ -109,8 +109,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             ahead = rest.peek().map(|next| self.start_reads(zone, next));
             let read = reads.finish().await;
             let copied = async {
+                let mut content = Vec::new();
                 for run in slice {
-                    let (bytes, content) = self.verified(&read, run).await?;
+                    content.clear();
+                    let bytes = self.verified(&read, run, &mut content).await?;
                     self.copy_run(zone, run, bytes, &content, &mut moves, groups).await?;
                 }
                 Ok(())
@@ -146,23 +148,24 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// The bytes of a run out of what was read, each block verified; if it is not there in one
-    /// piece, read by itself. With them the checksums of their content, as far as they are known.
+    /// piece, read by itself. `content` gets the checksums of their content, as far as they are known.
     async fn verified(
         &self,
         read: &[(Pba, Bytes)],
         run: &LiveRun,
-    ) -> Result<(Bytes, Vec<u32>), Error> {
+        content: &mut Vec<u32>,
+    ) -> Result<Bytes, Error> {
         let length = (run.blocks * BLOCK_SIZE) as usize;
         let before = read.partition_point(|(at, _)| *at <= run.at);
         if let Some((at, bytes)) = before.checked_sub(1).map(|index| &read[index]) {
             let from = ((run.at.0 - at.0) * BLOCK_SIZE) as usize;
             if from + length <= bytes.len() {
                 let bytes = bytes.slice(from..from + length);
-                let content = self.verify(run.at, &bytes).await?;
-                return Ok((bytes, content));
+                self.verify(run.at, &bytes, |sum| content.push(sum)).await?;
+                return Ok(bytes);
             }
         }
-        Ok((self.read_verified(run.at, run.blocks).await?, Vec::new()))
+        self.read_verified(run.at, run.blocks).await
     }
 
     /// Appends a run to the stream that placement names and notes where each part went.
