@@ -72,6 +72,7 @@ mod map;
 mod mark;
 mod mend;
 mod node;
+mod prefetch;
 mod range;
 mod read;
 mod relocate;
@@ -92,6 +93,7 @@ pub use image::{DecodeError, LEAF_WORDS_HARD, ROOT_BYTES, root_decode, root_enco
 pub use map::Map;
 pub use mark::MarkStep;
 pub use node::{BLOCKS_MAX, Edge, INNER_MAX, LEAF_MAX, LEVEL_MAX, Node, Root};
+pub use prefetch::{PREFETCH_AHEAD, prefetch};
 pub use read::Run;
 pub use relocate::{Repointed, Repointer};
 pub use relocations::{Relocations, RelocationsBuilder};

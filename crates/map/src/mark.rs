@@ -11,6 +11,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::prefetch::{PREFETCH_AHEAD, prefetch};
 use crate::table::{DEAD, GREY, NEW, TOUCHED, Table, USED, VISITED};
 use crate::{Map, Node, NodeId};
 
@@ -108,7 +109,12 @@ impl Map {
         let table = &mut self.table;
         let mut step = MarkStep { leaves: Vec::new(), absent: Vec::new(), done: false };
         for _ in 0..limit {
-            let Some(id) = mark_of(table).grey.pop() else { break };
+            let grey = &mut mark_of(table).grey;
+            let Some(id) = grey.pop() else { break };
+            let later = grey.len().checked_sub(PREFETCH_AHEAD).map(|at| grey[at]);
+            if let Some(node) = later.and_then(|id| table.slot(id).node.as_ref()) {
+                prefetch(node);
+            }
             let slot = table.slot(id);
             slot.clear(GREY);
             if !slot.has(USED) || slot.has(DEAD) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use mjolnir_device::{Device, Runtime};
-use mjolnir_map::{MarkStep, Node, NodeId, Twins, differing, word};
+use mjolnir_map::{MarkStep, Node, NodeId, PREFETCH_AHEAD, Twins, differing, prefetch, word};
 use mjolnir_store::Error;
 use mjolnir_units::ZoneId;
 
@@ -92,7 +92,9 @@ fn scan(leaves: &[(NodeId, Arc<Node>)], live: &LiveMap, job: usize, candidates: 
     let mut twins: Twins<Scanned> = Twins::default();
     let mut mappings = 0;
     for (number, (id, leaf)) in leaves.iter().enumerate() {
-        // The next leaf's first words are on their way while this one's are worked on.
+        // The engine's thread counted itself in each of them a moment ago, so that they come from
+        // another processor. They, and the next one's first words, are on their way meanwhile.
+        leaves.get(number + PREFETCH_AHEAD).into_iter().for_each(|(_, later)| prefetch(later));
         black_box(leaves.get(number + 1).and_then(|(_, next)| next.entries().first()));
         let (words, from) = (leaf.entries(), referrers.found.len());
         let Some(first) = words.first() else { continue };
