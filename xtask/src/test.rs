@@ -134,7 +134,8 @@ pub fn run(options: &Options) -> Result<bool> {
         if !tools::is_root() {
             return Ok(Outcome::skip("needs root, to make loop devices and mount file systems"));
         }
-        let privileged = ["test", "-p", "mjolnir-backends", "--test", "privileged"];
+        // As the other steps do, for the whole workspace, so that nothing is built for it alone.
+        let privileged = ["test", "--workspace", "--test", "privileged"];
         let mut command = cargo(&privileged);
         command.args(["--", "--ignored"]);
         cargo::run_tests(command)
