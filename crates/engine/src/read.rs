@@ -116,7 +116,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     fn pieces(&self, state: &mut State, runs: &[Run]) -> Pieces<D, R> {
-        let mut pieces = Pieces::new();
+        let mut pieces = Pieces::with_capacity(runs.len());
         for run in runs {
             let Some(start) = run.pba else {
                 pieces.push(Piece::Hole(run.blocks));
@@ -175,8 +175,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(buffer.freeze())
     }
 
-    /// Compares what was read from `pba` on, within one pinned segment, with its checksums. Tells
-    /// `content` the checksum of each block's content, which is the same wherever it lies.
+    /// Compares what was read from `pba` on, within one pinned segment, with its checksums. If it
+    /// succeeds, `content` was told the checksum of each block's content, which is the same wherever it
+    /// lies. `content` is called while the state is in use.
     pub(crate) async fn verify(
         &self,
         pba: Pba,
@@ -190,14 +191,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let incarnation = self.state().space.get(zone).incarnation;
         // The first block that is not what was written.
         let mut compare = |expected: &[u32]| {
-            let blocks = bytes.chunks_exact(BLOCK_BYTES).zip(expected).zip(0..);
-            blocks.map(|((block, expected), index)| (block, expected, pba.plus(index))).find_map(
-                |(block, expected, at)| {
-                    let expected = expected ^ bind(at, incarnation);
-                    content(expected);
-                    (sum(block) != expected).then_some(at)
-                },
-            )
+            assert_eq!(expected.len(), bytes.len() / BLOCK_BYTES, "each block is verified");
+            for (index, block) in bytes.chunks_exact(BLOCK_BYTES).enumerate() {
+                let at = pba.plus(index as u64);
+                let expected = expected[index] ^ bind(at, incarnation);
+                if sum(block) != expected {
+                    return Some(at);
+                }
+                content(expected);
+            }
+            None
         };
         let compared = self.state().checksums_of(zone, range.clone()).map(&mut compare);
         let wrong = match compared {

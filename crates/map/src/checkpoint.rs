@@ -99,12 +99,17 @@ impl Map {
         table.pages_dirty.extend(pages);
     }
 
+    /// Looks at up to `limit` versions that were superseded while somebody held them, such as a
+    /// checkpoint, from the one numbered `from` on, and gives back what is left of those that nobody
+    /// holds any more. Returns where to go on; none at the end.
+    pub fn forget_superseded(&mut self, from: usize, limit: usize) -> Option<usize> {
+        self.table.superseded.forget(from, limit)
+    }
+
     /// The pages of the durable node table that changed since the last call, in order. Call it
     /// once a checkpoint, when all its nodes are placed; and read [`pages`](Map::pages) and
     /// [`table_page`](Map::table_page) before any other operation on the map.
     pub fn dirty_pages(&mut self) -> Vec<u32> {
-        // Most of what was frozen is held no more.
-        self.table.prune_frozen();
         let pages = std::mem::take(&mut self.table.pages_dirty);
         self.table.pages_in_flight.extend(&pages);
         pages.into_iter().collect()

@@ -9,7 +9,8 @@ const SLACK_MAX: usize = 64;
 
 /// The capacity of a vector of `length` items that can have `most` at most.
 fn room_for(length: usize, most: usize) -> usize {
-    length.next_multiple_of(STEP).min(most.max(length))
+    debug_assert!(length <= most, "{length} items where {most} are the most there can be");
+    length.next_multiple_of(STEP).min(most)
 }
 
 /// A copy, with the room that it would have if it had grown; it can come to have `most` items.
@@ -32,15 +33,17 @@ pub(crate) fn splice<T: Copy>(vec: &mut Vec<T>, from: usize, to: usize, new: &[T
     } else if new.len() < old {
         vec.copy_within(to..length, from + new.len());
         vec.truncate(length - (old - new.len()));
-        trim(vec);
+        trim(vec, most);
     }
     vec[from..from + new.len()].copy_from_slice(new);
 }
 
-/// Gives unused capacity back if there is much.
-pub(crate) fn trim<T>(vec: &mut Vec<T>) {
+/// Gives unused capacity back if there is much, or more than the vector can come to have items.
+pub(crate) fn trim<T>(vec: &mut Vec<T>, most: usize) {
     if vec.capacity() - vec.len() > SLACK_MAX {
         vec.shrink_to_fit();
+    } else if vec.capacity() > most {
+        vec.shrink_to(most);
     }
 }
 

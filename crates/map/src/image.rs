@@ -173,7 +173,7 @@ impl Node {
                     edges[at].child, edges[at].blocks
                 )));
             }
-            trim(&mut edges);
+            trim(&mut edges, usize::MAX);
             sum += edges.iter().map(|edge| u128::from(edge.blocks)).sum::<u128>();
             (sum == u128::from(blocks)).then(|| Node::inner(level, edges))
         };

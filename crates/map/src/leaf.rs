@@ -94,7 +94,7 @@ pub(crate) fn split_off(words: &mut Vec<u64>, total: u64, at: u64) -> Vec<u64> {
         words.pop();
         *words.last_mut().expect("two words were joined") = both;
     }
-    trim(words);
+    trim(words, at as usize);
     right
 }
 

@@ -78,6 +78,7 @@ mod read;
 mod relocate;
 mod relocations;
 mod rope;
+mod superseded;
 mod table;
 mod twins;
 mod usage;

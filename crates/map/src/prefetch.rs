@@ -7,24 +7,23 @@ use crate::Node;
 /// How many nodes ahead of the one that is worked on memory is asked for.
 pub const PREFETCH_AHEAD: usize = 4;
 
-/// Asks for the first of what is used of a node, so that it comes while others are worked on: a walk
-/// of a large map spends most of its time waiting. It is asked for to be changed, since whoever holds
-/// a node, or lets go of it, counts itself there, and another processor may have done so last.
+/// Asks for the first of what is used of a node, its counts among it, so that it comes while others are
+/// worked on: a walk of a large map spends most of its time waiting.
 #[inline]
 pub fn prefetch(node: &Arc<Node>) {
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // An `Arc` has its counts right before its content; were they elsewhere, this would only be
         // of less use.
         let content = Arc::as_ptr(node).cast::<i8>();
         let counts = content.wrapping_sub(2 * size_of::<usize>());
         let end = content.wrapping_add(size_of::<Node>() - 1);
-        // SAFETY: a prefetch changes nothing and faults nowhere, whatever it is asked for, and every
-        // x86-64 processor has it.
+        // SAFETY: a prefetch changes nothing and faults nowhere, whatever it is asked for, and it is a
+        // part of SSE, which every x86-64 processor has.
         unsafe {
-            _mm_prefetch::<_MM_HINT_ET0>(counts);
-            _mm_prefetch::<_MM_HINT_ET0>(end);
+            _mm_prefetch::<_MM_HINT_T0>(counts);
+            _mm_prefetch::<_MM_HINT_T0>(end);
         }
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -83,7 +83,7 @@ impl Table {
                     edges.push(mine);
                     right[0] = other;
                 }
-                trim(edges);
+                trim(edges, usize::MAX);
                 right
             });
             Node::inner(level, right)
@@ -190,8 +190,9 @@ impl Table {
         self.edit(id, |node| {
             let words = node.words_mut();
             words.truncate(sizes[0]);
-            trim(words);
-            node.blocks = crate::word::sum(words);
+            let blocks = crate::word::sum(words);
+            trim(words, blocks as usize);
+            node.blocks = blocks;
         });
         edges[0] = self.edge_to(id);
         edges

@@ -7,10 +7,11 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use crate::mark::Mark;
 use crate::node::Shape;
+use crate::superseded::Superseded;
 use crate::{Absent, Edge, Node, NodeAddress, NodeId};
 
 /// Addresses in one page of the durable node table.
@@ -41,9 +42,6 @@ pub(crate) const DEAD: u16 = 1 << 9;
 pub(crate) const FREED: u16 = 1 << 10;
 /// What stays when a node goes: these say in which lists the id stands.
 const STICKY: u16 = LISTED | PENDING | GREY | TOUCHED | FREED;
-
-/// Superseded versions that are noted before those are looked for that nobody holds any more.
-const FROZEN_PRUNE_MIN: usize = 64;
 
 /// The level of a node that no parent has told yet.
 const LEVEL_UNKNOWN: u8 = u8::MAX;
@@ -119,9 +117,8 @@ pub(crate) struct Table {
     /// Subtrees to free, each by its topmost node.
     pub dead: Vec<NodeId>,
 
-    /// Superseded versions that someone still held, with their sizes.
-    frozen: Vec<(Weak<Node>, usize)>,
-    frozen_prune_at: usize,
+    /// Superseded versions that someone still held.
+    pub superseded: Superseded,
     /// Where the eviction clock stands.
     hand: u32,
 }
@@ -171,13 +168,8 @@ impl Table {
         self.pages.len() * size_of::<Page>()
             + self.pages.capacity() * size_of::<Box<Page>>()
             + ids * size_of::<NodeId>()
-            + self.frozen.capacity() * size_of::<(Weak<Node>, usize)>()
+            + self.superseded.list_bytes()
             + self.mark.as_ref().map_or(0, Mark::bytes)
-    }
-
-    /// Bytes of superseded versions that someone still holds.
-    pub fn frozen_bytes(&self) -> usize {
-        self.frozen.iter().filter(|(node, _)| node.strong_count() > 0).map(|(_, b)| b).sum()
     }
 
     // Reading.
@@ -296,23 +288,9 @@ impl Table {
             self.accounts.dirty_bytes -= bytes;
         }
         if Arc::strong_count(&node) > 1 {
-            self.note_frozen(&node);
+            self.superseded.note(&node);
         }
         bytes
-    }
-
-    fn note_frozen(&mut self, node: &Arc<Node>) {
-        if self.frozen.len() >= self.frozen_prune_at {
-            self.prune_frozen();
-        }
-        self.frozen.push((Arc::downgrade(node), node.bytes()));
-    }
-
-    /// Forgets superseded versions that nobody holds any more: of each some memory is left until then.
-    pub fn prune_frozen(&mut self) {
-        self.frozen.retain(|(node, _)| node.strong_count() > 0);
-        self.frozen_prune_at = FROZEN_PRUNE_MIN.max(self.frozen.len() * 2);
-        self.frozen.shrink_to(self.frozen_prune_at);
     }
 
     /// The resident version must be written at the next checkpoint.
@@ -336,7 +314,7 @@ impl Table {
         let mut node = self.slot_mut(id).node.take().expect("only resident nodes are edited");
         let before = node.bytes();
         if Arc::get_mut(&mut node).is_none() {
-            self.note_frozen(&node);
+            self.superseded.note(&node);
             node = Arc::new(node.to_change());
         }
         let version = Arc::get_mut(&mut node).expect("nobody else can hold it");
@@ -350,7 +328,7 @@ impl Table {
         self.mark_dirty(id);
         let node = self.slot_mut(id).node.take().expect("only resident nodes are replaced");
         if Arc::strong_count(&node) > 1 {
-            self.note_frozen(&node);
+            self.superseded.note(&node);
         }
         self.edited(id, version, node.bytes());
     }

@@ -46,7 +46,7 @@ impl Map {
             resident_bytes: accounts.bytes,
             dirty_bytes: accounts.dirty_bytes,
             table_bytes: self.table.bytes(),
-            frozen_bytes: self.table.frozen_bytes(),
+            frozen_bytes: self.table.superseded.bytes(),
             deferred: self.table.dead.len(),
         }
     }

@@ -1,12 +1,13 @@
 //! What the map takes of memory: at most 8.5 bytes a block when every block is its own extent, and
 //! next to nothing when extents are long.
 
-use mjolnir_map::Map;
+use mjolnir_map::{Map, Node};
 use mjolnir_units::{Lba, Pba, TreeId};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
 const VOLUME: TreeId = TreeId(1);
+const OTHER: TreeId = TreeId(2);
 
 fn bytes_a_block(map: &Map, blocks: u64) -> f64 {
     map.verify().unwrap();
@@ -64,6 +65,44 @@ fn a_volume_written_in_order_takes_next_to_nothing() {
     }
     let bytes = bytes_a_block(&map, blocks);
     assert!(bytes <= 0.1, "{bytes:.3} bytes a block");
+}
+
+#[test]
+fn no_leaf_has_room_for_more_words_than_blocks() {
+    let (mut map, blocks) = (Map::new(), 50_000);
+    map.create(VOLUME, blocks);
+    map.create(OTHER, blocks);
+    overwrite_all(&mut map, blocks, blocks);
+    let mut random = Pcg64::seed_from_u64(7);
+    let mut below = |limit: u64| random.next_u64() % limit;
+    // Those of an `Arc`.
+    const COUNTS: usize = 16;
+    let (mut leaves, mut full) = (0, 0);
+    for round in 0..40 {
+        for _ in 0..50 {
+            let (from, to, count) = (below(blocks - 900), below(blocks - 900), 1 + below(900));
+            match below(8) {
+                0 => map.clone_range(VOLUME, Lba(from), OTHER, Lba(to), count).unwrap(),
+                1 => map.move_range(VOLUME, Lba(from), OTHER, Lba(to), count).unwrap(),
+                _ => map.write(VOLUME, Lba(to), Pba((1 << 30) + 2 * round), 1).unwrap(),
+            }
+        }
+        map.begin_mark();
+        loop {
+            let step = map.mark_step(1000);
+            for (_, leaf) in &step.leaves {
+                let room = (leaf.bytes() - COUNTS - size_of::<Node>()) as u64 / 8;
+                assert!(room <= leaf.blocks(), "room for {room} words of {} blocks", leaf.blocks());
+                leaves += 1;
+                full += u64::from(room == leaf.blocks());
+            }
+            if step.done {
+                break;
+            }
+        }
+        map.end_mark();
+    }
+    assert!(full > leaves / 10, "{full} of {leaves} leaves have room for a word a block");
 }
 
 #[test]

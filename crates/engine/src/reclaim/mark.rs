@@ -92,8 +92,8 @@ fn scan(leaves: &[(NodeId, Arc<Node>)], live: &LiveMap, job: usize, candidates: 
     let mut twins: Twins<Scanned> = Twins::default();
     let mut mappings = 0;
     for (number, (id, leaf)) in leaves.iter().enumerate() {
-        // The engine's thread counted itself in each of them a moment ago, so that they come from
-        // another processor. They, and the next one's first words, are on their way meanwhile.
+        // Leaves come from the processor that has just counted the job in as their holder. They, and
+        // the next one's first words, are on their way while this one's are worked on.
         leaves.get(number + PREFETCH_AHEAD).into_iter().for_each(|(_, later)| prefetch(later));
         black_box(leaves.get(number + 1).and_then(|(_, next)| next.entries().first()));
         let (words, from) = (leaf.entries(), referrers.found.len());

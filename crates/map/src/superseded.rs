@@ -1,0 +1,86 @@
+//! Versions of nodes that were superseded while somebody still held them: they take memory as long as
+//! they are held, and a little until it is noticed that they are not.
+
+use std::sync::{Arc, Weak};
+
+use crate::Node;
+
+/// Versions that are looked at for each that is noted: more than one, so that those that nobody holds
+/// do not pile up.
+const LOOKS: usize = 2;
+/// Room that is kept, and how many times as much as is needed may be.
+const ROOM: (usize, usize) = (64, 4);
+
+#[derive(Default)]
+pub(crate) struct Superseded {
+    /// With their sizes.
+    versions: Vec<(Weak<Node>, usize)>,
+    /// The first that is looked at next.
+    next: usize,
+}
+
+impl Superseded {
+    /// Somebody else holds a version that the map is letting go of.
+    pub fn note(&mut self, node: &Arc<Node>) {
+        self.next = self.forget(self.next, LOOKS).unwrap_or(0);
+        self.versions.push((Arc::downgrade(node), node.bytes()));
+    }
+
+    /// Looks at up to `limit` versions, from one on, and forgets those that nobody holds any more.
+    /// Returns where to go on; none at the end.
+    pub fn forget(&mut self, from: usize, limit: usize) -> Option<usize> {
+        let mut at = from;
+        for _ in 0..limit {
+            match self.versions.get(at) {
+                Some((node, _)) if node.strong_count() > 0 => at += 1,
+                Some(_) => drop(self.versions.swap_remove(at)),
+                None => {
+                    let (least, times) = ROOM;
+                    if self.versions.capacity() > least.max(times * self.versions.len()) {
+                        self.versions.shrink_to(least.max(2 * self.versions.len()));
+                    }
+                    return None;
+                }
+            }
+        }
+        Some(at)
+    }
+
+    /// Bytes of the versions that somebody holds.
+    pub fn bytes(&self) -> usize {
+        self.versions.iter().filter(|(node, _)| node.strong_count() > 0).map(|(_, b)| b).sum()
+    }
+
+    /// Bytes of the list itself.
+    pub fn list_bytes(&self) -> usize {
+        self.versions.capacity() * size_of::<(Weak<Node>, usize)>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_held_are_counted_and_the_others_do_not_pile_up() {
+        let mut list = Superseded::default();
+        let node = |words: usize| Arc::new(Node::leaf(vec![1; words]));
+        let held: Vec<_> = (0..1000).map(|_| node(3)).collect();
+        held.iter().for_each(|node| list.note(node));
+        let bytes = held.iter().map(|node| node.bytes()).sum::<usize>();
+        for _ in 0..100_000 {
+            list.note(&node(5));
+        }
+        assert_eq!(list.bytes(), bytes);
+        assert!(list.versions.len() <= 2 * held.len() + 2, "{}", list.versions.len());
+        drop(held);
+        assert_eq!(list.bytes(), 0);
+        let (mut next, mut pieces) = (Some(0), 0);
+        while let Some(from) = next {
+            next = list.forget(from, 100);
+            pieces += 1;
+        }
+        assert!(pieces > 1000 / 100 && list.versions.is_empty());
+        assert!(list.list_bytes() <= 64 * size_of::<(Weak<Node>, usize)>());
+    }
+}
