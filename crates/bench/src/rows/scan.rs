@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use anyhow::{Result, ensure};
-use mjolnir_device::{AlignedBuf, Runtime};
+use mjolnir_device::{AlignedBuf, Device, Runtime};
 use mjolnir_engine::Engine;
 use mjolnir_host::HostRuntime;
 use mjolnir_store::{Durability, Store};
@@ -30,14 +30,17 @@ pub const ROWS: &[Row] = &[Row {
         },
         Line {
             name: "scan-threads-bare",
-            what: "the same of a bare loop over an array of as many addresses that sets the same \
-                   bits, each thread on a sheet of its own",
+            what: "the same of a bare loop over an array of as many addresses that sets a bit for \
+                   each, each thread on a sheet of its own",
             unit: "x",
             target: Target::None,
         },
     ],
     run: speed_up,
 }];
+
+/// Addresses that the bare loop goes through at least, so that it takes long beside starting a thread.
+const BARE_ADDRESSES: usize = 1 << 26;
 
 /// Writes a volume so that each block is its own extent, then lets `marks` whole marks run, one
 /// at a time; calls `told` with the seconds of each.
@@ -67,17 +70,21 @@ async fn marks<R: Runtime>(
 }
 
 /// The seconds that as many threads as there are parts take to set a bit for each address, each on a
-/// sheet of its own.
-fn bare(parts: &[&[u64]], bits: u64) -> f64 {
+/// sheet of its own, several times.
+fn bare(parts: &[&[u64]], bits: usize) -> f64 {
+    let addresses: usize = parts.iter().map(|part| part.len()).sum();
+    let times = BARE_ADDRESSES.div_ceil(addresses);
+    let mut sheets: Vec<_> = parts.iter().map(|_| vec![u64::MAX; bits.div_ceil(64)]).collect();
     let timer = Timer::start();
     std::thread::scope(|scope| {
-        for part in parts {
+        for (part, sheet) in parts.iter().zip(&mut sheets) {
             scope.spawn(move || {
-                let mut sheet = vec![0u64; bits.div_ceil(64) as usize];
-                for address in *part {
-                    sheet[(address / 64) as usize] |= 1 << (address % 64);
+                for _ in 0..times {
+                    for address in *part {
+                        sheet[(address / 64) as usize] |= 1 << (address % 64);
+                    }
+                    black_box(&sheet);
                 }
-                black_box(&sheet);
             });
         }
     });
@@ -117,8 +124,9 @@ fn speed_up(bench: &Bench, report: &mut Report) -> Result<()> {
         ratio.push(seconds[0] / seconds[1]);
         alone.push(seconds[0]);
         together.push(seconds[1]);
+        let bits = (device.info().zones as u64 * zone_blocks) as usize;
         let (half, other) = addresses.split_at(addresses.len() / 2);
-        bare_ratio.push(bare(&[&addresses], count) / bare(&[half, other], count));
+        bare_ratio.push(bare(&[&addresses], bits) / bare(&[half, other], bits));
     }
     let rate = |samples: &Samples| count as f64 / samples.median() / 1e6;
     let note = format!(
