@@ -1,6 +1,6 @@
 //! The engine's handle and state, and the small steps that everything else is made of.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use event_listener::Event;
@@ -10,7 +10,7 @@ use mjolnir_map::{Absent, Map, Run};
 use mjolnir_store::{Error, ErrorKind, TargetInfo};
 use mjolnir_units::{BLOCK_SIZE, Instant, Pba, TreeId, ZoneId};
 
-use crate::admission::{Line, Waiting};
+use crate::admission::Line;
 use crate::catalog::Catalog;
 use crate::checkpoint::CheckpointState;
 use crate::checksums::Checksums;
@@ -24,7 +24,7 @@ use crate::node_io::NodeTableMedia;
 use crate::options::OpenOptions;
 use crate::placement::Placement;
 use crate::reclaim::ReclaimState;
-use crate::space::{Claim, SegmentState, Space};
+use crate::space::{Claim, Space};
 use crate::stats::Counters;
 
 /// An open store. Cloning it gives another handle to the same store.
@@ -391,53 +391,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// Waits until `claim` may take a segment, or there is proof that reclaim cannot help.
-    async fn wait_for_room(&self, claim: Claim) -> Result<(), Error> {
-        let _waiting = claim.is_client().then(|| Waiting::new(self));
-        let asked = Cell::new(None);
-        let verdict = Cell::new(None);
-        self.inner.reset_wanted.notify(1);
-        self.wait_while(|state| {
-            if let Err(error) = state.check_health_for(claim) {
-                verdict.set(Some(error));
-            } else if state.space.can_open(claim) && !state.log.awaits_seal() {
-                // Room: the caller tries again.
-            } else if state.space.allows(claim) {
-                return true; // Segments are being reset, or sealed.
-            } else if claim.is_client() && asked.get().is_none() {
-                asked.set(Some(state.ask_for_room()));
-                self.inner.checkpoint_wanted.notify(1);
-                self.call_reclaim();
-                return true;
-            } else if asked.get().is_none_or(|asked| state.no_room_is_proven(asked)) {
-                // Reclaim and checkpoints do not wait for reclaim: they would wait for themselves.
-                verdict.set(Some(Error::new(
-                    ErrorKind::NoSpace,
-                    "no space is left, and reclaim finds nothing to win; trim or delete \
-                     something, or grow the store",
-                )));
-            } else {
-                if state.checkpoint.wanted {
-                    self.inner.checkpoint_wanted.notify(1);
-                }
-                return true;
-            }
-            false
-        })
-        .await;
-        verdict.take().map_or(Ok(()), Err)
-    }
-
-    /// Waits for a checkpoint, and if that does not help, for reclaim.
-    async fn wait_while_crowded(&self, claim: Claim) -> Result<(), Error> {
-        let _waiting = Waiting::new(self);
-        self.checkpoint().await?;
-        if !self.state().space.is_crowded(claim) {
-            return Ok(());
-        }
-        self.wait_for_room(claim).await
-    }
-
     /// Makes every record up to `sequence` durable.
     pub(crate) async fn flush_to(&self, sequence: u64) -> Result<(), Error> {
         loop {
@@ -492,50 +445,4 @@ impl<D: Device, R: Runtime> Drop for FlushLeader<D, R> {
         self.0.state().flush_running = false;
         self.0.notify();
     }
-}
-
-impl State {
-    /// Reclaim and checkpoints go on while the store closes; clients do not.
-    fn check_health_for(&self, claim: Claim) -> Result<(), Error> {
-        match (&self.failed, claim) {
-            (Some(error), _) => Err(error.clone()),
-            (None, Claim::Client) => self.check_health(),
-            (None, _) => Ok(()),
-        }
-    }
-
-    /// Asks reclaim and a checkpoint for whatever they can win.
-    fn ask_for_room(&mut self) -> Asked {
-        let cycles = self.reclaim.cycles_begun;
-        self.reclaim.urgent = true;
-        self.reclaim.urgent_from = cycles;
-        self.checkpoint.wanted = true;
-        self.counters.room_waits += 1;
-        Asked { cycles, checkpoints: self.checkpoint.begun }
-    }
-
-    /// Whether a reclaim cycle that began after the question won nothing, and neither did
-    /// checkpoints. Asks for another checkpoint as long as there is a map to compact.
-    fn no_room_is_proven(&mut self, asked: Asked) -> bool {
-        let taken = self.checkpoint.ended.saturating_sub(asked.checkpoints);
-        if !self.reclaim.fruitless_since(asked.cycles)
-            || self.space.count(SegmentState::Retiring) > 0
-            || taken == 0
-        {
-            return false;
-        }
-        let owed = taken < COMPACTIONS && self.checkpoint.is_compacting();
-        self.checkpoint.wanted |= owed;
-        !owed
-    }
-}
-
-/// Checkpoints that are given the chance to compact the map before a store counts as full.
-const COMPACTIONS: u64 = 4;
-
-/// When somebody asked for room: cycles and checkpoints begun before.
-#[derive(Clone, Copy)]
-struct Asked {
-    cycles: u64,
-    checkpoints: u64,
 }

@@ -48,6 +48,7 @@ mod read;
 mod reclaim;
 mod recovery;
 mod remap;
+mod room;
 mod scrub;
 mod space;
 mod stats;

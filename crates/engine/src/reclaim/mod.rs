@@ -175,9 +175,10 @@ impl ReclaimState {
         self.gate.allow(self.rhythm.lead_blocks(now));
     }
 
-    /// Whether a cycle that began when `asked` or more had begun won nothing.
-    pub fn fruitless_since(&self, asked: u64) -> bool {
-        !self.options.enabled || self.fruitless_from.is_some_and(|begun| begun >= asked)
+    /// For the last cycle that won nothing: how many had begun before it. Where reclaim is off, none
+    /// will ever win anything.
+    pub fn fruitless_from(&self) -> Option<u64> {
+        if self.options.enabled { self.fruitless_from } else { Some(u64::MAX) }
     }
 }
 

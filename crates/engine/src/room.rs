@@ -1,0 +1,202 @@
+//! Room: who needs a segment waits until there is one, or until it is proven that none can be had.
+
+use std::cell::Cell;
+
+use mjolnir_device::{Device, Runtime};
+use mjolnir_store::{Error, ErrorKind};
+
+use crate::admission::Waiting;
+use crate::engine::{Engine, State};
+use crate::space::{Claim, SegmentState};
+
+/// Checkpoints that are given the chance to compact the map before a store counts as full.
+const COMPACTIONS: u64 = 4;
+
+/// How far those have come who can win room.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    /// Reclaim's cycles.
+    cycles_begun: u64,
+    /// For the last of them that won nothing: how many had begun before it.
+    fruitless: Option<u64>,
+    /// Segments that reclaim has given up.
+    given_up: u64,
+    /// Whether some of them are not free yet.
+    retiring: bool,
+    checkpoints_begun: u64,
+    checkpoints_ended: u64,
+    /// Whether the next checkpoint can win room by compacting the map.
+    compacting: bool,
+}
+
+/// What somebody who asked for room is to think of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It is not known yet.
+    Wait,
+    /// Nor will it be before another checkpoint.
+    WaitForCheckpoint,
+    /// Something was won since, by which it is known no more: what was full has been trimmed.
+    AskAgain,
+    Full,
+}
+
+impl Progress {
+    /// A cycle that began after the question has to win nothing, and so have checkpoints.
+    fn since(&self, asked: &Progress) -> Verdict {
+        let taken = self.checkpoints_ended.saturating_sub(asked.checkpoints_begun);
+        if self.given_up > asked.given_up {
+            Verdict::AskAgain
+        } else if self.fruitless.is_none_or(|before| before < asked.cycles_begun)
+            || self.retiring
+            || taken == 0
+        {
+            Verdict::Wait
+        } else if taken < COMPACTIONS && self.compacting {
+            Verdict::WaitForCheckpoint
+        } else {
+            Verdict::Full
+        }
+    }
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Waits until `claim` may take a segment, or there is proof that reclaim cannot help.
+    pub(crate) async fn wait_for_room(&self, claim: Claim) -> Result<(), Error> {
+        let _waiting = claim.is_client().then(|| Waiting::new(self));
+        let asked = Cell::new(None);
+        let refusal = Cell::new(None);
+        self.inner.reset_wanted.notify(1);
+        self.wait_while(|state| {
+            if let Err(error) = state.check_health_for(claim) {
+                refusal.set(Some(error));
+                return false;
+            }
+            if state.space.can_open(claim) && !state.log.awaits_seal() {
+                return false; // Room: the caller tries again.
+            }
+            if state.space.allows(claim) {
+                return true; // Segments are being reset, or sealed.
+            }
+            let now = state.progress();
+            let verdict = match asked.get() {
+                // Reclaim and checkpoints do not wait for reclaim: they would wait for themselves.
+                None if !claim.is_client() => Verdict::Full,
+                None => Verdict::AskAgain,
+                Some(asked) => now.since(&asked),
+            };
+            match verdict {
+                Verdict::Wait => {}
+                Verdict::WaitForCheckpoint => state.checkpoint.wanted = true,
+                Verdict::AskAgain => {
+                    state.counters.room_waits += u64::from(asked.replace(Some(now)).is_none());
+                    state.reclaim.urgent = true;
+                    state.reclaim.urgent_from = now.cycles_begun;
+                    state.checkpoint.wanted = true;
+                    self.call_reclaim();
+                }
+                Verdict::Full => {
+                    refusal.set(Some(Error::new(
+                        ErrorKind::NoSpace,
+                        "no space is left, and reclaim finds nothing to win; trim or delete \
+                         something, or grow the store",
+                    )));
+                    return false;
+                }
+            }
+            if state.checkpoint.wanted {
+                self.inner.checkpoint_wanted.notify(1);
+            }
+            true
+        })
+        .await;
+        refusal.take().map_or(Ok(()), Err)
+    }
+
+    /// Waits for a checkpoint, and if that does not help, for reclaim.
+    pub(crate) async fn wait_while_crowded(&self, claim: Claim) -> Result<(), Error> {
+        let _waiting = Waiting::new(self);
+        self.checkpoint().await?;
+        if !self.state().space.is_crowded(claim) {
+            return Ok(());
+        }
+        self.wait_for_room(claim).await
+    }
+}
+
+impl State {
+    /// Reclaim and checkpoints go on while the store closes; clients do not.
+    fn check_health_for(&self, claim: Claim) -> Result<(), Error> {
+        match (&self.failed, claim) {
+            (Some(error), _) => Err(error.clone()),
+            (None, Claim::Client) => self.check_health(),
+            (None, _) => Ok(()),
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        Progress {
+            cycles_begun: self.reclaim.cycles_begun,
+            fruitless: self.reclaim.fruitless_from(),
+            given_up: self.reclaim.counters.segments_retired,
+            retiring: self.space.count(SegmentState::Retiring) > 0,
+            checkpoints_begun: self.checkpoint.begun,
+            checkpoints_ended: self.checkpoint.ended,
+            compacting: self.checkpoint.is_compacting(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A store in which somebody asked after 34 cycles and 91 checkpoints.
+    const ASKED: Progress = Progress {
+        cycles_begun: 34,
+        fruitless: Some(33),
+        given_up: 50,
+        retiring: false,
+        checkpoints_begun: 91,
+        checkpoints_ended: 90,
+        compacting: false,
+    };
+    /// And what a fruitless cycle and a checkpoint after that make of it.
+    const FULL: Progress = Progress {
+        cycles_begun: 35,
+        fruitless: Some(34),
+        checkpoints_begun: 92,
+        checkpoints_ended: 92,
+        ..ASKED
+    };
+
+    #[test]
+    fn full_is_what_neither_a_cycle_nor_checkpoints_begun_since_could_win_from() {
+        assert_eq!(ASKED.since(&ASKED), Verdict::Wait);
+        assert_eq!(FULL.since(&ASKED), Verdict::Full);
+        for not_yet in [
+            Progress { fruitless: Some(33), ..FULL },
+            Progress { fruitless: None, ..FULL },
+            Progress { retiring: true, ..FULL },
+            Progress { checkpoints_ended: 91, ..FULL },
+        ] {
+            assert_eq!(not_yet.since(&ASKED), Verdict::Wait, "{not_yet:?}");
+        }
+        let compacting = Progress { compacting: true, ..FULL };
+        assert_eq!(compacting.since(&ASKED), Verdict::WaitForCheckpoint);
+        let often = Progress { checkpoints_ended: 91 + COMPACTIONS, ..compacting };
+        assert_eq!(often.since(&ASKED), Verdict::Full);
+    }
+
+    #[test]
+    fn a_store_that_was_full_and_was_trimmed_before_the_checkpoint_came_is_not() {
+        // Whoever asked last still waits for a checkpoint, while later cycles give up segments that
+        // others take before it comes.
+        let asked = Progress { cycles_begun: 34, checkpoints_begun: 92, ..ASKED };
+        let full = Progress { checkpoints_ended: 92, ..FULL };
+        assert_eq!(full.since(&asked), Verdict::Wait);
+        let trimmed = Progress { cycles_begun: 38, given_up: 52, checkpoints_ended: 93, ..full };
+        assert_eq!(trimmed.since(&asked), Verdict::AskAgain);
+        assert_eq!(trimmed.since(&trimmed), Verdict::Wait, "what was before proves nothing");
+    }
+}
