@@ -5,24 +5,23 @@ use std::sync::{Arc, Weak};
 
 use crate::Node;
 
-/// Versions that are looked at for each that is noted: more than one, so that those that nobody holds
-/// do not pile up.
-const LOOKS: usize = 2;
-/// Room that is kept, and how many times as much as is needed may be.
-const ROOM: (usize, usize) = (64, 4);
+/// Versions that are noted at least before all of them are looked at.
+const MANY: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Superseded {
     /// With their sizes.
     versions: Vec<(Weak<Node>, usize)>,
-    /// The first that is looked at next.
-    next: usize,
+    /// How many of them are so many that all of them are looked at.
+    many: usize,
 }
 
 impl Superseded {
     /// Somebody else holds a version that the map is letting go of.
     pub fn note(&mut self, node: &Arc<Node>) {
-        self.next = self.forget(self.next, LOOKS).unwrap_or(0);
+        if self.versions.len() >= self.many {
+            self.forget(0, usize::MAX);
+        }
         self.versions.push((Arc::downgrade(node), node.bytes()));
     }
 
@@ -35,10 +34,8 @@ impl Superseded {
                 Some((node, _)) if node.strong_count() > 0 => at += 1,
                 Some(_) => drop(self.versions.swap_remove(at)),
                 None => {
-                    let (least, times) = ROOM;
-                    if self.versions.capacity() > least.max(times * self.versions.len()) {
-                        self.versions.shrink_to(least.max(2 * self.versions.len()));
-                    }
+                    self.many = MANY.max(2 * self.versions.len());
+                    self.versions.shrink_to(self.many);
                     return None;
                 }
             }
@@ -72,7 +69,7 @@ mod tests {
             list.note(&node(5));
         }
         assert_eq!(list.bytes(), bytes);
-        assert!(list.versions.len() <= 2 * held.len() + 2, "{}", list.versions.len());
+        assert!(list.versions.len() <= 2 * held.len(), "{}", list.versions.len());
         drop(held);
         assert_eq!(list.bytes(), 0);
         let (mut next, mut pieces) = (Some(0), 0);
