@@ -19,10 +19,8 @@ struct Progress {
     cycles_begun: u64,
     /// For the last of them that won nothing: how many had begun before it.
     fruitless: Option<u64>,
-    /// Segments that reclaim has given up.
-    given_up: u64,
-    /// Whether some of them are not free yet.
-    retiring: bool,
+    /// Blocks that reclaim has won.
+    won: u64,
     checkpoints_begun: u64,
     checkpoints_ended: u64,
     /// Whether the next checkpoint can win room by compacting the map.
@@ -42,14 +40,15 @@ enum Verdict {
 }
 
 impl Progress {
-    /// A cycle that began after the question has to win nothing, and so have checkpoints.
-    fn since(&self, asked: &Progress) -> Verdict {
+    /// A cycle that began after the question has to win nothing, and so have checkpoints. `retiring`
+    /// tells whether segments were given up that are not free yet, which takes a while to find out.
+    fn since(&self, asked: &Progress, retiring: impl FnOnce() -> bool) -> Verdict {
         let taken = self.checkpoints_ended.saturating_sub(asked.checkpoints_begun);
-        if self.given_up > asked.given_up {
+        if self.won > asked.won {
             Verdict::AskAgain
         } else if self.fruitless.is_none_or(|before| before < asked.cycles_begun)
-            || self.retiring
             || taken == 0
+            || retiring()
         {
             Verdict::Wait
         } else if taken < COMPACTIONS && self.compacting {
@@ -83,7 +82,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 // Reclaim and checkpoints do not wait for reclaim: they would wait for themselves.
                 None if !claim.is_client() => Verdict::Full,
                 None => Verdict::AskAgain,
-                Some(asked) => now.since(&asked),
+                Some(asked) => now.since(&asked, || state.space.count(SegmentState::Retiring) > 0),
             };
             match verdict {
                 Verdict::Wait => {}
@@ -127,10 +126,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 impl State {
     /// Reclaim and checkpoints go on while the store closes; clients do not.
     fn check_health_for(&self, claim: Claim) -> Result<(), Error> {
-        match (&self.failed, claim) {
-            (Some(error), _) => Err(error.clone()),
-            (None, Claim::Client) => self.check_health(),
-            (None, _) => Ok(()),
+        match &self.failed {
+            Some(error) => Err(error.clone()),
+            None if claim.is_client() => self.check_health(),
+            None => Ok(()),
         }
     }
 
@@ -138,8 +137,7 @@ impl State {
         Progress {
             cycles_begun: self.reclaim.cycles_begun,
             fruitless: self.reclaim.fruitless_from(),
-            given_up: self.reclaim.counters.segments_retired,
-            retiring: self.space.count(SegmentState::Retiring) > 0,
+            won: self.reclaim.counters.blocks_won,
             checkpoints_begun: self.checkpoint.begun,
             checkpoints_ended: self.checkpoint.ended,
             compacting: self.checkpoint.is_compacting(),
@@ -155,8 +153,7 @@ mod tests {
     const ASKED: Progress = Progress {
         cycles_begun: 34,
         fruitless: Some(33),
-        given_up: 50,
-        retiring: false,
+        won: 5000,
         checkpoints_begun: 91,
         checkpoints_ended: 90,
         compacting: false,
@@ -170,33 +167,37 @@ mod tests {
         ..ASKED
     };
 
-    #[test]
-    fn full_is_what_neither_a_cycle_nor_checkpoints_begun_since_could_win_from() {
-        assert_eq!(ASKED.since(&ASKED), Verdict::Wait);
-        assert_eq!(FULL.since(&ASKED), Verdict::Full);
-        for not_yet in [
-            Progress { fruitless: Some(33), ..FULL },
-            Progress { fruitless: None, ..FULL },
-            Progress { retiring: true, ..FULL },
-            Progress { checkpoints_ended: 91, ..FULL },
-        ] {
-            assert_eq!(not_yet.since(&ASKED), Verdict::Wait, "{not_yet:?}");
-        }
-        let compacting = Progress { compacting: true, ..FULL };
-        assert_eq!(compacting.since(&ASKED), Verdict::WaitForCheckpoint);
-        let often = Progress { checkpoints_ended: 91 + COMPACTIONS, ..compacting };
-        assert_eq!(often.since(&ASKED), Verdict::Full);
+    fn verdict(now: Progress, asked: Progress) -> Verdict {
+        now.since(&asked, || false)
     }
 
     #[test]
-    fn a_store_that_was_full_and_was_trimmed_before_the_checkpoint_came_is_not() {
-        // Whoever asked last still waits for a checkpoint, while later cycles give up segments that
-        // others take before it comes.
+    fn full_is_what_neither_a_cycle_nor_checkpoints_begun_since_could_win_from() {
+        assert_eq!(verdict(ASKED, ASKED), Verdict::Wait);
+        assert_eq!(verdict(FULL, ASKED), Verdict::Full);
+        assert_eq!(FULL.since(&ASKED, || true), Verdict::Wait);
+        for not_yet in [
+            Progress { fruitless: Some(33), ..FULL },
+            Progress { fruitless: None, ..FULL },
+            Progress { checkpoints_ended: 91, ..FULL },
+        ] {
+            assert_eq!(verdict(not_yet, ASKED), Verdict::Wait, "{not_yet:?}");
+        }
+        let compacting = Progress { compacting: true, ..FULL };
+        assert_eq!(verdict(compacting, ASKED), Verdict::WaitForCheckpoint);
+        let often = Progress { checkpoints_ended: 91 + COMPACTIONS, ..compacting };
+        assert_eq!(verdict(often, ASKED), Verdict::Full);
+    }
+
+    #[test]
+    fn where_blocks_were_won_since_a_fruitless_cycle_it_proves_nothing() {
+        // Whoever asked last still waits for a checkpoint, while later cycles win segments that others
+        // take before it comes.
         let asked = Progress { cycles_begun: 34, checkpoints_begun: 92, ..ASKED };
         let full = Progress { checkpoints_ended: 92, ..FULL };
-        assert_eq!(full.since(&asked), Verdict::Wait);
-        let trimmed = Progress { cycles_begun: 38, given_up: 52, checkpoints_ended: 93, ..full };
-        assert_eq!(trimmed.since(&asked), Verdict::AskAgain);
-        assert_eq!(trimmed.since(&trimmed), Verdict::Wait, "what was before proves nothing");
+        assert_eq!(verdict(full, asked), Verdict::Wait);
+        let trimmed = Progress { cycles_begun: 38, won: 5001, checkpoints_ended: 93, ..full };
+        assert_eq!(verdict(trimmed, asked), Verdict::AskAgain);
+        assert_eq!(verdict(trimmed, trimmed), Verdict::Wait);
     }
 }

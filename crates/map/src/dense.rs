@@ -10,7 +10,7 @@ const SLACK_MAX: usize = 64;
 /// The capacity of a vector of `length` items that can have `most` at most.
 fn room_for(length: usize, most: usize) -> usize {
     debug_assert!(length <= most, "{length} items where {most} are the most there can be");
-    length.next_multiple_of(STEP).min(most)
+    length.next_multiple_of(STEP).min(most.max(length))
 }
 
 /// A copy, with the room that it would have if it had grown; it can come to have `most` items.

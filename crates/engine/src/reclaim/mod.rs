@@ -107,6 +107,8 @@ pub(crate) struct ReclaimCounters {
     pub mappings_scanned: u64,
     pub scan_cpu_ns: u64,
     pub segments_retired: u64,
+    /// Payload of the segments given up that nothing referred to when it was last counted.
+    pub blocks_won: u64,
     pub blocks_moved: u64,
     pub leaves_repointed: u64,
     pub copy_forward_failures: u64,
@@ -422,6 +424,7 @@ impl State {
         let payload = segment.payload;
         let won = payload.saturating_sub(segment.live.unwrap_or(payload));
         self.reclaim.released.won(won.into());
+        self.reclaim.counters.blocks_won += u64::from(won);
         self.reclaim.index.remove(zone);
         self.reclaim.counters.segments_retired += 1;
     }

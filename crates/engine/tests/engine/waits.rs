@@ -62,6 +62,27 @@ fn a_full_store_says_so_and_what_is_trimmed_can_be_written_again() {
 }
 
 #[test]
+fn a_full_store_says_so_though_others_trim_what_is_not_there() {
+    run(async |runtime| {
+        let device = MemoryDevice::of_zones(24, 32);
+        let engine = fresh(|| device.clone(), &runtime, OpenOptions::default()).await;
+        let volume = engine.create_volume("v", 65536 * BLOCK).await.unwrap();
+        let (full, _) = fill(&engine, volume.id).await;
+        // Their records take segments, which are given up again, and nothing is won.
+        let busy = async {
+            loop {
+                let trim = engine.trim(volume.id, 60_000 * BLOCK, BLOCK, Durability::Durable);
+                soon("a trim", trim).await.unwrap();
+            }
+        };
+        let write = soon("a write", put(&engine, volume.id, full, 1));
+        let error = futures_lite::future::or(write, busy).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
+        soon("closing", engine.close()).await.unwrap();
+    });
+}
+
+#[test]
 fn one_damaged_block_does_not_hold_up_reclaim() {
     run(async |runtime| {
         let memory = MemoryDevice::of_zones(32, 64);
