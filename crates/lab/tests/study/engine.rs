@@ -89,7 +89,7 @@ fn trims_free_space_and_read_as_zeroes() {
     };
     let (without, with) = (overwritten(0), overwritten(50));
     assert!(number(&with, "trim_requests") > 10_000.0);
-    // 2.17 and 3.50; the latter was 3.64 while clients that waited for room did not ask again.
+    // 2.17 and 3.50 at the time of writing.
     assert!(with.written.data_waf() < 0.65 * without.written.data_waf(), "{:?}", with.written);
 }
 
