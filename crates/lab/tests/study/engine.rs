@@ -89,8 +89,10 @@ fn trims_free_space_and_read_as_zeroes() {
     };
     let (without, with) = (overwritten(0), overwritten(50));
     assert!(number(&with, "trim_requests") > 10_000.0);
-    // 2.17 and 3.50 at the time of writing.
-    assert!(with.written.data_waf() < 0.65 * without.written.data_waf(), "{:?}", with.written);
+    let (saved, plain) = (with.written.data_waf(), without.written.data_waf());
+    // What half of the requests being trims came to when a drive without them amplified by 3.64: the
+    // better that one does, the less is left for trims to save.
+    assert!(saved < 0.6 * 3.638 && saved < 0.65 * plain, "{saved} with trims, {plain} without");
 }
 
 #[test]
