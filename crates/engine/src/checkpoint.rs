@@ -99,7 +99,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.checkpoint.begun += 1;
             state.checkpoint.wanted = false;
             state.checkpoint.running = true;
-            state.checkpoint.pending_bytes = state.map.dirty_bytes() as u64;
+            state.checkpoint.pending_bytes = state.map.unwritten_bytes() as u64;
             let frozen = state.map.freeze();
             state.log.since_checkpoint = 0;
             state.space.opened.clear();
@@ -147,7 +147,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let placed = self.write_images(images).await?;
             let mut guard = self.state();
             let state = &mut *guard;
-            let bytes: u64 = nodes.iter().map(|(_, node)| node.bytes() as u64).sum();
+            let bytes: u64 = nodes.iter().map(|(_, node)| node.bytes_alone() as u64).sum();
             state.checkpoint.pending_bytes = state.checkpoint.pending_bytes.saturating_sub(bytes);
             for (id, place) in placed {
                 state.space.add_map_bytes(place, 1);
@@ -399,7 +399,7 @@ impl State {
         let dirty = self.space.checkpoint_reserve() > 2 + self.space.segments.len() / 8;
         // Dirty nodes cannot leave memory before they are written, whoever made them so: reclaim
         // logs nothing that would count.
-        let heavy = self.map.dirty_bytes() as u64 > dirty_nodes_max(options);
+        let heavy = self.map.unwritten_bytes() as u64 > dirty_nodes_max(options);
         let idle = self.log.sequence == self.log.durable && self.log.since_checkpoint == 0;
         self.checkpoint.wanted
             || heavy
@@ -435,13 +435,13 @@ impl State {
 
     /// Bytes of nodes that a checkpoint, running or next, has to write.
     pub fn undurable_map_bytes(&self) -> u64 {
-        self.map.dirty_bytes() as u64 + self.checkpoint.pending_bytes
+        self.map.unwritten_bytes() as u64 + self.checkpoint.pending_bytes
     }
 
     /// Whether room is short, and a good part of it is kept for what is dirty.
     pub fn is_squeezed(&self) -> bool {
         self.space.free_count() <= self.space.reserve() + 1
-            && self.map.dirty_bytes() as u64 > self.space.payload_bytes() / 2
+            && self.map.unwritten_bytes() as u64 > self.space.payload_bytes() / 2
     }
 
     fn manifest(

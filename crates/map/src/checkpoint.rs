@@ -48,6 +48,7 @@ impl Map {
         nodes.sort_unstable_by_key(|(id, _)| *id);
         table.pending = nodes.len();
         table.accounts.dirty_bytes = 0;
+        table.accounts.unwritten = 0;
         let mut released = std::mem::take(&mut table.released);
         for id in std::mem::take(&mut table.freed) {
             // An id that was used again is among the nodes; its address is superseded when that

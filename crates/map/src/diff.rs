@@ -80,8 +80,8 @@ impl<'a> Cursor<'a> {
         debug_assert_eq!(place.level, 0);
         let node = self.map.table.get(place.edge.child)?;
         let offset = at - place.start;
-        let (index, start) = word::seek(node.entries(), node.blocks(), offset);
-        let entry = node.entries()[index];
+        let (index, start) = node.entries().seek(node.blocks(), offset);
+        let entry = node.entries().get(index);
         let pba = word::pba(entry).map(|first| first.plus(offset - start));
         Ok((start + word::blocks(entry) - offset, pba))
     }

@@ -45,7 +45,7 @@ impl Table {
     fn extract(&mut self, id: NodeId, owned: bool, lo: u64, hi: u64) -> Edge {
         let node = self.node(id);
         if node.is_leaf() {
-            let part = Node::leaf(leaf::slice(node.entries(), node.blocks, lo, hi));
+            let part = Node::leaf(leaf::slice(&node.entries().whole(), node.blocks, lo, hi));
             let part = self.alloc(part);
             return self.edge_to(part);
         }

@@ -106,10 +106,12 @@ impl Node {
         head[12..16].copy_from_slice(&(self.size() as u32).to_le_bytes());
         head[16..].copy_from_slice(&self.blocks.to_le_bytes());
         match &self.body {
-            Body::Leaf(words) => {
-                assert_eq!(body.len(), words.len() * WORD, "the image has the node's size");
-                for (out, word) in body.chunks_exact_mut(WORD).zip(words) {
-                    out.copy_from_slice(&word.to_le_bytes());
+            Body::Leaf(_) | Body::Patched(_) => {
+                assert_eq!(body.len(), self.size() * WORD, "the image has the node's size");
+                for (at, piece) in self.entries().pieces() {
+                    for (out, word) in body[at * WORD..].chunks_exact_mut(WORD).zip(piece) {
+                        out.copy_from_slice(&word.to_le_bytes());
+                    }
                 }
             }
             Body::Inner(_, edges) => {

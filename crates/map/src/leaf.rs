@@ -38,6 +38,12 @@ pub(crate) fn fill(pba: Option<Pba>, blocks: u64) -> impl Iterator<Item = u64> {
     })
 }
 
+/// The one word of that; none if it takes more.
+pub(crate) fn one_word(pba: Option<Pba>, blocks: u64) -> Option<u64> {
+    let one = pba.is_none() || blocks <= EXTENT_BLOCKS_MAX;
+    one.then(|| fill(pba, blocks).next()).flatten()
+}
+
 /// A copy of the words of a leaf of `total` blocks, to be changed.
 pub(crate) fn copy_to_change(words: &[u64], total: u64) -> Vec<u64> {
     copy_with_room(words, total as usize) // No word has less than a block.

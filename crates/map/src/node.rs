@@ -1,7 +1,11 @@
 //! Nodes, edges and roots.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
 use mjolnir_units::Pba;
 
+use crate::words::{Base, Edit, Patched, Words};
 use crate::{NodeId, leaf, word};
 
 /// Words that a leaf has at most, unless a relocation fragmented it.
@@ -42,10 +46,36 @@ pub struct Node {
     pub(crate) body: Body,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Body {
     Leaf(Vec<u64>),
+    /// A leaf that may have words in common with others.
+    Patched(Box<Patched>),
     Inner(u8, Vec<Edge>),
+}
+
+impl PartialEq for Body {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Body::Inner(level, edges), Body::Inner(others, other)) => {
+                level == others && edges == other
+            }
+            (Body::Inner(..), _) | (_, Body::Inner(..)) => false,
+            (one, other) => one.words() == other.words(),
+        }
+    }
+}
+
+impl Eq for Body {}
+
+impl Body {
+    fn words(&self) -> Words<'_> {
+        match self {
+            Body::Leaf(words) => Words::from(&words[..]),
+            Body::Patched(patched) => patched.view(),
+            Body::Inner(..) => Words::from(&[][..]),
+        }
+    }
 }
 
 const _: () = assert!(size_of::<Node>() == 40);
@@ -67,7 +97,17 @@ impl Node {
                 let words = leaf::copy_to_change(words, self.blocks);
                 Node { blocks: self.blocks, body: Body::Leaf(words) }
             }
-            Body::Inner(..) => self.clone(),
+            Body::Patched(..) | Body::Inner(..) => self.clone(),
+        }
+    }
+
+    /// Has a leaf hold its words so that others can, too, if there are `least`.
+    pub(crate) fn share(&mut self, least: usize, account: &Arc<AtomicUsize>) {
+        if let Body::Leaf(words) = &mut self.body
+            && words.len() >= least
+        {
+            let patched = Patched::of(std::mem::take(words), account);
+            self.body = Body::Patched(Box::new(patched));
         }
     }
 
@@ -88,28 +128,26 @@ impl Node {
     /// 0 for a leaf; one more than its children's for an inner node.
     pub fn level(&self) -> u8 {
         match self.body {
-            Body::Leaf(_) => 0,
+            Body::Leaf(_) | Body::Patched(_) => 0,
             Body::Inner(level, _) => level,
         }
     }
 
     /// Whether it is a leaf.
     pub fn is_leaf(&self) -> bool {
-        matches!(self.body, Body::Leaf(_))
+        !matches!(self.body, Body::Inner(..))
     }
 
-    /// The words of a leaf (see [`word`]), for loops that must be fast; empty for an inner node.
-    pub fn entries(&self) -> &[u64] {
-        match &self.body {
-            Body::Leaf(words) => words,
-            Body::Inner(..) => &[],
-        }
+    /// The words of a leaf, for loops that must be fast; none for an inner node.
+    #[inline]
+    pub fn entries(&self) -> Words<'_> {
+        self.body.words()
     }
 
     /// The edges of an inner node, in address order; empty for a leaf.
     pub fn edges(&self) -> &[Edge] {
         match &self.body {
-            Body::Leaf(_) => &[],
+            Body::Leaf(_) | Body::Patched(_) => &[],
             Body::Inner(_, edges) => edges,
         }
     }
@@ -120,41 +158,98 @@ impl Node {
         let mut start = 0;
         self.entries().iter().map(move |entry| {
             let at = start;
-            start += word::blocks(*entry);
-            (at, word::blocks(*entry), word::pba(*entry))
+            start += word::blocks(entry);
+            (at, word::blocks(entry), word::pba(entry))
         })
     }
 
-    /// Bytes of memory that this version takes, unused capacity included.
+    /// Bytes of memory that this version takes, unused capacity included, but for words that it may
+    /// have in common with others.
     pub fn bytes(&self) -> usize {
         const ARC_COUNTS: usize = 2 * size_of::<usize>();
         ARC_COUNTS
             + size_of::<Node>()
             + match &self.body {
                 Body::Leaf(words) => words.capacity() * size_of::<u64>(),
+                Body::Patched(patched) => patched.bytes(),
                 Body::Inner(_, edges) => edges.capacity() * size_of::<Edge>(),
             }
+    }
+
+    /// The same with these words: no less than its image has.
+    pub fn bytes_alone(&self) -> usize {
+        match &self.body {
+            Body::Patched(patched) => self.bytes() + patched.base.bytes(),
+            Body::Leaf(_) | Body::Inner(..) => self.bytes(),
+        }
     }
 
     /// Words or edges.
     pub(crate) fn size(&self) -> usize {
         match &self.body {
-            Body::Leaf(words) => words.len(),
             Body::Inner(_, edges) => edges.len(),
+            leaf => leaf.words().len(),
         }
     }
 
+    /// The words of a leaf, which has none in common with others from now on.
     pub(crate) fn words_mut(&mut self) -> &mut Vec<u64> {
+        let total = self.blocks;
+        if let Body::Patched(_) = &self.body
+            && let Body::Patched(patched) =
+                std::mem::replace(&mut self.body, Body::Leaf(Vec::new()))
+        {
+            self.body = Body::Leaf(patched.into_words(total));
+        }
         match &mut self.body {
             Body::Leaf(words) => words,
-            Body::Inner(..) => unreachable!("an inner node where a leaf was found before"),
+            _ => unreachable!("an inner node where a leaf was found before"),
+        }
+    }
+
+    /// Maps blocks `lo..hi` of a leaf to `pba` and on, or makes them a hole; it may come to have so
+    /// many edits. Returns the index of the first word that may have changed.
+    pub(crate) fn replace(
+        &mut self,
+        lo: u64,
+        hi: u64,
+        pba: Option<Pba>,
+        edits_max: usize,
+    ) -> usize {
+        let total = self.blocks;
+        if let Body::Patched(patched) = &mut self.body
+            && let Some(word) = leaf::one_word(pba, hi - lo)
+            && let Some(at) = patched.replace(total, lo, word, edits_max)
+        {
+            return at;
+        }
+        leaf::replace(self.words_mut(), total, lo, hi, pba)
+    }
+
+    /// The words that a leaf has after its relocation, if it has them in common as before.
+    pub(crate) fn repatch(&mut self, base: Arc<Base>, edits: &[Edit]) {
+        match &mut self.body {
+            Body::Patched(patched) => {
+                patched.base = base;
+                patched.edits.clear();
+                patched.edits.extend_from_slice(edits);
+            }
+            _ => unreachable!("a leaf with words in common was found before"),
+        }
+    }
+
+    /// The words of a leaf that may have some in common with others.
+    pub(crate) fn patched(&self) -> Option<&Patched> {
+        match &self.body {
+            Body::Patched(patched) => Some(patched),
+            Body::Leaf(_) | Body::Inner(..) => None,
         }
     }
 
     pub(crate) fn edges_mut(&mut self) -> &mut Vec<Edge> {
         match &mut self.body {
             Body::Inner(_, edges) => edges,
-            Body::Leaf(_) => unreachable!("a leaf where an inner node was found before"),
+            _ => unreachable!("a leaf where an inner node was found before"),
         }
     }
 
@@ -198,6 +293,17 @@ impl Default for Shape {
 }
 
 impl Shape {
+    /// Words that a leaf has at least to hold them in common with others: fewer are copied.
+    pub fn shared_min(&self) -> usize {
+        (self.leaf_max / 8).max(2)
+    }
+
+    /// Edits that a leaf has at most, of those that hold words in common: in memory, twice as long as
+    /// words, they take an eighth of what a full leaf does.
+    pub fn edits_max(&self) -> usize {
+        (self.leaf_max / 16).max(2)
+    }
+
     /// Words or edges that a node of a level has at most.
     pub fn most(&self, level: u8) -> usize {
         if level == 0 { self.leaf_max } else { self.inner_max }

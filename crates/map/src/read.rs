@@ -108,16 +108,18 @@ impl Map {
         let node = self.table.get(id)?;
         if node.is_leaf() {
             let words = node.entries();
-            let (mut index, mut start) = word::seek(words, node.blocks(), lo);
-            while start < hi {
-                let entry = words[index];
+            let (index, mut start) = words.seek(node.blocks(), lo);
+            for entry in words.iter_from(index) {
+                if start >= hi {
+                    break;
+                }
                 let end = start + word::blocks(entry);
                 let (from, to) = (start.max(lo), end.min(hi));
                 let pba = word::pba(entry).map(|at| at.plus(from - start));
                 if !runs.push(to - from, pba) {
                     return Ok(false);
                 }
-                (index, start) = (index + 1, end);
+                start = end;
             }
             return Ok(true);
         }

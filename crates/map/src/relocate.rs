@@ -6,6 +6,7 @@ use mjolnir_units::Pba;
 
 use crate::node::Body;
 use crate::relocations::{Fate, LEFT, STAYS};
+use crate::repatch::Bases;
 use crate::{Absent, Chunks, LEAF_WORDS_HARD, Map, Node, NodeId, Relocations, Twins};
 use crate::{differing, leaf, word};
 
@@ -25,6 +26,7 @@ pub struct Repointer<'a> {
     /// Leaves that were repointed as a whole; none where few have a twin: to hold two versions of each
     /// would be for nothing.
     twins: Option<Twins<Twin>>,
+    bases: Bases,
     /// Room for the words of a leaf to look at, and for what is to become of them.
     near: Vec<u32>,
     edits: Vec<(u32, u64)>,
@@ -43,8 +45,9 @@ impl<'a> Repointer<'a> {
     /// Replaces references into `moves`. `twins` tells whether many leaves differ from others in a few
     /// words only, as those of diverged snapshots do.
     pub fn new(moves: &'a Relocations, twins: bool) -> Self {
+        let bases = Bases::new(twins);
         let twins = twins.then(Twins::default);
-        Repointer { moves, twins, near: Vec::new(), edits: Vec::new(), many: false }
+        Repointer { moves, twins, bases, near: Vec::new(), edits: Vec::new(), many: false }
     }
 
     /// What is to become of a few words of a leaf, in `edits`, and how many blocks moved; none if they
@@ -85,7 +88,8 @@ impl<'a> Repointer<'a> {
     /// The words of a leaf after its relocation, as far as [`translate_whole`] can tell.
     fn translate_whole(&self, words: &[u64]) -> Option<(Vec<u64>, Repointed)> {
         let twins = self.twins.as_ref();
-        let twin = twins.and_then(|twins| twins.find(words, |twin| twin.before.entries()));
+        let twin =
+            twins.and_then(|twins| twins.find(words.into(), |twin: &Twin| twin.before.entries()));
         let alike = twin.and_then(|twin| translate_like(words, twin, self.moves));
         alike.or_else(|| translate_whole(words, self.moves))
     }
@@ -113,9 +117,20 @@ impl Map {
         leaf: NodeId,
     ) -> Result<Repointed, Absent> {
         let Some(before) = self.leaf(leaf)? else { return Ok(Repointed::default()) };
+        if let Some(patched) = before.patched() {
+            let Some((base, edits, blocks)) = to.bases.translate(patched, to.moves) else {
+                return self.repoint_runs(leaf, before, to.moves);
+            };
+            drop(before);
+            if blocks > 0 {
+                self.table.edit(leaf, |node| node.repatch(base, edits));
+            }
+            return Ok(Repointed { blocks, left: Vec::new() });
+        }
+        let words = &before.entries().whole()[..];
         if to.twins.is_none()
             && !to.many
-            && let Some(blocks) = to.edit_words(before.entries())
+            && let Some(blocks) = to.edit_words(words)
         {
             drop(before);
             if blocks > 0 {
@@ -126,10 +141,10 @@ impl Map {
             }
             return Ok(Repointed { blocks, left: Vec::new() });
         }
-        let Some((words, found)) = to.translate_whole(before.entries()) else {
+        let Some((after, found)) = to.translate_whole(words) else {
             return self.repoint_runs(leaf, before, to.moves);
         };
-        let replaced = before.entries().iter().zip(&words).filter(|(before, now)| before != now);
+        let replaced = words.iter().zip(&after).filter(|(before, now)| before != now);
         to.many = replaced.count() > words.len() / FEW;
         if found.blocks == 0 {
             return Ok(found);
@@ -137,13 +152,14 @@ impl Map {
         match &mut to.twins {
             None => {
                 drop(before);
-                self.table.edit(leaf, |node| *node.words_mut() = words);
+                self.table.edit(leaf, |node| *node.words_mut() = after);
             }
             Some(twins) => {
-                let after = Arc::new(Node { blocks: before.blocks(), body: Body::Leaf(words) });
+                let key = words[0];
+                let after = Arc::new(Node { blocks: before.blocks(), body: Body::Leaf(after) });
                 self.table.replace(leaf, after.clone());
                 let twin = Twin { before: before.clone(), after, blocks: found.blocks };
-                twins.keep(before.entries()[0], twin);
+                twins.keep(key, twin);
             }
         }
         Ok(found)
@@ -156,7 +172,7 @@ impl Map {
         node: Arc<Node>,
         moves: &Relocations,
     ) -> Result<Repointed, Absent> {
-        let (words, found) = translate(node.entries(), moves);
+        let (words, found) = translate(&node.entries().whole(), moves);
         if found.blocks == 0 {
             return Ok(found);
         }
@@ -178,12 +194,12 @@ fn translate_like(
     twin: &Twin,
     moves: &Relocations,
 ) -> Option<(Vec<u64>, Repointed)> {
-    let (before, after) = (twin.before.entries(), twin.after.entries());
+    let (before, after) = (twin.before.entries().whole(), twin.after.entries().whole());
     if words.len() != before.len() {
         return None;
     }
     let (mut out, mut blocks, mut whole) = (after.to_vec(), twin.blocks, true);
-    differing(words, before, |at, piece, instead_of| {
+    differing(words.into(), before[..].into(), |at, piece, instead_of| {
         let here = at..at + piece.len();
         match translate_whole(piece, moves) {
             None => whole = false,
@@ -211,7 +227,11 @@ const FEW: usize = 4;
 /// Where all that a word refers to went, or that it stays; none if some of it fared differently, or
 /// should have moved and did not.
 #[inline]
-fn fate_of_word(word: u64, table: &Chunks<u64>, moves: &Relocations) -> Option<Option<Pba>> {
+pub(crate) fn fate_of_word(
+    word: u64,
+    table: &Chunks<u64>,
+    moves: &Relocations,
+) -> Option<Option<Pba>> {
     let Some(at) = word::pba(word) else { return Some(None) };
     match word::blocks(word) {
         blocks if blocks <= SHORT => short_fate(table, at, blocks),
@@ -222,7 +242,10 @@ fn fate_of_word(word: u64, table: &Chunks<u64>, moves: &Relocations) -> Option<O
 
 /// The words of a leaf with every reference into `moves` replaced, and what was found; none if some
 /// are torn apart, can be joined, or refer to what should have moved and did not.
-fn translate_whole(entries: &[u64], moves: &Relocations) -> Option<(Vec<u64>, Repointed)> {
+pub(crate) fn translate_whole(
+    entries: &[u64],
+    moves: &Relocations,
+) -> Option<(Vec<u64>, Repointed)> {
     let table = moves.table()?;
     let mut words = Vec::with_capacity(entries.len());
     let (mut moved, mut left) = (0, false);

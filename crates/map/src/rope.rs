@@ -181,8 +181,10 @@ impl Table {
         let mut edges = vec![self.edge_to(id)];
         let mut at = sizes[0];
         for length in &sizes[1..] {
-            let words = &self.node(id).entries()[at..at + length];
-            let words = leaf::copy_to_change(words, crate::word::sum(words));
+            let words = self.edit(id, |node| {
+                let words = &node.words_mut()[at..at + length];
+                leaf::copy_to_change(words, crate::word::sum(words))
+            });
             at += length;
             let piece = self.alloc(Node::leaf(words));
             edges.push(self.edge_to(piece));
@@ -284,9 +286,11 @@ impl Table {
             edges.map(move |e| Edge { shared: e.shared || edge.shared, ..*e })
         };
         let (a, b) = (self.node(left.child), self.node(right.child));
-        match (&a.body, &b.body) {
-            (Body::Leaf(x), Body::Leaf(y)) => Node::leaf(leaf::concat(x, y)),
-            _ => Node::inner(a.level(), children(left).chain(children(right)).collect()),
+        match &a.body {
+            Body::Inner(level, _) => {
+                Node::inner(*level, children(left).chain(children(right)).collect())
+            }
+            _ => Node::leaf(leaf::concat(&a.entries().whole(), &b.entries().whole())),
         }
     }
 }
@@ -296,13 +300,18 @@ impl Node {
     fn split_half(&mut self) -> Node {
         let half = self.size() / 2;
         let right = match &mut self.body {
-            Body::Leaf(words) => Node::leaf(words.split_off(half)),
-            Body::Inner(level, edges) => Node::inner(*level, edges.split_off(half)),
+            Body::Inner(level, edges) => {
+                let right = Node::inner(*level, edges.split_off(half));
+                edges.shrink_to_fit();
+                right
+            }
+            _ => {
+                let words = self.words_mut();
+                let right = Node::leaf(words.split_off(half));
+                words.shrink_to_fit();
+                right
+            }
         };
-        match &mut self.body {
-            Body::Leaf(words) => words.shrink_to_fit(),
-            Body::Inner(_, edges) => edges.shrink_to_fit(),
-        }
         self.blocks -= right.blocks;
         right
     }

@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::mark::Mark;
 use crate::node::Shape;
@@ -85,9 +86,26 @@ pub(crate) struct Accounts {
     /// Nodes in memory, and the leaves among them.
     pub resident: usize,
     pub leaves: usize,
-    /// Bytes of nodes in memory, and of the dirty ones among them.
+    /// Bytes of nodes in memory, and of the dirty ones among them; without words that leaves have in
+    /// common.
     pub bytes: usize,
     pub dirty_bytes: usize,
+    /// Bytes of the dirty ones, did they have none in common.
+    pub unwritten: usize,
+}
+
+impl Accounts {
+    /// A dirty version comes.
+    fn add_dirty(&mut self, node: &Node) {
+        self.dirty_bytes += node.bytes();
+        self.unwritten += node.bytes_alone();
+    }
+
+    /// A dirty version goes.
+    fn remove_dirty(&mut self, node: &Node) {
+        self.dirty_bytes -= node.bytes();
+        self.unwritten -= node.bytes_alone();
+    }
 }
 
 #[derive(Default)]
@@ -98,6 +116,8 @@ pub(crate) struct Table {
     pub end: u32,
     free: Vec<NodeId>,
     pub accounts: Accounts,
+    /// Bytes of the words that leaves have in common, of versions that are held elsewhere, too.
+    bases: Arc<AtomicUsize>,
 
     pub dirty: Vec<NodeId>,
     /// Ids freed since the last freeze that the durable table may still hold.
@@ -285,7 +305,7 @@ impl Table {
         self.accounts.leaves -= usize::from(node.is_leaf());
         self.accounts.bytes -= bytes;
         if dirty {
-            self.accounts.dirty_bytes -= bytes;
+            self.accounts.remove_dirty(&node);
         }
         if Arc::strong_count(&node) > 1 {
             self.superseded.note(&node);
@@ -302,7 +322,9 @@ impl Table {
         slot.set(DIRTY);
         let listed = slot.has(LISTED);
         slot.set(LISTED);
-        self.accounts.dirty_bytes += self.node(id).bytes();
+        let Table { pages, accounts, .. } = self;
+        let slot = &pages[id.0 as usize / TABLE_PAGE][id.0 as usize % TABLE_PAGE];
+        accounts.add_dirty(slot.node.as_ref().expect("only what is in memory gets dirty"));
         if !listed {
             self.dirty.push(id);
         }
@@ -312,14 +334,14 @@ impl Table {
     pub fn edit<R>(&mut self, id: NodeId, change: impl FnOnce(&mut Node) -> R) -> R {
         self.mark_dirty(id);
         let mut node = self.slot_mut(id).node.take().expect("only resident nodes are edited");
-        let before = node.bytes();
+        self.leaves_the_accounts(&node);
         if Arc::get_mut(&mut node).is_none() {
             self.superseded.note(&node);
             node = Arc::new(node.to_change());
         }
         let version = Arc::get_mut(&mut node).expect("nobody else can hold it");
         let result = change(version);
-        self.edited(id, node, before);
+        self.edited(id, node);
         result
     }
 
@@ -330,14 +352,20 @@ impl Table {
         if Arc::strong_count(&node) > 1 {
             self.superseded.note(&node);
         }
-        self.edited(id, version, node.bytes());
+        self.leaves_the_accounts(&node);
+        self.edited(id, version);
     }
 
-    /// The version of a node that comes after one of `before` bytes.
-    fn edited(&mut self, id: NodeId, version: Arc<Node>, before: usize) {
-        let after = version.bytes();
-        self.accounts.bytes = self.accounts.bytes + after - before;
-        self.accounts.dirty_bytes = self.accounts.dirty_bytes + after - before;
+    /// The resident version of a dirty node is about to change, or to go.
+    fn leaves_the_accounts(&mut self, node: &Node) {
+        self.accounts.bytes -= node.bytes();
+        self.accounts.remove_dirty(node);
+    }
+
+    /// The version of a node that comes after one that left the accounts.
+    fn edited(&mut self, id: NodeId, version: Arc<Node>) {
+        self.accounts.bytes += version.bytes();
+        self.accounts.add_dirty(&version);
         let slot = self.slot_mut(id);
         slot.node = Some(version);
         slot.set(RECENT);
@@ -352,8 +380,31 @@ impl Table {
         if !edge.shared {
             return edge;
         }
+        self.share(edge.child);
         let copy = self.node(edge.child).copy();
         Edge { child: self.alloc(copy), shared: false, ..edge }
+    }
+
+    /// Has a leaf hold its words so that a copy can have them, too, unless somebody else looks at it.
+    fn share(&mut self, id: NodeId) {
+        let (account, least) = (self.bases.clone(), self.shape.shared_min());
+        let slot = self.slot_mut(id);
+        let Some(node) = slot.node.as_mut().and_then(Arc::get_mut) else { return };
+        let before = (node.bytes(), node.bytes_alone());
+        node.share(least, &account);
+        let after = (node.bytes(), node.bytes_alone());
+        let dirty = slot.has(DIRTY);
+        let Accounts { bytes, dirty_bytes, unwritten, .. } = &mut self.accounts;
+        *bytes = *bytes + after.0 - before.0;
+        if dirty {
+            *dirty_bytes = *dirty_bytes + after.0 - before.0;
+            *unwritten = *unwritten + after.1 - before.1;
+        }
+    }
+
+    /// Bytes of the words that leaves have in common.
+    pub fn base_bytes(&self) -> usize {
+        self.bases.load(Ordering::Relaxed)
     }
 
     /// The node is gone; its id may be used again. Its children are the caller's concern.
@@ -433,7 +484,9 @@ impl Table {
             if slot.has(RECENT) {
                 slot.clear(RECENT);
             } else {
+                let before = self.base_bytes();
                 freed += self.take_out(id);
+                freed += before.saturating_sub(self.base_bytes());
             }
         }
         freed

@@ -2,7 +2,10 @@
 //!
 //! The first write to a leaf after a snapshot copies it for the sake of a word or two. So most leaves
 //! of a volume with many snapshots have a twin, and what a walk did for the one is done for the other
-//! but for these words.
+//! but for these words. Which these are is known of leaves that hold the others in common; leaves that
+//! came from media are compared.
+
+use crate::Words;
 
 /// Leaves that a walk met lately, with what it wants to know of each. They are found by their first
 /// word, which most twins have in common.
@@ -34,17 +37,18 @@ impl<T> Twins<T> {
     #[inline]
     pub fn find<'a>(
         &'a self,
-        words: &[u64],
-        words_of: impl Fn(&'a T) -> &'a [u64],
+        words: Words<'a>,
+        words_of: impl Fn(&'a T) -> Words<'a>,
     ) -> Option<&'a T> {
-        let first = words.first()?;
-        let mut set = self.sets[Self::set(*first)].iter().flatten();
-        let (_, kept) = set.find(|(other, _)| other == first)?;
-        are_twins(words, words_of(kept)).then_some(kept)
+        let first = words.key()?;
+        let mut set = self.sets[Self::set(first)].iter().flatten();
+        let (_, kept) = set.find(|(other, _)| *other == first)?;
+        let other = words_of(kept);
+        (words.has_in_common_with(other) || are_twins(words, other)).then_some(kept)
     }
 
-    /// Keeps something of a leaf that begins with this word, in place of what was kept of another one
-    /// that does, or longest.
+    /// Keeps something of a leaf with this [`Words::key`], in place of what was kept of another one
+    /// that has it, or longest.
     #[inline]
     pub fn keep(&mut self, first: u64, what: T) {
         let set = &mut self.sets[Self::set(first)];
@@ -61,7 +65,7 @@ const SAMPLES: (usize, usize) = (8, 4);
 /// Whether two leaves have most of their words in common, by a sample of them. Those that begin with
 /// the same one, such as a hole, need not have.
 #[inline]
-fn are_twins(words: &[u64], other: &[u64]) -> bool {
+fn are_twins(words: Words<'_>, other: Words<'_>) -> bool {
     let (samples, least) = SAMPLES;
     let shorter = words.len().min(other.len());
     let same = (0..samples).filter(|number| {
@@ -69,7 +73,10 @@ fn are_twins(words: &[u64], other: &[u64]) -> bool {
         let at = number * shorter / samples;
         match number * 2 < samples {
             true => words.get(at) == other.get(at),
-            false => words[words.len() - shorter + at] == other[other.len() - shorter + at],
+            false => {
+                let [one, two] = [words, other].map(|all| all.get(all.len() - shorter + at));
+                one == two
+            }
         }
     });
     shorter > 0 && same.count() >= least
@@ -78,11 +85,11 @@ fn are_twins(words: &[u64], other: &[u64]) -> bool {
 /// Calls `each` with the pieces of a leaf's words that are not those of its twin: where in both they
 /// begin, the piece, and what the twin has in its place. The rest of both is the same.
 #[inline]
-pub fn differing<'a>(
-    words: &'a [u64],
-    twin: &'a [u64],
-    mut each: impl FnMut(usize, &'a [u64], &'a [u64]),
-) {
+pub fn differing(words: Words<'_>, twin: Words<'_>, mut each: impl FnMut(usize, &[u64], &[u64])) {
+    if words.has_in_common_with(twin) {
+        return words.edits_against(twin, each);
+    }
+    let (words, twin) = (&words.whole()[..], &twin.whole()[..]);
     if words.len() == twin.len() {
         let pieces = words.chunks(PIECE).zip(twin.chunks(PIECE));
         for (at, (piece, other)) in (0..).step_by(PIECE).zip(pieces) {
@@ -109,6 +116,10 @@ mod tests {
 
     use super::*;
 
+    fn alike(one: &[u64], other: &[u64]) -> bool {
+        are_twins(one.into(), other.into())
+    }
+
     #[test]
     fn what_differs_is_told_and_the_rest_is_the_same() {
         let mut chance = Pcg64::seed_from_u64(5);
@@ -123,7 +134,7 @@ mod tests {
             }
             // Word for word, what is told in place of what is told makes the one of the other.
             let (mut rebuilt, mut from, mut told) = (Vec::new(), 0, 0);
-            differing(&words, &twin, |at, piece, other| {
+            differing(words[..].into(), twin[..].into(), |at, piece, other| {
                 rebuilt.extend_from_slice(&twin[from..at]);
                 rebuilt.extend_from_slice(piece);
                 from = at + other.len();
@@ -137,11 +148,11 @@ mod tests {
         let mut other = long.clone();
         other[300] = 9999;
         let mut told = Vec::new();
-        differing(&other, &long, |_, piece, _| told.extend_from_slice(piece));
+        differing(other[..].into(), long[..].into(), |_, piece, _| told.extend_from_slice(piece));
         assert!(told.contains(&9999) && told.len() <= PIECE);
         other.insert(100, 8888);
         told.clear();
-        differing(&other, &long, |_, piece, _| told.extend_from_slice(piece));
+        differing(other[..].into(), long[..].into(), |_, piece, _| told.extend_from_slice(piece));
         assert!(told.contains(&8888) && told.contains(&9999) && told.len() < 300);
     }
 
@@ -154,12 +165,12 @@ mod tests {
             let mut twin = one.clone();
             let at = below(one.len() as u64);
             twin.splice(at..at + 1, (0..below(3)).map(|_| 1 << 41));
-            assert!(one.len() < 8 || are_twins(&one, &twin));
+            assert!(one.len() < 8 || alike(&one, &twin));
             let mut other: Vec<u64> = (0..500).map(|_| (1 << 42) + below(1 << 40) as u64).collect();
             other[0] = one[0];
-            assert!(one.len() < 8 || !are_twins(&one, &other) && !are_twins(&other, &one));
+            assert!(one.len() < 8 || !alike(&one, &other) && !alike(&other, &one));
         }
-        assert!(!are_twins(&[], &[]) && !are_twins(&[], &[1]));
+        assert!(!alike(&[], &[]) && !alike(&[], &[1]));
     }
 
     #[test]
@@ -169,13 +180,20 @@ mod tests {
         for first in 0..10_000 {
             twins.keep(first, leaf(first, 7));
             twins.keep(first, leaf(first, 8));
-            assert_eq!(twins.find(&leaf(first, 9), |kept| kept), Some(&leaf(first, 8)));
-            assert_eq!(twins.find(&[first, 0, 0, 0, 0, 0, 0, 0], |kept| kept), None);
+            assert_eq!(
+                twins.find(leaf(first, 9)[..].into(), |kept| kept[..].into()),
+                Some(&leaf(first, 8))
+            );
+            assert_eq!(
+                twins.find([first, 0, 0, 0, 0, 0, 0, 0][..].into(), |kept| kept[..].into()),
+                None
+            );
         }
-        let found = |first: &u64| twins.find(&leaf(*first, 9), |kept| kept).is_some();
+        let found =
+            |first: &u64| twins.find(leaf(*first, 9)[..].into(), |kept| kept[..].into()).is_some();
         assert_eq!((0..10_000).filter(found).count(), SETS * WAYS, "as many as there is room for");
         let newest = (9_950..10_000).filter(found).count();
         assert!(newest >= 49, "{newest} of the last 50");
-        assert_eq!(twins.find(&[], |kept| kept), None);
+        assert_eq!(twins.find([][..].into(), |kept| kept[..].into()), None);
     }
 }

@@ -11,9 +11,11 @@ pub struct Usage {
     pub resident: usize,
     /// Leaves in memory.
     pub leaves: usize,
-    /// Bytes of the nodes in memory, unused capacity included.
+    /// Bytes of the nodes in memory, unused capacity included, and of the words that leaves have in
+    /// common.
     pub resident_bytes: usize,
-    /// Bytes of those among them that must be written before they can be evicted.
+    /// Bytes of those among them that must be written before they can be evicted; without words in
+    /// common.
     pub dirty_bytes: usize,
     /// Bytes of the node table and its lists.
     pub table_bytes: usize,
@@ -31,9 +33,10 @@ impl Usage {
 }
 
 impl Map {
-    /// Bytes of nodes that the next checkpoint has to write, as they are in memory.
-    pub fn dirty_bytes(&self) -> usize {
-        self.table.accounts.dirty_bytes
+    /// Bytes of nodes that the next checkpoint has to write: as they would be in memory, did they
+    /// have no words in common.
+    pub fn unwritten_bytes(&self) -> usize {
+        self.table.accounts.unwritten
     }
 
     /// What the map takes of memory now. Linear only in the number of versions held outside.
@@ -43,7 +46,7 @@ impl Map {
             nodes: accounts.nodes,
             resident: accounts.resident,
             leaves: accounts.leaves,
-            resident_bytes: accounts.bytes,
+            resident_bytes: accounts.bytes + self.table.base_bytes(),
             dirty_bytes: accounts.dirty_bytes,
             table_bytes: self.table.bytes(),
             frozen_bytes: self.table.superseded.bytes(),

@@ -1,5 +1,8 @@
 //! The invariants, checked.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use crate::table::{DEAD, DIRTY, LISTED, PENDING, USED};
 use crate::{BLOCKS_MAX, Edge, INNER_MAX, LEAF_WORDS_HARD, Map, Node, NodeId, word};
 
@@ -77,6 +80,7 @@ impl Map {
 
     fn verify_accounts(&self) -> Result<(), String> {
         let mut found = crate::table::Accounts::default();
+        let mut bases = BTreeMap::new();
         let mut pending = 0;
         for id in self.table.ids() {
             let slot = self.table.slot(id);
@@ -97,7 +101,17 @@ impl Map {
             found.resident += 1;
             found.leaves += usize::from(node.is_leaf());
             found.bytes += node.bytes();
-            found.dirty_bytes += if slot.has(DIRTY) { node.bytes() } else { 0 };
+            if let Some(patched) = node.patched() {
+                bases.insert(Arc::as_ptr(&patched.base), patched.base.bytes());
+            }
+            if slot.has(DIRTY) {
+                found.dirty_bytes += node.bytes();
+                found.unwritten += node.bytes_alone();
+            }
+        }
+        let (bases, account) = (bases.values().sum::<usize>(), self.table.base_bytes());
+        if bases > account {
+            return Err(format!("accounts say {account} bytes in common, and there are {bases}"));
         }
         if found != self.table.accounts || pending != self.table.pending {
             return Err(format!(
@@ -121,7 +135,7 @@ fn follow(seen: &mut [Seen], open: &mut Vec<NodeId>, edge: Edge, owned: bool) {
 
 fn verify_node(id: NodeId, node: &Node) -> Result<(), String> {
     let sum = if node.is_leaf() {
-        let words = node.entries();
+        let words = &node.entries().whole()[..];
         if let Some(at) = words.iter().position(|w| !word::is_valid(*w, BLOCKS_MAX)) {
             return Err(format!("{id} has word {:#x} at {at}", words[at]));
         }

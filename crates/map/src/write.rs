@@ -2,7 +2,7 @@
 
 use mjolnir_units::{Lba, Pba, TreeId};
 
-use crate::leaf::{self, REPLACE_BLOCKS_MAX, fill};
+use crate::leaf::{REPLACE_BLOCKS_MAX, fill};
 use crate::{Absent, Edge, Map, NodeId};
 
 /// The way from a root to an owned leaf: inner nodes and which child was taken.
@@ -95,12 +95,11 @@ impl Map {
             self.own_path(tree, lo);
             spot = self.located(tree, lo);
         }
-        let (start, total) = (spot.start, spot.end - spot.start);
+        let (start, edits_max) = (spot.start, self.table.shape.edits_max());
         let (before, after, changed) = self.table.edit(spot.leaf, |node| {
-            let words = node.words_mut();
-            let before = words.len();
-            let changed = leaf::replace(words, total, lo - start, hi - start, pba);
-            (before, words.len(), changed)
+            let before = node.size();
+            let changed = node.replace(lo - start, hi - start, pba, edits_max);
+            (before, node.size(), changed)
         });
         if origin == Origin::Elsewhere && pba.is_some() {
             self.table.gained(spot.leaf);

@@ -152,13 +152,13 @@ fn what_should_have_moved_and_did_not_is_told() {
     moves.empties(first, 50).add(first, 20, Pba(5000)).add(first.plus(21), 79, Pba(6000));
     let done = world.map.repoint(leaf, &moves.build()).unwrap();
     assert_eq!((done.blocks, done.left), (99, vec![first.plus(20)]));
-    let dirty = world.map.dirty_bytes();
+    let dirty = world.map.unwritten_bytes();
     world.checkpoint();
     let mut nothing = Relocations::builder();
     nothing.empties(first.plus(20), 1);
     let done = world.map.repoint(leaf, &nothing.build()).unwrap();
     assert_eq!((done.blocks, done.left), (0, vec![first.plus(20)]));
-    assert!(dirty > 0 && world.map.dirty_bytes() == 0, "a leaf that stays is not dirty");
+    assert!(dirty > 0 && world.map.unwritten_bytes() == 0, "a leaf that stays is not dirty");
     // Of several that are to be emptied none hides another: of single blocks, and of extents.
     let mut both = Relocations::builder();
     both.empties(first.plus(20), 1).empties(Pba(6000), 10).empties(Pba(6050), 10);

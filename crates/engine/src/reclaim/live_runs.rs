@@ -70,17 +70,18 @@ impl LiveBlocks {
                 }
             }
         };
-        let (Some(twins), Some(first)) = (&mut self.twins, words.first().copied()) else {
-            return note(0, words, &[]);
+        let mut note_all = || words.pieces().for_each(|(at, piece)| note(at, piece, &[]));
+        let (Some(twins), Some(key)) = (&mut self.twins, words.key()) else {
+            return note_all();
         };
         let twin = twins.find(words, |(_, twin)| twin.entries());
         match twin {
-            None => note(0, words, &[]),
+            None => note_all(),
             Some((_, twin)) => differing(words, twin.entries(), note),
         }
         self.leaves.0 += 1;
         self.leaves.1 += u64::from(twin.is_some_and(|(other, _)| *other != id));
-        twins.keep(first, (id, leaf));
+        twins.keep(key, (id, leaf));
     }
 
     /// Lets go of the leaves; whether many of them had a twin.

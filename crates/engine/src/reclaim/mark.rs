@@ -69,7 +69,7 @@ impl<'a> Referrers<'a> {
         }
     }
 
-    /// Leaf `number` has these words.
+    /// Leaf `number` has these words, among others.
     fn add(&mut self, leaf: NodeId, number: usize, words: &[u64]) {
         if self.known.is_empty() {
             return;
@@ -95,15 +95,15 @@ fn scan(leaves: &[(NodeId, Arc<Node>)], live: &LiveMap, job: usize, candidates: 
         // Leaves come from the processor that has just counted the job in as their holder. They, and
         // the next one's first words, are on their way while this one's are worked on.
         leaves.get(number + PREFETCH_AHEAD).into_iter().for_each(|(_, later)| prefetch(later));
-        black_box(leaves.get(number + 1).and_then(|(_, next)| next.entries().first()));
+        black_box(leaves.get(number + 1).and_then(|(_, next)| next.entries().key()));
         let (words, from) = (leaf.entries(), referrers.found.len());
-        let Some(first) = words.first() else { continue };
+        let Some(key) = words.key() else { continue };
         let twin = twins.find(words, |twin| leaves[twin.number].1.entries());
         let mapped = match twin.cloned() {
-            None => {
-                referrers.add(*id, number, words);
-                sheet.set_all(words)
-            }
+            None => words.pieces().fold(0, |mapped, (_, piece)| {
+                referrers.add(*id, number, piece);
+                mapped + sheet.set_all(piece)
+            }),
             Some(twin) => {
                 referrers.add_those_of_twin(*id, number, twin.referrers);
                 let mut mapped = twin.mapped;
@@ -116,7 +116,7 @@ fn scan(leaves: &[(NodeId, Arc<Node>)], live: &LiveMap, job: usize, candidates: 
         };
         mappings += mapped;
         let referrers = from..referrers.found.len();
-        twins.keep(*first, Scanned { number, mapped, referrers });
+        twins.keep(key, Scanned { number, mapped, referrers });
     }
     Found { referrers: referrers.found, mappings, leaves: leaves.len() as u64 }
 }

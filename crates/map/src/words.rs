@@ -1,0 +1,361 @@
+//! The words of a leaf, and how leaves hold those that they have in common once.
+//!
+//! The first write to a leaf after a snapshot makes another leaf, for the sake of a word or two. The
+//! words that there were are then a *base* that both hold; each has *edits* besides: words in place of
+//! some of the base's, of the same length each, so that a block is found in the base alone. A leaf that
+//! comes to differ in more than that holds all its words itself again. None of this shows: a leaf has
+//! the words that it has, however it holds them.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::dense::copy_with_room;
+use crate::{leaf, word};
+
+/// A word in place of another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Edit {
+    /// Which of the base's words.
+    pub at: u32,
+    pub word: u64,
+}
+
+/// Words that leaves hold in common. What one of them refers to counts only if a leaf has it.
+#[derive(Debug)]
+pub(crate) struct Base {
+    words: Vec<u64>,
+    /// The bytes of all bases of the map.
+    account: Arc<AtomicUsize>,
+}
+
+impl Base {
+    pub fn new(words: Vec<u64>, account: Arc<AtomicUsize>) -> Arc<Base> {
+        let base = Base { words, account };
+        base.account.fetch_add(base.bytes(), Ordering::Relaxed);
+        Arc::new(base)
+    }
+
+    /// Another one beside it.
+    pub fn with(&self, words: Vec<u64>) -> Arc<Base> {
+        Base::new(words, self.account.clone())
+    }
+
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    pub fn bytes(&self) -> usize {
+        2 * size_of::<usize>() + size_of::<Base>() + self.words.capacity() * size_of::<u64>()
+    }
+
+    /// The words, to be changed; they are copied if another leaf has them.
+    fn into_words(mut base: Arc<Base>, total: u64) -> Vec<u64> {
+        match Arc::get_mut(&mut base) {
+            None => leaf::copy_to_change(&base.words, total),
+            Some(alone) => {
+                let all = alone.bytes();
+                let words = std::mem::take(&mut alone.words);
+                alone.account.fetch_sub(all - alone.bytes(), Ordering::Relaxed);
+                words
+            }
+        }
+    }
+}
+
+impl Drop for Base {
+    fn drop(&mut self) {
+        self.account.fetch_sub(self.bytes(), Ordering::Relaxed);
+    }
+}
+
+/// The words of a leaf that may have some in common with others.
+#[derive(Debug)]
+pub(crate) struct Patched {
+    pub base: Arc<Base>,
+    /// By place, each another one.
+    pub edits: Vec<Edit>,
+}
+
+impl Clone for Patched {
+    fn clone(&self) -> Self {
+        let edits = copy_with_room(&self.edits, usize::MAX);
+        Patched { base: self.base.clone(), edits }
+    }
+}
+
+impl Patched {
+    /// Words that others may come to hold, too.
+    pub fn of(words: Vec<u64>, account: &Arc<AtomicUsize>) -> Patched {
+        Patched { base: Base::new(words, account.clone()), edits: Vec::new() }
+    }
+
+    pub fn view(&self) -> Words<'_> {
+        Words { base: &self.base.words, edits: &self.edits }
+    }
+
+    /// All words of a leaf of `total` blocks, to be changed.
+    pub fn into_words(self, total: u64) -> Vec<u64> {
+        let mut words = Base::into_words(self.base, total);
+        self.edits.iter().for_each(|edit| words[edit.at as usize] = edit.word);
+        words
+    }
+
+    /// Puts `word` in the place of all of one word, that from block `lo` on, if they are of the same
+    /// length, it joins no neighbour, there is room for the edit, and the base is not this leaf's alone.
+    /// Returns which of the words; none if nothing was changed.
+    pub fn replace(&mut self, total: u64, lo: u64, word: u64, edits_max: usize) -> Option<usize> {
+        let (at, start) = self.view().seek(total, lo);
+        let words = self.view();
+        let fits = start == lo && word::blocks(words.get(at)) == word::blocks(word);
+        if !fits || words.joins(at, word) || Arc::strong_count(&self.base) == 1 {
+            return None;
+        }
+        match self.edits.binary_search_by_key(&(at as u32), |edit| edit.at) {
+            Ok(edit) => self.edits[edit].word = word,
+            Err(_) if self.edits.len() >= edits_max => return None,
+            Err(edit) => self.edits.insert(edit, Edit { at: at as u32, word }),
+        }
+        Some(at)
+    }
+
+    pub fn bytes(&self) -> usize {
+        size_of::<Patched>() + self.edits.capacity() * size_of::<Edit>()
+    }
+}
+
+/// The words of a leaf in address order (see [`word`]), wherever they are held.
+#[derive(Clone, Copy, Debug)]
+pub struct Words<'a> {
+    base: &'a [u64],
+    edits: &'a [Edit],
+}
+
+impl<'a> From<&'a [u64]> for Words<'a> {
+    fn from(words: &'a [u64]) -> Self {
+        Words { base: words, edits: &[] }
+    }
+}
+
+impl PartialEq for Words<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().eq(other.iter())
+    }
+}
+
+impl<'a> Words<'a> {
+    /// How many there are.
+    #[inline]
+    pub fn len(self) -> usize {
+        self.base.len()
+    }
+
+    /// Whether there are none, as in the leaf of a tree without blocks.
+    pub fn is_empty(self) -> bool {
+        self.base.is_empty()
+    }
+
+    /// One of the words.
+    #[inline]
+    pub fn get(self, at: usize) -> u64 {
+        match self.edits.binary_search_by_key(&(at as u32), |edit| edit.at) {
+            Ok(edit) => self.edits[edit].word,
+            Err(_) => self.base[at],
+        }
+    }
+
+    /// The words in pieces, each with the place of its first word.
+    #[inline]
+    pub fn pieces(self) -> impl Iterator<Item = (usize, &'a [u64])> {
+        let Words { base, mut edits } = self;
+        let mut from = 0;
+        std::iter::from_fn(move || {
+            let next = edits.first().map_or(base.len(), |edit| edit.at as usize);
+            let at = from;
+            if from < next {
+                from = next;
+                return Some((at, &base[at..next]));
+            }
+            let (edit, rest) = edits.split_first()?;
+            (edits, from) = (rest, next + 1);
+            Some((at, std::slice::from_ref(&edit.word)))
+        })
+    }
+
+    /// One word after the other.
+    #[inline]
+    pub fn iter(self) -> impl Iterator<Item = u64> {
+        self.iter_from(0)
+    }
+
+    /// One word after the other, from one on.
+    #[inline]
+    pub fn iter_from(self, at: usize) -> impl Iterator<Item = u64> {
+        let mut edits = &self.edits[self.edits.partition_point(|edit| (edit.at as usize) < at)..];
+        (at..).zip(&self.base[at..]).map(move |(at, word)| match edits.split_first() {
+            Some((edit, rest)) if edit.at as usize == at => {
+                edits = rest;
+                edit.word
+            }
+            _ => *word,
+        })
+    }
+
+    /// All of them side by side.
+    pub fn whole(self) -> Cow<'a, [u64]> {
+        if self.edits.is_empty() {
+            return Cow::Borrowed(self.base);
+        }
+        let mut words = self.base.to_vec();
+        self.edits.iter().for_each(|edit| words[edit.at as usize] = edit.word);
+        Cow::Owned(words)
+    }
+
+    /// Whether the leaf holds words in common with another.
+    #[inline]
+    pub(crate) fn has_in_common_with(self, other: Words<'_>) -> bool {
+        std::ptr::eq(self.base, other.base)
+    }
+
+    /// The first word of those that it may have in common with others.
+    #[inline]
+    pub fn key(self) -> Option<u64> {
+        self.base.first().copied()
+    }
+
+    /// The index of the word that holds block `at` of the `total` of the leaf, and its first block.
+    #[inline]
+    pub(crate) fn seek(self, total: u64, at: u64) -> (usize, u64) {
+        word::seek(self.base, total, at) // Edits have the lengths of what they replace.
+    }
+
+    /// Whether `word`, were it word `at`, could be one with a neighbour.
+    pub(crate) fn joins(self, at: usize, word: u64) -> bool {
+        let before = at.checked_sub(1).map(|before| self.get(before));
+        let behind = (at + 1 < self.len()).then(|| self.get(at + 1));
+        before.is_some_and(|before| word::join(before, word).is_some())
+            || behind.is_some_and(|behind| word::join(word, behind).is_some())
+    }
+
+    /// Calls `each` with the words that are not those of a leaf that has the others in common with
+    /// this one: the place, the word, and the other's.
+    #[inline]
+    pub(crate) fn edits_against(
+        self,
+        other: Words<'_>,
+        mut each: impl FnMut(usize, &[u64], &[u64]),
+    ) {
+        debug_assert!(self.has_in_common_with(other));
+        let base = self.base;
+        let (mut mine, mut others) = (self.edits, other.edits);
+        loop {
+            let (a, b) = (mine.first(), others.first());
+            let Some(at) = a.into_iter().chain(b).map(|edit| edit.at).min() else { return };
+            let place = at as usize;
+            let (mut word, mut other) = (base[place], base[place]);
+            if let Some(edit) = a.filter(|edit| edit.at == at) {
+                (word, mine) = (edit.word, &mine[1..]);
+            }
+            if let Some(edit) = b.filter(|edit| edit.at == at) {
+                (other, others) = (edit.word, &others[1..]);
+            }
+            if word != other {
+                each(place, &[word], &[other]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mjolnir_units::Pba;
+    use rand_core::{Rng, SeedableRng};
+    use rand_pcg::Pcg64;
+
+    use super::*;
+
+    fn account() -> Arc<AtomicUsize> {
+        Arc::new(AtomicUsize::new(0))
+    }
+
+    #[test]
+    fn a_leaf_has_the_words_that_it_would_have_by_itself() {
+        let mut chance = Pcg64::seed_from_u64(2);
+        let mut below = |limit: u64| (chance.next_u64() % limit) as usize;
+        let account = account();
+        let (mut edited, mut refused) = (0, 0);
+        for _ in 0..300 {
+            let mut plain = Vec::new();
+            for _ in 0..50 + below(200) {
+                leaf::push(
+                    &mut plain,
+                    word::mapped(Pba(below(1 << 30) as u64), 1 + below(3) as u64),
+                );
+            }
+            let mut patched = Patched::of(plain.clone(), &account);
+            let total = word::sum(&plain);
+            let other = patched.clone();
+            let mut others = plain.clone();
+            for _ in 0..60 {
+                let lo = below(total) as u64;
+                let word = word::mapped(Pba(below(1 << 30) as u64), 1 + below(3) as u64);
+                let (at, start) = word::seek(&plain, total, lo);
+                match patched.replace(total, lo, word, 32) {
+                    Some(place) => {
+                        assert!(place == at && start == lo);
+                        plain[at] = word;
+                        edited += 1;
+                    }
+                    None => refused += 1,
+                }
+                let words = patched.view();
+                assert_eq!(words.whole(), plain);
+                assert_eq!(words.iter().collect::<Vec<_>>(), plain);
+                let from = below(plain.len() as u64);
+                assert_eq!(words.iter_from(from).collect::<Vec<_>>(), plain[from..]);
+                assert_eq!(words.get(from), plain[from]);
+                let joined: Vec<u64> =
+                    words.pieces().flat_map(|(_, piece)| piece.to_vec()).collect();
+                assert_eq!(joined, plain);
+                assert!(words.pieces().all(|(at, piece)| piece == &plain[at..at + piece.len()]));
+                assert_eq!(words.seek(total, lo), (at, start));
+            }
+            // What differs from a twin, put in its place, makes the one of the other.
+            patched.view().edits_against(other.view(), |at, word, instead_of| {
+                assert_eq!([others[at]], *instead_of);
+                others[at] = word[0];
+            });
+            assert_eq!(others, plain);
+            drop(other);
+            assert_eq!(
+                patched.replace(total, 0, word::mapped(Pba(5), 1), 32),
+                None,
+                "nobody shares it"
+            );
+            assert_eq!(patched.into_words(total), plain);
+        }
+        assert_eq!(account.load(Ordering::Relaxed), 0);
+        assert!(edited > 3000 && refused > 3000, "{edited} edited, {refused} refused");
+    }
+
+    #[test]
+    fn what_differs_from_a_twin_is_told_for_edits_of_either() {
+        let base: Vec<u64> = (0..50).map(|at| word::mapped(Pba(at * 10), 1)).collect();
+        let total = base.len() as u64;
+        let (mut a, word) = (Patched::of(base, &account()), |at| word::mapped(Pba(at), 1));
+        let mut b = a.clone();
+        a.replace(total, 3, word(7000), 2);
+        a.replace(total, 5, word(8000), 2);
+        b.replace(total, 5, word(8000), 2);
+        b.replace(total, 9, word(9000), 2);
+        let mut told = Vec::new();
+        a.view().edits_against(b.view(), |at, word, other| {
+            told.push((at, word[0], other[0]));
+        });
+        assert_eq!(told, [(3, word(7000), word(30)), (9, word(90), word(9000))]);
+        let alone = Patched::of(a.view().whole().into_owned(), &account());
+        assert!(a.view().has_in_common_with(b.view()));
+        assert!(!a.view().has_in_common_with(alone.view()));
+        assert_eq!(a.view(), alone.view());
+    }
+}
