@@ -15,7 +15,7 @@ use crate::engine::{Engine, Hurdle, State};
 use crate::fault;
 use crate::format::manifest::{Manifest, SegmentEntry, TreeEntry};
 use crate::format::root::{MANIFEST_CHUNKS_MAX, Root};
-use crate::images::Images;
+use crate::images::{self, Images};
 use crate::memory::{dirty_bytes_max, dirty_nodes_max};
 use crate::node_io::{LOST, Place};
 use crate::options::OpenOptions;
@@ -138,11 +138,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut left = frozen.nodes.into_iter();
         while left.len() > 0 {
             let nodes: Vec<_> = left.by_ref().take(NODES_A_STEP).collect();
-            let sizes = nodes.iter().map(|(_, node)| node.image_bytes());
-            let mut images = Images::of(&self.state().buffers, sizes);
-            for (id, node) in &nodes {
-                images.add(*id, node.image_bytes(), |out| node.encode(*id, out));
-            }
+            let images = Images::of_nodes(&self.state().buffers, &nodes);
             self.let_clients_in().await?;
             let placed = self.write_images(images).await?;
             let mut guard = self.state();
@@ -291,8 +287,19 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             packed != 0 && sparse.contains(&Place::unpack(packed).pba.zone(zone_blocks))
         };
         let nodes = self.state().map.nodes_at(|address| inside(address.0));
+        // Leaves with a base in common may take more to be moved than they have here.
+        let mut room = self.state().space.compaction_bytes();
         for id in nodes {
-            match self.step(|state| state.map.redirty(id).map_err(Hurdle::from)).await {
+            let moved = self
+                .step(|state| {
+                    if room > 0 {
+                        let bytes = images::padded(state.map.redirty(id)?);
+                        room = room.saturating_sub(bytes as u64);
+                    }
+                    Ok(())
+                })
+                .await;
+            match moved {
                 // What cannot be read cannot be moved: it stays, and so does its segment.
                 Err(error) if matches!(error.kind, ErrorKind::Damaged | ErrorKind::Io) => {}
                 other => other?,

@@ -1,7 +1,9 @@
 //! Images of map nodes, and of pages of the node table, on their way to the map's stream.
 
+use std::sync::Arc;
+
 use mjolnir_device::{AlignedBuf, Buffers, Device, Runtime};
-use mjolnir_map::NodeId;
+use mjolnir_map::{Form, Node, NodeId, with_one_base};
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE};
 
@@ -9,16 +11,35 @@ use crate::engine::{Engine, Hurdle};
 use crate::node_io::{GRAIN, Place};
 use crate::space::{Claim, MAP_STREAM};
 
+/// Images that have one base for all of them take at most so many bytes: an append that they do not fit
+/// is closed, and a segment's end left unused.
+const GROUP_BYTES_MAX: usize = 8 << 10;
+
 /// Images packed one after another.
 pub(crate) struct Images {
     buffer: AlignedBuf,
     filled: usize,
-    /// Id, first byte, bytes.
-    spans: Vec<(NodeId, u64, u64)>,
+    spans: Vec<Span>,
+}
+
+/// The room of an image.
+struct Span {
+    id: NodeId,
+    /// Its first byte, and how many there are.
+    from: u64,
+    bytes: u64,
+    /// Whether it refers to what lies before it, so that both are in one append.
+    joined: bool,
+}
+
+impl Span {
+    fn end(&self) -> u64 {
+        self.from + self.bytes
+    }
 }
 
 /// The room that an image takes.
-fn padded(bytes: usize) -> usize {
+pub(crate) fn padded(bytes: usize) -> usize {
     bytes.next_multiple_of(GRAIN as usize)
 }
 
@@ -37,8 +58,50 @@ impl Images {
         let (image, padding) = room.split_at_mut(bytes);
         encode(image);
         padding.fill(0);
-        self.spans.push((id, self.filled as u64, room.len() as u64));
-        self.filled += padded(bytes);
+        let (from, bytes) = (self.filled as u64, room.len() as u64);
+        self.spans.push(Span { id, from, bytes, joined: false });
+        self.filled += bytes as usize;
+    }
+
+    /// Packs the next image, which refers to one before it.
+    fn add_joined(&mut self, id: NodeId, bytes: usize, encode: impl FnOnce(&mut [u8])) {
+        self.add(id, bytes, encode);
+        self.spans.last_mut().expect("it was just added").joined = true;
+    }
+
+    /// The images of nodes, those that have words in common with one base for several.
+    pub fn of_nodes(buffers: &Buffers, nodes: &[(NodeId, Arc<Node>)]) -> Self {
+        let mut groups = Vec::new();
+        let mut rest = nodes;
+        while !rest.is_empty() {
+            let (group, after) = rest.split_at(with_one_base(rest, GROUP_BYTES_MAX));
+            groups.push(group);
+            rest = after;
+        }
+        let form = |place: usize, group: usize, back: usize| match (place, group) {
+            (_, 1) => Form::Whole,
+            (0, _) => Form::WithBase,
+            _ => Form::AfterBase { back: back as u32 },
+        };
+        let sizes = groups.iter().flat_map(|group| {
+            let forms = (0..).map(|place| form(place, group.len(), 1));
+            group.iter().zip(forms).map(|((_, node), form)| node.image_bytes_as(form))
+        });
+        let mut images = Images::of(buffers, sizes);
+        for group in groups {
+            let base = images.filled + group[0].1.base_at();
+            for (place, (id, node)) in group.iter().enumerate() {
+                let form = form(place, group.len(), images.filled.saturating_sub(base));
+                let (bytes, encode) = (node.image_bytes_as(form), |out: &mut [u8]| {
+                    node.encode_as(*id, form, out);
+                });
+                match place {
+                    0 => images.add(*id, bytes, encode),
+                    _ => images.add_joined(*id, bytes, encode),
+                }
+            }
+        }
+        images
     }
 }
 
@@ -49,13 +112,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let Images { buffer, spans, .. } = images;
         let whole = buffer.freeze();
         let mut placed = Vec::with_capacity(spans.len());
-        // An image never straddles two appends: each append takes as many whole images as fit.
+        // Neither an image nor what it refers to straddles two appends: each append takes as many
+        // whole images, with all that refer to them, as fit.
         let mut rest = spans.as_slice();
         let mut failures = 0;
-        while let Some(&(_, begin, _)) = rest.first() {
+        while let Some(Span { from: begin, .. }) = rest.first() {
             let first_block = begin / BLOCK_SIZE;
             let last = rest.last().expect("not empty");
-            let wanted = (last.1 + last.2).div_ceil(BLOCK_SIZE) - first_block;
+            let wanted = last.end().div_ceil(BLOCK_SIZE) - first_block;
             let (at, taken) = self
                 .step(|state| {
                     let (at, fit) = state
@@ -63,7 +127,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                         .prepare(&mut state.space, MAP_STREAM, 0, wanted as u32)
                         .map_err(|_| Hurdle::NoRoom(Claim::Map))?;
                     let end = (first_block + u64::from(fit)) * BLOCK_SIZE;
-                    let taken = rest.iter().take_while(|(_, from, len)| from + len <= end).count();
+                    let mut taken = rest.iter().take_while(|image| image.end() <= end).count();
+                    while taken > 0 && rest.get(taken).is_some_and(|image| image.joined) {
+                        taken -= 1;
+                    }
                     if taken == 0 {
                         // The first image is longer than what is left of the group, or of the
                         // segment.
@@ -80,8 +147,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                         }
                         return Ok((at, 0));
                     }
-                    let (_, from, len) = rest[taken - 1];
-                    let blocks = (from + len).div_ceil(BLOCK_SIZE) - first_block;
+                    let blocks = rest[taken - 1].end().div_ceil(BLOCK_SIZE) - first_block;
                     let from = (first_block * BLOCK_SIZE) as usize;
                     let to = from + (blocks * BLOCK_SIZE) as usize;
                     state.log.push_bare(MAP_STREAM, whole.slice(from..to));
@@ -89,7 +155,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 })
                 .await?;
             failures = if taken == 0 { failures + 1 } else { 0 };
-            for &(id, from, bytes) in &rest[..taken] {
+            for &Span { id, from, bytes, .. } in &rest[..taken] {
                 let within = from - first_block * BLOCK_SIZE;
                 let pba = at.plus(within / BLOCK_SIZE);
                 placed.push((id, Place { pba, offset: within % BLOCK_SIZE, bytes }));

@@ -3,8 +3,9 @@
 //! Node images lie packed in the payload of the map's groups, each at a multiple of 64 bytes. A
 //! *node address* packs where: first block, offset within it, and length.
 
+use bytes::Bytes;
 use mjolnir_device::{Device, DeviceInfo, Runtime};
-use mjolnir_map::{NodeAddress, NodeId};
+use mjolnir_map::{BaseBefore, NodeAddress, NodeId};
 use mjolnir_store::Error;
 use mjolnir_units::{BLOCK_SIZE, Pba};
 
@@ -86,18 +87,41 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let bytes = self.read_verified(place.pba, place.blocks()).await?;
         self.state().keep_within(&self.inner.options);
         let image = &bytes[place.offset as usize..(place.offset + place.bytes) as usize];
+        let base = match BaseBefore::of(image) {
+            None => Bytes::new(),
+            Some(base) => self.read_base(id, place, base).await?,
+        };
         let mut state = self.state();
         state.counters.nodes_loaded += 1;
         if state.map.address(id).map(|a| Place::unpack(a.0)) != Some(place) {
             return Ok(()); // Freed, or rewritten and in memory.
         }
-        state.map.install(id, image).map_err(|why| {
+        state.map.install_after(id, image, &base).map_err(|why| {
             fault::damaged(format!(
                 "node {} of the map, at {}, is not what was written there: {why}",
                 id.0, place.pba
             ))
         })?;
         Ok(())
+    }
+
+    /// Reads what the image at a place has in common with others.
+    async fn read_base(&self, id: NodeId, place: Place, base: BaseBefore) -> Result<Bytes, Error> {
+        let zone_blocks = self.state().info.zone_blocks;
+        let within = place.pba.offset(zone_blocks) * BLOCK_SIZE + place.offset;
+        let bytes = base.bytes as u64;
+        if base.back > within || bytes > base.back {
+            return Err(fault::damaged(format!(
+                "node {} of the map, at {}, has {bytes} bytes in common with others, {} before it, \
+                 where nothing can be that belongs to it",
+                id.0, place.pba, base.back
+            )));
+        }
+        let from = place.pba.zone(zone_blocks).start(zone_blocks).0 * BLOCK_SIZE + within - base.back;
+        let (pba, offset) = (Pba(from / BLOCK_SIZE), (from % BLOCK_SIZE) as usize);
+        let blocks = (offset as u64 + bytes).div_ceil(BLOCK_SIZE);
+        let read = self.read_verified(pba, blocks).await?;
+        Ok(read.slice(offset..offset + base.bytes))
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use mjolnir_units::TreeId;
 
+use crate::form;
 use crate::image::check_root;
 use crate::table::{DEAD, DIRTY, FREED, LISTED, PENDING, TABLE_PAGE, Table, USED};
 use crate::{Absent, DecodeError, Map, Node, NodeAddress, NodeId, Root};
@@ -13,7 +14,8 @@ use crate::{Absent, DecodeError, Map, Node, NodeAddress, NodeId, Root};
 /// The map at the moment of a checkpoint.
 #[derive(Debug)]
 pub struct Frozen {
-    /// The nodes to write, by id: all that changed since they were last placed.
+    /// The nodes to write: all that changed since they were last placed. By id, but leaves that have
+    /// words in common follow the first of them, as [`with_one_base`](crate::with_one_base) wants it.
     pub nodes: Vec<(NodeId, Arc<Node>)>,
     /// All trees, by id.
     pub roots: Vec<(TreeId, Root)>,
@@ -45,7 +47,7 @@ impl Map {
             slot.set(PENDING);
             nodes.push((id, slot.node.clone().expect("a dirty node is in memory")));
         }
-        nodes.sort_unstable_by_key(|(id, _)| *id);
+        form::sort(&mut nodes);
         table.pending = nodes.len();
         table.accounts.dirty_bytes = 0;
         table.accounts.unwritten = 0;
@@ -174,6 +176,16 @@ impl Map {
     /// If other operations ran since the image was read, check first that [`address`](Map::address)
     /// is still where it was read from: else it may be an old version.
     pub fn install(&mut self, id: NodeId, image: &[u8]) -> Result<(), DecodeError> {
+        self.install_after(id, image, &[])
+    }
+
+    /// As [`install`](Map::install), with what [`BaseBefore`](crate::BaseBefore) says of the image.
+    pub fn install_after(
+        &mut self,
+        id: NodeId,
+        image: &[u8],
+        base: &[u8],
+    ) -> Result<(), DecodeError> {
         let table = &mut self.table;
         if !table.has_slot(id) {
             return Err(DecodeError::new(format!("{id} is not in the node table")));
@@ -182,7 +194,7 @@ impl Map {
         if !table.is_used(id) || slot.node.is_some() {
             return Ok(());
         }
-        let node = Node::decode(id, image)?;
+        let node = Node::decode(id, image, base)?;
         let wrong = |what: String| DecodeError::new(format!("the image of {id} {what}"));
         if let Some(level) = slot.level()
             && level != node.level()
@@ -214,13 +226,15 @@ impl Map {
     }
 
     /// Has a node written again at the next checkpoint though it did not change, so that its
-    /// present place becomes free. Does nothing if the id is free.
-    pub fn redirty(&mut self, id: NodeId) -> Result<(), Absent> {
-        if self.table.is_used(id) {
-            self.table.get(id)?;
-            self.table.mark_dirty(id);
+    /// present place becomes free; returns the bytes that it takes at most. Does nothing if the id is
+    /// free.
+    pub fn redirty(&mut self, id: NodeId) -> Result<usize, Absent> {
+        if !self.table.is_used(id) {
+            return Ok(0);
         }
-        Ok(())
+        let bytes = self.table.get(id)?.image_bytes();
+        self.table.mark_dirty(id);
+        Ok(bytes)
     }
 
     /// The nodes whose last placed version lies at an address that `here` accepts. Linear in the

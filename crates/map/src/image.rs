@@ -7,12 +7,21 @@
 //!         6  zero (u16)
 //! entry   leaf: a word (u64, see `word`)
 //!         inner: blocks | shared << 63 (u64), child (u32)
+//! edited  as a leaf, but:
+//!         4  version (u8) = 2       24  back (u32)       32  edits
+//!        12  edits (u32)            28  base words (u32)     base, where `back` is 0
+//! edit    which of the base's words (u32), the word in its place (u64)
 //! root    0  blocks | shared << 63 (u64)   8  child (u32)   12  level (u8)   13  zero (3 bytes)
 //! ```
+//!
+//! Of leaves that hold words in common ([`crate::words`]) the first has the base in its image, and the
+//! others say how many bytes before theirs it begins. They must lie so as long as one of them is of use:
+//! whoever stores them writes them with one append.
 //!
 //! An image carries no checksum and no sequence number: whoever stores it adds these.
 
 use crate::dense::trim;
+use crate::form::Form;
 use crate::node::Body;
 use crate::{BLOCKS_MAX, Edge, INNER_MAX, LEVEL_MAX, Node, NodeId, Root, word};
 
@@ -24,7 +33,11 @@ pub const ROOT_BYTES: usize = 16;
 
 const MAGIC: [u8; 4] = *b"MJND";
 const VERSION: u8 = 1;
+/// The version of an image with edits.
+const EDITED: u8 = 2;
 const HEADER: usize = 24;
+const EDITED_HEADER: usize = 32;
+const EDIT: usize = 12;
 const WORD: usize = 8;
 const EDGE: usize = 12;
 const SHARED: u64 = 1 << 63;
@@ -95,23 +108,91 @@ pub(crate) fn check_root(root: &Root) -> Result<(), DecodeError> {
     Ok(())
 }
 
+fn put_words(words: &[u64], out: &mut [u8]) {
+    for (out, word) in out.chunks_exact_mut(WORD).zip(words) {
+        out.copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+/// Where the words lie that an image has in common with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BaseBefore {
+    /// So many bytes before the image.
+    pub back: u64,
+    /// So many bytes.
+    pub bytes: usize,
+}
+
+impl BaseBefore {
+    /// Of an image that does not have its base; none of any other.
+    pub fn of(image: &[u8]) -> Option<BaseBefore> {
+        let edited = image.len() >= EDITED_HEADER && image[..4] == MAGIC && image[4] == EDITED;
+        let back = edited.then(|| u32_at(image, 24)).filter(|back| *back > 0)?;
+        let words = (u32_at(image, 28) as usize).min(LEAF_WORDS_HARD);
+        Some(BaseBefore { back: back.into(), bytes: words * WORD })
+    }
+}
+
 impl Node {
+    fn encode_head(&self, id: NodeId, version: u8, entries: usize, head: &mut [u8]) {
+        head[..4].copy_from_slice(&MAGIC);
+        head[4..8].copy_from_slice(&[version, self.level(), 0, 0]);
+        head[8..12].copy_from_slice(&id.0.to_le_bytes());
+        head[12..16].copy_from_slice(&(entries as u32).to_le_bytes());
+        head[16..24].copy_from_slice(&self.blocks.to_le_bytes());
+    }
+
+    /// Writes the image of this version, stored under `id`, in one of its forms to `out`, which has
+    /// [`image_bytes_as`](Node::image_bytes_as) for it.
+    ///
+    /// # Panics
+    ///
+    /// If the form is not one of this node's.
+    pub fn encode_as(&self, id: NodeId, form: Form, out: &mut [u8]) {
+        let (patched, back) = match (form, self.patched()) {
+            (Form::Whole, _) => return self.encode(id, out),
+            (Form::WithBase, Some(patched)) => (patched, 0),
+            (Form::AfterBase { back }, Some(patched)) => (patched, back),
+            (_, None) => panic!("{id} has no words in common with others"),
+        };
+        assert_eq!(out.len(), self.image_bytes_as(form), "the image has the node's size");
+        let (base, edits) = (patched.base.words(), &patched.edits);
+        self.encode_head(id, EDITED, edits.len(), out);
+        out[24..28].copy_from_slice(&back.to_le_bytes());
+        out[28..32].copy_from_slice(&(base.len() as u32).to_le_bytes());
+        let (own, common) = out[EDITED_HEADER..].split_at_mut(edits.len() * EDIT);
+        for (out, edit) in own.chunks_exact_mut(EDIT).zip(edits) {
+            out[..4].copy_from_slice(&edit.at.to_le_bytes());
+            out[4..].copy_from_slice(&edit.word.to_le_bytes());
+        }
+        put_words(base, common); // Nowhere, if it lies before this image.
+    }
+
+    /// Bytes of its image in a form.
+    pub fn image_bytes_as(&self, form: Form) -> usize {
+        let own = EDITED_HEADER + EDIT * self.patched().map_or(0, |patched| patched.edits.len());
+        match form {
+            Form::Whole => self.image_bytes(),
+            Form::WithBase => own + WORD * self.size(),
+            Form::AfterBase { .. } => own,
+        }
+    }
+
+    /// Where in its image [with it](Form::WithBase) the base begins.
+    pub fn base_at(&self) -> usize {
+        self.image_bytes_as(Form::AfterBase { back: 0 })
+    }
+
     /// Writes the image of this version, stored under `id`, to `out`, which has
     /// [`image_bytes`](Node::image_bytes).
     pub fn encode(&self, id: NodeId, out: &mut [u8]) {
         let (head, body) = out.split_at_mut(HEADER);
-        head[..4].copy_from_slice(&MAGIC);
-        head[4..8].copy_from_slice(&[VERSION, self.level(), 0, 0]);
-        head[8..12].copy_from_slice(&id.0.to_le_bytes());
-        head[12..16].copy_from_slice(&(self.size() as u32).to_le_bytes());
-        head[16..].copy_from_slice(&self.blocks.to_le_bytes());
+        self.encode_head(id, VERSION, self.size(), head);
         match &self.body {
             Body::Leaf(_) | Body::Patched(_) => {
                 assert_eq!(body.len(), self.size() * WORD, "the image has the node's size");
                 for (at, piece) in self.entries().pieces() {
-                    for (out, word) in body[at * WORD..].chunks_exact_mut(WORD).zip(piece) {
-                        out.copy_from_slice(&word.to_le_bytes());
-                    }
+                    put_words(piece, &mut body[at * WORD..]);
                 }
             }
             Body::Inner(_, edges) => {
@@ -128,15 +209,15 @@ impl Node {
         HEADER + self.size() * if self.is_leaf() { WORD } else { EDGE }
     }
 
-    /// The node of an image of exactly these bytes, checked but for what only the map knows (its
-    /// children).
-    pub(crate) fn decode(id: NodeId, image: &[u8]) -> Result<Node, DecodeError> {
+    /// The node of an image, checked but for what only the map knows (its children). `before` is what
+    /// [`BaseBefore`] says.
+    pub(crate) fn decode(id: NodeId, image: &[u8], before: &[u8]) -> Result<Node, DecodeError> {
         let wrong = |what: String| DecodeError::new(format!("the image of {id} {what}"));
         if image.len() < HEADER || image[..4] != MAGIC {
             return Err(wrong("is not one: no magic".into()));
         }
-        if image[4] != VERSION || image[6..8] != [0; 2] {
-            return Err(wrong(format!("has version {}, not {VERSION}", image[4])));
+        if !matches!(image[4], VERSION | EDITED) || image[6..8] != [0; 2] {
+            return Err(wrong(format!("has version {}, not {VERSION} or {EDITED}", image[4])));
         }
         let (level, found) = (image[5], NodeId(u32_at(image, 8)));
         let (count, blocks) = (u32_at(image, 12) as usize, u64_at(image, 16));
@@ -145,6 +226,10 @@ impl Node {
         }
         if level > LEVEL_MAX || blocks > BLOCKS_MAX {
             return Err(wrong(format!("has level {level} and {blocks} blocks")));
+        }
+        if image[4] == EDITED {
+            let words = edited_words(image, before).map_err(wrong)?;
+            return leaf_of(words, blocks).map_err(wrong);
         }
         let (least, most, each) = match level {
             0 => (usize::from(blocks > 0), LEAF_WORDS_HARD, WORD),
@@ -155,30 +240,66 @@ impl Node {
             return Err(wrong(format!("has {count} entries in {} bytes", image.len())));
         }
         let entries = image[HEADER..HEADER + count * each].chunks_exact(each);
-        let mut sum = 0u128;
-        let node = if level == 0 {
-            let words: Vec<u64> = entries.map(|entry| u64_at(entry, 0)).collect();
-            if let Some(at) = words.iter().position(|w| !word::is_valid(*w, BLOCKS_MAX)) {
-                return Err(wrong(format!("has word {:#018x} at {at}", words[at])));
-            }
-            if let Some(at) = words.windows(2).position(|w| word::join(w[0], w[1]).is_some()) {
-                return Err(wrong(format!("has two words at {at} that should be one")));
-            }
-            sum += words.iter().map(|w| u128::from(word::blocks(*w))).sum::<u128>();
-            (sum == u128::from(blocks)).then(|| Node::leaf(words))
-        } else {
-            let mut edges: Vec<Edge> = entries.map(edge_at).collect();
-            let odd = |e: &Edge| e.blocks == 0 || e.blocks > BLOCKS_MAX || e.child.0 == 0;
-            if let Some(at) = edges.iter().position(odd) {
-                return Err(wrong(format!(
-                    "leads to {} with {} blocks",
-                    edges[at].child, edges[at].blocks
-                )));
-            }
-            trim(&mut edges, usize::MAX);
-            sum += edges.iter().map(|edge| u128::from(edge.blocks)).sum::<u128>();
-            (sum == u128::from(blocks)).then(|| Node::inner(level, edges))
-        };
-        node.ok_or_else(|| wrong(format!("says {blocks} blocks and has {sum}")))
+        if level == 0 {
+            let words = entries.map(|entry| u64_at(entry, 0)).collect();
+            return leaf_of(words, blocks).map_err(wrong);
+        }
+        let mut edges: Vec<Edge> = entries.map(edge_at).collect();
+        let odd = |e: &Edge| e.blocks == 0 || e.blocks > BLOCKS_MAX || e.child.0 == 0;
+        if let Some(at) = edges.iter().position(odd) {
+            let Edge { child, blocks, .. } = edges[at];
+            return Err(wrong(format!("leads to {child} with {blocks} blocks")));
+        }
+        trim(&mut edges, usize::MAX);
+        check_sum(edges.iter().map(|edge| edge.blocks), blocks).map_err(wrong)?;
+        Ok(Node::inner(level, edges))
     }
+}
+
+fn check_sum(lengths: impl Iterator<Item = u64>, blocks: u64) -> Result<(), String> {
+    let sum: u128 = lengths.map(u128::from).sum();
+    let equal = sum == u128::from(blocks);
+    equal.then_some(()).ok_or_else(|| format!("says {blocks} blocks and has {sum}"))
+}
+
+/// The leaf that an image says has these words, or what is wrong with it.
+fn leaf_of(words: Vec<u64>, blocks: u64) -> Result<Node, String> {
+    if let Some(at) = words.iter().position(|w| !word::is_valid(*w, BLOCKS_MAX)) {
+        return Err(format!("has word {:#018x} at {at}", words[at]));
+    }
+    if let Some(at) = words.windows(2).position(|w| word::join(w[0], w[1]).is_some()) {
+        return Err(format!("has two words at {at} that should be one"));
+    }
+    check_sum(words.iter().map(|word| word::blocks(*word)), blocks)?;
+    Ok(Node::leaf(words))
+}
+
+/// The words of an image with edits, or what is wrong with it.
+fn edited_words(image: &[u8], before: &[u8]) -> Result<Vec<u64>, String> {
+    if image.len() < EDITED_HEADER {
+        return Err(format!("ends after {} bytes", image.len()));
+    }
+    let (level, edits, words) = (image[5], u32_at(image, 12) as usize, u32_at(image, 28) as usize);
+    if level != 0 || words == 0 || words > LEAF_WORDS_HARD || edits > words {
+        return Err(format!("has level {level}, {words} words in common and {edits} edits"));
+    }
+    let (own, rest) = image[EDITED_HEADER..]
+        .split_at_checked(edits * EDIT)
+        .ok_or_else(|| format!("has {edits} edits in {} bytes", image.len()))?;
+    let base = if BaseBefore::of(image).is_some() { before } else { rest };
+    let base = base
+        .get(..words * WORD)
+        .ok_or_else(|| format!("has {words} words in common with others in {} bytes", base.len()))?;
+    let mut words: Vec<u64> = base.chunks_exact(WORD).map(|word| u64_at(word, 0)).collect();
+    let mut least = 0;
+    for edit in own.chunks_exact(EDIT) {
+        let (at, word) = (u32_at(edit, 0) as usize, u64_at(edit, 4));
+        let fits = |old: &&mut u64| at >= least && word::blocks(**old) == word::blocks(word);
+        let Some(old) = words.get_mut(at).filter(fits) else {
+            return Err(format!("has word {word:#018x} in place of word {at}"));
+        };
+        *old = word;
+        least = at + 1;
+    }
+    Ok(words)
 }

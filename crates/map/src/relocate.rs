@@ -45,9 +45,8 @@ impl<'a> Repointer<'a> {
     /// Replaces references into `moves`. `twins` tells whether many leaves differ from others in a few
     /// words only, as those of diverged snapshots do.
     pub fn new(moves: &'a Relocations, twins: bool) -> Self {
-        let bases = Bases::new(twins);
         let twins = twins.then(Twins::default);
-        Repointer { moves, twins, bases, near: Vec::new(), edits: Vec::new(), many: false }
+        Repointer { moves, twins, bases: Bases::default(), near: Vec::new(), edits: Vec::new(), many: false }
     }
 
     /// What is to become of a few words of a leaf, in `edits`, and how many blocks moved; none if they
@@ -290,7 +289,7 @@ fn short_fate(table: &Chunks<u64>, at: Pba, blocks: u64) -> Option<Option<Pba>> 
 }
 
 /// The words of a leaf with every reference into `moves` replaced, and what was found.
-fn translate(entries: &[u64], moves: &Relocations) -> (Vec<u64>, Repointed) {
+pub(crate) fn translate(entries: &[u64], moves: &Relocations) -> (Vec<u64>, Repointed) {
     let mut words = Vec::with_capacity(entries.len());
     let mut found = Repointed::default();
     let mut left = entries;

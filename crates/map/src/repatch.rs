@@ -3,81 +3,92 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::relocate::{fate_of_word, translate_whole};
+use crate::relocate::{fate_of_word, translate, translate_whole};
 use crate::words::{Base, Edit, Patched};
-use crate::{Chunks, Relocations, word};
+use crate::{Chunks, Relocations, leaf, word};
 
-/// Bases that are remembered where few leaves have words in common, or memory is short.
-const BASES_FEW: usize = 16;
-/// Bases that are remembered else: as many leaves of a volume may be written to between two snapshots,
-/// and their bases still be known as those of the next come by.
-const BASES_MANY: usize = 256;
+/// Bases that are remembered at least before those are forgotten that no leaf has any more.
+const MANY: usize = 64;
 
-/// A base before and after it was repointed, word for word.
+/// Of a word of a base: it is not a word of its own any more.
+const NOWHERE: u32 = u32::MAX;
+
+/// A base before and after it was repointed.
 struct Moved {
     before: Arc<Base>,
-    /// The same one if nothing moved.
-    after: Arc<Base>,
+    /// None if nothing moved.
+    after: Option<Arc<Base>>,
     blocks: u64,
-    /// Words of which some blocks fared differently from others, or should have moved and did not.
-    /// What no leaf has any more is not live, so it may be among them.
-    torn: Vec<u32>,
-    /// Words that could be joined with the next now.
-    joining: Vec<u32>,
+    /// Words of which some blocks should have moved and did not. What no leaf has any more is not
+    /// live, so it may be among them.
+    left: Vec<u32>,
+    /// For each word which one it is now, if some were torn apart or joined; else the same.
+    places: Option<Vec<u32>>,
 }
 
 impl Moved {
     fn new(before: Arc<Base>, table: &Chunks<u64>, moves: &Relocations) -> Moved {
         if let Some((words, found)) = translate_whole(before.words(), moves) {
-            let moved = found.blocks > 0;
-            let after = if moved { before.with(words) } else { before.clone() };
-            return Moved { before, after, blocks: found.blocks, torn: vec![], joining: vec![] };
+            let after = (found.blocks > 0).then(|| before.with(words));
+            return Moved { before, after, blocks: found.blocks, left: vec![], places: None };
         }
-        let mut words = before.words().to_vec();
-        let (mut blocks, mut torn) = (0, Vec::new());
-        for (at, word) in (0..).zip(&mut words) {
-            match fate_of_word(*word, table, moves) {
-                None => torn.push(at),
-                Some(None) => {}
-                Some(Some(to)) => {
-                    blocks += word::blocks(*word);
-                    *word = word::mapped(to, word::blocks(*word));
+        let mut words = Vec::with_capacity(before.words().len());
+        let mut places = Vec::with_capacity(before.words().len());
+        let (mut blocks, mut left) = (0, Vec::new());
+        for (at, word) in (0..).zip(before.words()) {
+            let place = words.len();
+            let pieces = match fate_of_word(*word, table, moves) {
+                Some(to) => {
+                    blocks += to.map_or(0, |_| word::blocks(*word));
+                    leaf::push(&mut words, to.map_or(*word, |to| word::mapped(to, word::blocks(*word))));
+                    1
                 }
+                None => {
+                    let (pieces, found) = translate(&[*word], moves);
+                    blocks += found.blocks;
+                    left.extend((!found.left.is_empty()).then_some(at));
+                    pieces.iter().for_each(|piece| leaf::push(&mut words, *piece));
+                    pieces.len()
+                }
+            };
+            let joined = words.len() < place + pieces;
+            if joined && let Some(last) = places.last_mut() {
+                *last = NOWHERE;
             }
+            places.push(if joined || pieces > 1 { NOWHERE } else { place as u32 });
         }
-        let pairs = (0..).zip(words.windows(2));
-        let joining = pairs.filter(|(_, pair)| word::join(pair[0], pair[1]).is_some());
-        let joining = joining.map(|(at, _)| at).collect();
-        let after = before.with(words);
-        Moved { before, after, blocks, torn, joining }
+        words.shrink_to_fit();
+        let after = Some(before.with(words));
+        Moved { before, after, blocks, left, places: Some(places) }
     }
 
     /// Whether the base says what becomes of all words that a leaf does not have in place of its.
     fn suits(&self, leaf: &Patched) -> bool {
         let edited = |at: u32| leaf.edits.binary_search_by_key(&at, |edit| edit.at).is_ok();
-        self.torn.iter().all(|at| edited(*at))
-            && self.joining.iter().all(|at| edited(*at) || edited(at + 1))
+        self.left.iter().all(|at| edited(*at))
+    }
+
+    /// Which word a word is now; none if it is none of its own.
+    fn place(&self, at: u32) -> Option<u32> {
+        let Some(places) = &self.places else { return Some(at) };
+        Some(places[at as usize]).filter(|place| *place != NOWHERE)
     }
 }
 
-/// Bases that were repointed lately.
+/// Bases that were repointed, as long as there are leaves that were not.
+#[derive(Default)]
 pub(crate) struct Bases {
     /// By where they are in memory; held, so that none takes the place of another.
     moved: BTreeMap<usize, Moved>,
-    most: usize,
+    /// How many of them are so many that all of them are looked at.
+    many: usize,
     /// Room for the edits of a leaf.
     edits: Vec<Edit>,
 }
 
 impl Bases {
-    /// `many` tells whether many leaves have words in common.
-    pub fn new(many: bool) -> Bases {
-        let most = if many { BASES_MANY } else { BASES_FEW };
-        Bases { moved: BTreeMap::new(), most, edits: Vec::new() }
-    }
-
-    /// What a leaf is to hold after its relocation, and how many blocks moved; none if it takes more
-    /// than to replace words.
+    /// What a leaf is to hold after its relocation, and how many blocks moved; none if a word that it
+    /// has by itself is torn apart or joined, or something should have moved and did not.
     pub fn translate(
         &mut self,
         leaf: &Patched,
@@ -86,8 +97,9 @@ impl Bases {
         let table = moves.table()?;
         let place = Arc::as_ptr(&leaf.base).addr();
         if !self.moved.contains_key(&place) {
-            if self.moved.len() >= self.most {
-                self.moved.clear();
+            if self.moved.len() >= self.many {
+                self.moved.retain(|_, moved| Arc::strong_count(&moved.before) > 1);
+                self.many = MANY.max(2 * self.moved.len());
             }
             self.moved.insert(place, Moved::new(leaf.base.clone(), table, moves));
         }
@@ -95,13 +107,16 @@ impl Bases {
         if !moved.suits(leaf) {
             return None;
         }
-        let (before, after) = (moved.before.words(), moved.after.words());
+        let base = moved.after.as_ref().unwrap_or(&moved.before);
+        let (before, after) = (moved.before.words(), base.words());
         let mut blocks = moved.blocks;
         self.edits.clear();
         for edit in &leaf.edits {
-            let at = edit.at as usize;
-            if before[at] != after[at] {
-                blocks -= word::blocks(before[at]);
+            let place = moved.place(edit.at)?;
+            let at = place as usize;
+            let replaced = before[edit.at as usize];
+            if replaced != after[at] {
+                blocks -= word::blocks(replaced);
             }
             let to = fate_of_word(edit.word, table, moves)?;
             let word = to.map_or(edit.word, |to| {
@@ -120,8 +135,97 @@ impl Bases {
             if joins(ahead, Some(word)) || joins(Some(word), behind) {
                 return None;
             }
-            self.edits.push(Edit { at: edit.at, word });
+            self.edits.push(Edit { at: place, word });
         }
-        Some((moved.after.clone(), &self.edits, blocks))
+        Some((base.clone(), &self.edits, blocks))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use mjolnir_units::Pba;
+    use rand_core::{Rng, SeedableRng};
+    use rand_pcg::Pcg64;
+
+    use super::*;
+
+    #[test]
+    fn what_is_held_in_common_is_translated_as_each_leaf_alone_would_be() {
+        let mut chance = Pcg64::seed_from_u64(4);
+        let mut below = |limit: u64| chance.next_u64() % limit;
+        let (mut alike, mut torn, mut given_up) = (0, 0, 0);
+        for round in 0..3_000 {
+            let mut builder = Relocations::builder();
+            for victim in 0..4 {
+                let (mut at, from) = (0, 1000 * victim);
+                while at < 200 {
+                    // In some rounds whole runs, in some gaps, in some what should have moved.
+                    let blocks = (1 + below(30 + round % 2 * 300)).min(200 - at);
+                    if below(9) > 0 || round % 3 == 0 {
+                        let to = (1 << 30) + (from + at) * 3 + below(2) * (1 << 20);
+                        builder.add(Pba(from + at), blocks, Pba(to));
+                    }
+                    at += blocks;
+                }
+                if round % 5 > 0 {
+                    builder.empties(Pba(from), 200);
+                }
+            }
+            let moves = builder.build();
+            let mut random = |most: u64| match below(12) {
+                0 => word::hole(1 + below(most)),
+                1..=3 => word::mapped(Pba((1 << 30) + below(9_000)), 1 + below(most)),
+                _ => word::mapped(Pba(1000 * below(5) + below(190)), 1 + below(most)),
+            };
+            let mut words = Vec::new();
+            (0..80).for_each(|_| leaf::push(&mut words, random(1 + round % 4)));
+            let total = word::sum(&words);
+            let base = Patched::of(words, &Arc::new(AtomicUsize::new(0)));
+            let mut bases = Bases::default();
+            for _ in 0..6 {
+                let mut patched = base.clone();
+                for _ in 0..12 {
+                    let (at, word) = (random(1) % total, random(1 + round % 4));
+                    patched.replace(total, at, word, 16);
+                }
+                let whole = patched.view().whole().into_owned();
+                let (expected, found) = translate(&whole, &moves);
+                let before = bases.moved.len();
+                match bases.translate(&patched, &moves) {
+                    None => given_up += 1,
+                    Some((base, edits, blocks)) => {
+                        let now = Patched { base, edits: edits.to_vec() };
+                        assert_eq!(now.view().whole(), expected, "round {round}");
+                        assert_eq!(blocks, found.blocks, "round {round}");
+                        assert_eq!(found.left, [], "round {round}");
+                        assert!(now.view().seek(total, total - 1).0 == expected.len() - 1);
+                        alike += 1;
+                    }
+                }
+                assert!(bases.moved.len() == 1 && before <= 1, "once for all of them");
+            }
+            torn += usize::from(bases.moved.values().any(|moved| moved.places.is_some()));
+        }
+        let all = format!("{alike} alike, {given_up} not; {torn} torn");
+        assert!(alike > 8_000 && given_up > 1_000 && torn > 1_000, "{all}");
+    }
+
+    #[test]
+    fn bases_that_no_leaf_has_any_more_are_forgotten() {
+        let account = Arc::new(AtomicUsize::new(0));
+        let mut builder = Relocations::builder();
+        builder.add(Pba(0), 1, Pba(1 << 30));
+        let moves = builder.build();
+        let mut bases = Bases::default();
+        let leaf = |at: u64| Patched::of(vec![word::mapped(Pba(at), 1)], &account);
+        let kept: Vec<Patched> = (0..100).map(|at| leaf(at * 2)).collect();
+        kept.iter().for_each(|leaf| drop(bases.translate(leaf, &moves)));
+        for at in 0..10_000 {
+            bases.translate(&leaf(at * 2), &moves);
+        }
+        let known = |leaf: &Patched| bases.moved.contains_key(&Arc::as_ptr(&leaf.base).addr());
+        assert!(kept.iter().all(known) && bases.moved.len() <= 2 * kept.len());
     }
 }

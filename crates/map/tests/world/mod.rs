@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mjolnir_map::{Absent, Frozen, Map, Node, NodeAddress, NodeId, Run, TABLE_PAGE};
+use mjolnir_map::{
+    Absent, BaseBefore, Form, Frozen, Map, Node, NodeAddress, NodeId, Run, TABLE_PAGE, with_one_base,
+};
 use mjolnir_units::{Lba, Pba, TreeId};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
@@ -72,6 +74,8 @@ pub struct World {
     pub node_sizes: (usize, usize),
     /// Images by address.
     pub media: BTreeMap<u64, Vec<u8>>,
+    /// By the addresses of images, what these have in common with others, if it lies before them.
+    pub bases: BTreeMap<u64, Vec<u8>>,
     pub next_address: u64,
     /// Free once the next checkpoint is complete.
     pub superseded: Vec<NodeAddress>,
@@ -89,6 +93,7 @@ impl World {
             next_tree: 1,
             node_sizes,
             media: BTreeMap::new(),
+            bases: BTreeMap::new(),
             next_address: 1,
             superseded: Vec::new(),
             saved: Saved::default(),
@@ -100,7 +105,8 @@ impl World {
     pub fn fetch(&mut self, id: NodeId) {
         let address = self.map.address(id).unwrap_or_else(|| panic!("{id} has no address"));
         let image = self.media.get(&address.0).unwrap_or_else(|| panic!("{id} was overwritten"));
-        self.map.install(id, image).unwrap();
+        let base = self.bases.get(&address.0).map_or(&[][..], |base| base);
+        self.map.install_after(id, image, base).unwrap();
         self.fetched += 1;
     }
 
@@ -280,9 +286,33 @@ impl World {
 
     /// Writes the frozen nodes of a checkpoint that are at `from` or later in it, up to `count`.
     pub fn place(&mut self, frozen: &Frozen, from: usize, count: usize) {
-        for (id, node) in frozen.nodes.iter().skip(from).take(count) {
-            let (id, image) = image(*id, node);
-            self.place_image(id, image);
+        let nodes = frozen.nodes.get(from..).unwrap_or_default();
+        let mut rest = &nodes[..count.min(nodes.len())];
+        while let Some((id, first)) = rest.first() {
+            let group = with_one_base(rest, 8 << 10);
+            if group == 1 {
+                let (id, image) = image(*id, first);
+                self.place_image(id, image);
+                rest = &rest[1..];
+                continue;
+            }
+            // One after another, as on media.
+            let mut written = Vec::new();
+            for (at, (id, node)) in rest[..group].iter().enumerate() {
+                let from = written.len();
+                let back = (from - first.base_at().min(from)) as u32;
+                let form = if at == 0 { Form::WithBase } else { Form::AfterBase { back } };
+                written.resize(from + node.image_bytes_as(form), 0xAA);
+                node.encode_as(*id, form, &mut written[from..]);
+                let image = written[from..].to_vec();
+                if let Some(base) = BaseBefore::of(&image) {
+                    let begin = from - base.back as usize;
+                    let base = written[begin..begin + base.bytes].to_vec();
+                    self.bases.insert(self.next_address, base);
+                }
+                self.place_image(*id, image);
+            }
+            rest = &rest[group..];
         }
     }
 

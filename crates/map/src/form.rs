@@ -1,0 +1,67 @@
+//! In what form the images of a checkpoint's nodes are written.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::{Node, NodeId};
+
+/// A form of a node's [image](crate::image).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// With all that the node has.
+    Whole,
+    /// With the words that the leaf has in common with others, and its edits.
+    WithBase,
+    /// With its edits: the words in common begin `back` bytes (not 0) before the image.
+    AfterBase {
+        /// See above.
+        back: u32,
+    },
+}
+
+/// Leaves that have their words in common, side by side in a list of nodes: one image with the base,
+/// then those after it.
+const FEWEST: usize = 2;
+
+/// How many of these nodes, from the first on, are to be written with one base, in at most `most`
+/// bytes: the first [with it](Form::WithBase), the others [after it](Form::AfterBase). 1 where that
+/// would take no less than the nodes alone.
+pub fn with_one_base(nodes: &[(NodeId, Arc<Node>)], most: usize) -> usize {
+    let Some(base) = nodes.first().and_then(|(_, node)| node.patched()).map(|first| &first.base)
+    else {
+        return 1;
+    };
+    let alike = |node: &&(NodeId, Arc<Node>)| {
+        node.1.patched().is_some_and(|patched| Arc::ptr_eq(&patched.base, base))
+    };
+    let (mut count, mut together, mut alone) = (0, 0, 0);
+    for (_, node) in nodes.iter().take_while(alike) {
+        let form = if count == 0 { Form::WithBase } else { Form::AfterBase { back: 1 } };
+        together += node.image_bytes_as(form);
+        if together > most {
+            break;
+        }
+        alone += node.image_bytes();
+        count += 1;
+    }
+    // As a part of what they take alone, so that it stays less with what is added to each.
+    let worth = count >= FEWEST && together < alone - alone / 4;
+    if worth { count } else { 1 }
+}
+
+/// Orders nodes by id, but for leaves with words in common: these follow the first of them.
+pub(crate) fn sort(nodes: &mut [(NodeId, Arc<Node>)]) {
+    let base_of = |node: &Node| node.patched().map(|patched| Arc::as_ptr(&patched.base).addr());
+    let mut firsts: BTreeMap<usize, NodeId> = BTreeMap::new();
+    for (id, node) in nodes.iter() {
+        if let Some(base) = base_of(node) {
+            let first = firsts.entry(base).or_insert(*id);
+            *first = (*first).min(*id);
+        }
+    }
+    nodes.sort_unstable_by_key(|(id, _)| *id);
+    if !firsts.is_empty() {
+        // By id already, which a stable sort keeps.
+        nodes.sort_by_cached_key(|(id, node)| base_of(node).map_or(*id, |base| firsts[&base]));
+    }
+}
