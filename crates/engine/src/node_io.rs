@@ -117,7 +117,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 id.0, place.pba, base.back
             )));
         }
-        let from = place.pba.zone(zone_blocks).start(zone_blocks).0 * BLOCK_SIZE + within - base.back;
+        let from =
+            place.pba.zone(zone_blocks).start(zone_blocks).0 * BLOCK_SIZE + within - base.back;
         let (pba, offset) = (Pba(from / BLOCK_SIZE), (from % BLOCK_SIZE) as usize);
         let blocks = (offset as u64 + bytes).div_ceil(BLOCK_SIZE);
         let read = self.read_verified(pba, blocks).await?;

@@ -161,7 +161,7 @@ impl Node {
         out[24..28].copy_from_slice(&back.to_le_bytes());
         out[28..32].copy_from_slice(&(base.len() as u32).to_le_bytes());
         let (own, common) = out[EDITED_HEADER..].split_at_mut(edits.len() * EDIT);
-        for (out, edit) in own.chunks_exact_mut(EDIT).zip(edits) {
+        for (out, edit) in own.chunks_exact_mut(EDIT).zip(&edits[..]) {
             out[..4].copy_from_slice(&edit.at.to_le_bytes());
             out[4..].copy_from_slice(&edit.word.to_le_bytes());
         }
@@ -287,9 +287,9 @@ fn edited_words(image: &[u8], before: &[u8]) -> Result<Vec<u64>, String> {
         .split_at_checked(edits * EDIT)
         .ok_or_else(|| format!("has {edits} edits in {} bytes", image.len()))?;
     let base = if BaseBefore::of(image).is_some() { before } else { rest };
-    let base = base
-        .get(..words * WORD)
-        .ok_or_else(|| format!("has {words} words in common with others in {} bytes", base.len()))?;
+    let base = base.get(..words * WORD).ok_or_else(|| {
+        format!("has {words} words in common with others in {} bytes", base.len())
+    })?;
     let mut words: Vec<u64> = base.chunks_exact(WORD).map(|word| u64_at(word, 0)).collect();
     let mut least = 0;
     for edit in own.chunks_exact(EDIT) {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::prefetch::{PREFETCH_AHEAD, prefetch};
 use crate::table::{DEAD, GREY, NEW, TOUCHED, Table, USED, VISITED};
-use crate::{Map, Node, NodeId};
+use crate::{Edge, Map, Node, NodeId};
 
 /// Ids that a sweep looks at in the time that it takes to free a node, or less.
 const IDS_FOR_NODE: usize = 16;
@@ -69,7 +69,17 @@ impl Table {
 
     pub fn shade_children(&mut self, id: NodeId) {
         if let Some(node) = self.slot(id).node.clone() {
-            node.edges().iter().rev().for_each(|edge| self.shade(edge.child));
+            self.shade_children_of(&node, &[]);
+        }
+    }
+
+    /// Shades the children of a node, but for those that are at the same place in `shaded`, all of which
+    /// were just shaded: the nodes above the leaves of diverged snapshots have most children in common.
+    fn shade_children_of(&mut self, node: &Node, shaded: &[Edge]) {
+        for (at, edge) in node.edges().iter().enumerate().rev() {
+            if shaded.get(at).is_none_or(|other| other.child != edge.child) {
+                self.shade(edge.child);
+            }
         }
     }
 
@@ -108,6 +118,7 @@ impl Map {
     pub fn mark_step(&mut self, limit: usize) -> MarkStep {
         let table = &mut self.table;
         let mut step = MarkStep { leaves: Vec::new(), absent: Vec::new(), done: false };
+        let mut last: Option<Arc<Node>> = None;
         for _ in 0..limit {
             let grey = &mut mark_of(table).grey;
             let Some(id) = grey.pop() else { break };
@@ -130,7 +141,8 @@ impl Map {
             if node.is_leaf() {
                 step.leaves.push((id, node));
             } else {
-                table.shade_children(id);
+                table.shade_children_of(&node, last.as_ref().map_or(&[], |last| last.edges()));
+                last = Some(node);
             }
         }
         let mark = mark_of(table);

@@ -50,7 +50,7 @@ pub struct Node {
 pub(crate) enum Body {
     Leaf(Vec<u64>),
     /// A leaf that may have words in common with others.
-    Patched(Box<Patched>),
+    Patched(Patched),
     Inner(u8, Vec<Edge>),
 }
 
@@ -107,7 +107,7 @@ impl Node {
             && words.len() >= least
         {
             let patched = Patched::of(std::mem::take(words), account);
-            self.body = Body::Patched(Box::new(patched));
+            self.body = Body::Patched(patched);
         }
     }
 
@@ -231,8 +231,10 @@ impl Node {
         match &mut self.body {
             Body::Patched(patched) => {
                 patched.base = base;
-                patched.edits.clear();
-                patched.edits.extend_from_slice(edits);
+                match patched.edits.len() == edits.len() {
+                    true => patched.edits.copy_from_slice(edits),
+                    false => patched.edits = edits.into(),
+                }
             }
             _ => unreachable!("a leaf with words in common was found before"),
         }

@@ -46,7 +46,14 @@ impl<'a> Repointer<'a> {
     /// words only, as those of diverged snapshots do.
     pub fn new(moves: &'a Relocations, twins: bool) -> Self {
         let twins = twins.then(Twins::default);
-        Repointer { moves, twins, bases: Bases::default(), near: Vec::new(), edits: Vec::new(), many: false }
+        Repointer {
+            moves,
+            twins,
+            bases: Bases::default(),
+            near: Vec::new(),
+            edits: Vec::new(),
+            many: false,
+        }
     }
 
     /// What is to become of a few words of a leaf, in `edits`, and how many blocks moved; none if they

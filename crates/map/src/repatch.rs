@@ -40,7 +40,10 @@ impl Moved {
             let pieces = match fate_of_word(*word, table, moves) {
                 Some(to) => {
                     blocks += to.map_or(0, |_| word::blocks(*word));
-                    leaf::push(&mut words, to.map_or(*word, |to| word::mapped(to, word::blocks(*word))));
+                    leaf::push(
+                        &mut words,
+                        to.map_or(*word, |to| word::mapped(to, word::blocks(*word))),
+                    );
                     1
                 }
                 None => {
@@ -111,7 +114,7 @@ impl Bases {
         let (before, after) = (moved.before.words(), base.words());
         let mut blocks = moved.blocks;
         self.edits.clear();
-        for edit in &leaf.edits {
+        for edit in &leaf.edits[..] {
             let place = moved.place(edit.at)?;
             let at = place as usize;
             let replaced = before[edit.at as usize];
@@ -196,7 +199,7 @@ mod tests {
                 match bases.translate(&patched, &moves) {
                     None => given_up += 1,
                     Some((base, edits, blocks)) => {
-                        let now = Patched { base, edits: edits.to_vec() };
+                        let now = Patched { base, edits: edits.into() };
                         assert_eq!(now.view().whole(), expected, "round {round}");
                         assert_eq!(blocks, found.blocks, "round {round}");
                         assert_eq!(found.left, [], "round {round}");

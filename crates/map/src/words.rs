@@ -10,11 +10,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::dense::copy_with_room;
 use crate::{leaf, word};
 
 /// A word in place of another.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edit {
     /// Which of the base's words.
     pub at: u32,
@@ -70,24 +69,17 @@ impl Drop for Base {
 }
 
 /// The words of a leaf that may have some in common with others.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Patched {
     pub base: Arc<Base>,
     /// By place, each another one.
-    pub edits: Vec<Edit>,
-}
-
-impl Clone for Patched {
-    fn clone(&self) -> Self {
-        let edits = copy_with_room(&self.edits, usize::MAX);
-        Patched { base: self.base.clone(), edits }
-    }
+    pub edits: Box<[Edit]>,
 }
 
 impl Patched {
     /// Words that others may come to hold, too.
     pub fn of(words: Vec<u64>, account: &Arc<AtomicUsize>) -> Patched {
-        Patched { base: Base::new(words, account.clone()), edits: Vec::new() }
+        Patched { base: Base::new(words, account.clone()), edits: Box::default() }
     }
 
     pub fn view(&self) -> Words<'_> {
@@ -114,13 +106,19 @@ impl Patched {
         match self.edits.binary_search_by_key(&(at as u32), |edit| edit.at) {
             Ok(edit) => self.edits[edit].word = word,
             Err(_) if self.edits.len() >= edits_max => return None,
-            Err(edit) => self.edits.insert(edit, Edit { at: at as u32, word }),
+            Err(edit) => {
+                let mut edits = std::mem::take(&mut self.edits).into_vec();
+                edits.reserve_exact(1);
+                edits.insert(edit, Edit { at: at as u32, word });
+                self.edits = edits.into();
+            }
         }
         Some(at)
     }
 
+    /// Bytes of memory of its own.
     pub fn bytes(&self) -> usize {
-        size_of::<Patched>() + self.edits.capacity() * size_of::<Edit>()
+        size_of_val(&self.edits[..])
     }
 }
 
@@ -250,6 +248,12 @@ impl<'a> Words<'a> {
         let (mut mine, mut others) = (self.edits, other.edits);
         loop {
             let (a, b) = (mine.first(), others.first());
+            if let (Some(one), Some(other)) = (a, b)
+                && one == other
+            {
+                (mine, others) = (&mine[1..], &others[1..]);
+                continue;
+            }
             let Some(at) = a.into_iter().chain(b).map(|edit| edit.at).min() else { return };
             let place = at as usize;
             let (mut word, mut other) = (base[place], base[place]);

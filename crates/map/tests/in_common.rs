@@ -87,7 +87,11 @@ fn they_come_back_from_media_and_are_evicted() {
         world.checkpoint();
         assert!(!world.bases.is_empty(), "no image refers to what lies before it");
         world.map.evict(usize::MAX);
-        assert_eq!(world.map.usage().resident_bytes, 0, "what leaves have in common goes with them");
+        assert_eq!(
+            world.map.usage().resident_bytes,
+            0,
+            "what leaves have in common goes with them"
+        );
         world.compare();
         world.verify();
         world.write(tree, 5, 1);

@@ -355,6 +355,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// One walk, and what follows from it.
     async fn cycle(&self) -> Result<Won, Error> {
         let mut won = Won::default();
+        self.select_all();
         let live = self.mark().await?;
         let emptied = self.retire_empty(&live);
         drop(live);

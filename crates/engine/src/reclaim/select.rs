@@ -3,68 +3,102 @@
 use mjolnir_device::{Device, Runtime};
 use mjolnir_policy::victim::{SegmentView, VictimView};
 
-use crate::engine::Engine;
+use mjolnir_units::ZoneId;
+
+use crate::engine::{Engine, State};
 use crate::format::segment::Footer;
-use crate::space::{MAP_STREAM, SegmentState};
+use crate::space::{MAP_STREAM, Segment, SegmentState};
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Chooses the next candidates. Returns how many, and whether there was none to choose.
     pub(super) fn select(&self) -> (usize, bool) {
         let mut guard = self.state();
         let state = &mut *guard;
-        let capacity = state.space.zone_blocks;
-        let forced = state.reclaim.forced > state.reclaim.forced_done;
-        let due = forced || state.reclaim.urgent || state.reclaim.last_pacing.active;
+        let due = state.is_forced() || state.reclaim.urgent || state.reclaim.last_pacing.active;
         if !due || state.closing {
             return (0, false);
         }
-        let limit = state.reclaim.forced_incarnation;
-        let segments: Vec<SegmentView> = state
-            .space
-            .zones()
-            .filter(|(_, segment)| {
-                segment.state == SegmentState::Sealed && segment.stream != MAP_STREAM
+        let segments = state.eligible(|segment| segment.live);
+        let chosen = state.choose(&segments);
+        state.reclaim.index.choose(chosen);
+        (state.reclaim.index.len(), segments.is_empty())
+    }
+
+    /// Where reclaim was asked for of so few segments that all of them can be candidates, there is
+    /// nothing to choose: they are before a mark has counted what is live, which so need not be
+    /// followed by another.
+    pub(super) fn select_all(&self) {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        if !state.is_forced() || state.closing || !state.reclaim.index.is_empty() {
+            return;
+        }
+        // Of what was live once some may not be any more, but no more is.
+        let segments = state.eligible(|segment| segment.live.or(Some(segment.payload)));
+        let chosen = state.choose(&segments);
+        if chosen.len() == segments.len() {
+            state.reclaim.index.choose(chosen);
+        }
+    }
+}
+
+impl State {
+    /// Whether reclaim was asked for, whatever the utilization.
+    fn is_forced(&self) -> bool {
+        self.reclaim.forced > self.reclaim.forced_done
+    }
+
+    /// The segments that may be candidates; `live` tells how many blocks of one are live, if it is
+    /// known.
+    fn eligible(&self, live: impl Fn(&Segment) -> Option<u32>) -> Vec<SegmentView> {
+        let (forced, limit) = (self.is_forced(), self.reclaim.forced_incarnation);
+        let capacity = self.space.zone_blocks;
+        let data = self.space.zones().filter(|(_, segment)| {
+            segment.state == SegmentState::Sealed && segment.stream != MAP_STREAM
+        });
+        data.filter_map(|(zone, segment)| {
+            let live = live(segment)?;
+            if segment.stuck == Some(live) {
+                return None;
+            }
+            // When asked for, each segment there was then is moved at most once, even a wholly
+            // live one (the paper's way of measuring). Else only what wins something.
+            // A short one, such as every restart leaves, can be joined with others.
+            let short = u64::from(segment.payload) < capacity / 2;
+            let eligible =
+                (forced && segment.incarnation <= limit) || live < segment.payload || short;
+            eligible.then(|| SegmentView {
+                zone,
+                live_blocks: u64::from(live),
+                used_blocks: u64::from(segment.payload),
+                capacity_blocks: capacity,
+                sealed_sequence: segment.sealed,
+                youngest_sequence: segment.sealed,
             })
-            .filter_map(|(zone, segment)| {
-                let live = segment.live?;
-                if segment.stuck == Some(live) {
-                    return None;
-                }
-                // When asked for, each segment there was then is moved at most once, even a wholly
-                // live one (the paper's way of measuring). Else only what wins something.
-                // A short one, such as every restart leaves, can be joined with others.
-                let short = u64::from(segment.payload) < capacity / 2;
-                let eligible =
-                    (forced && segment.incarnation <= limit) || live < segment.payload || short;
-                eligible.then(|| SegmentView {
-                    zone,
-                    live_blocks: u64::from(live),
-                    used_blocks: u64::from(segment.payload),
-                    capacity_blocks: capacity,
-                    sealed_sequence: segment.sealed,
-                    youngest_sequence: segment.sealed,
-                })
-            })
-            .collect();
+        })
+        .collect()
+    }
+
+    /// Those of the segments that the victim policy wants.
+    fn choose(&mut self, segments: &[SegmentView]) -> Vec<ZoneId> {
+        let capacity = self.space.zone_blocks;
         // What may be moved: into the segments that reclaim may take, less one that fills partly.
-        let room = state.space.free_count().saturating_sub(state.space.checkpoint_reserve() + 1);
-        let mut threshold = state.reclaim.options.candidate_threshold;
+        let room = self.space.free_count().saturating_sub(self.space.checkpoint_reserve() + 1);
+        let mut threshold = self.reclaim.options.candidate_threshold;
         if threshold < 1.0 {
-            let most = state.log.group_blocks_max();
+            let most = self.log.group_blocks_max();
             // A victim's blocks are divided over streams.
-            let group = (most / u32::from(state.placement.reclaim_streams())).max(most.min(8));
+            let group = (most / u32::from(self.placement.reclaim_streams())).max(most.min(8));
             threshold = threshold.min(relocated_density(capacity, group));
         }
         let view = VictimView {
-            segments: &segments,
-            now_sequence: state.log.sequence,
+            segments,
+            now_sequence: self.log.sequence,
             threshold,
-            segments_max: state.reclaim.options.candidates_max,
+            segments_max: self.reclaim.options.candidates_max,
             live_blocks_max: (room as u64 * capacity).max(capacity),
         };
-        let chosen = state.reclaim.victim.choose(&view);
-        state.reclaim.index.choose(chosen);
-        (state.reclaim.index.len(), segments.is_empty())
+        self.reclaim.victim.choose(&view)
     }
 }
 

@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mjolnir_map::{
-    Absent, BaseBefore, Form, Frozen, Map, Node, NodeAddress, NodeId, Run, TABLE_PAGE, with_one_base,
+    Absent, BaseBefore, Form, Frozen, Map, Node, NodeAddress, NodeId, Run, TABLE_PAGE,
+    with_one_base,
 };
 use mjolnir_units::{Lba, Pba, TreeId};
 use rand_core::{Rng, SeedableRng};
