@@ -15,7 +15,7 @@ use crate::engine::{Engine, Hurdle, State};
 use crate::fault;
 use crate::format::manifest::{Manifest, SegmentEntry, TreeEntry};
 use crate::format::root::{MANIFEST_CHUNKS_MAX, Root};
-use crate::images::{self, Images};
+use crate::images::Images;
 use crate::memory::{dirty_bytes_max, dirty_nodes_max};
 use crate::node_io::{LOST, Place};
 use crate::options::OpenOptions;
@@ -143,7 +143,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let placed = self.write_images(images).await?;
             let mut guard = self.state();
             let state = &mut *guard;
-            let bytes: u64 = nodes.iter().map(|(_, node)| node.bytes_alone() as u64).sum();
+            let bytes: u64 = nodes.iter().map(|(_, node)| node.unwritten_bytes() as u64).sum();
             state.checkpoint.pending_bytes = state.checkpoint.pending_bytes.saturating_sub(bytes);
             for (id, place) in placed {
                 state.space.add_map_bytes(place, 1);
@@ -286,15 +286,25 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let inside = |packed: u64| {
             packed != 0 && sparse.contains(&Place::unpack(packed).pba.zone(zone_blocks))
         };
-        let nodes = self.state().map.nodes_at(|address| inside(address.0));
-        // Leaves with a base in common may take more to be moved than they have here.
-        let mut room = self.state().space.compaction_bytes();
+        let mut nodes = self.state().map.nodes_at(|address| inside(address.0));
+        // Leaves with words in common may take more to be moved than they have here: the sparsest
+        // segment first, so that it empties before there is no room for more.
+        let zone_of = |state: &State, id: &NodeId| {
+            let address = state.map.address(*id)?;
+            let zone = Place::unpack(address.0).pba.zone(zone_blocks);
+            sparse.iter().position(|other| *other == zone)
+        };
+        let room = {
+            let state = self.state();
+            nodes.sort_by_cached_key(|id| (zone_of(&state, id), *id));
+            state.map.unwritten_bytes() as u64 + 2 * state.space.compaction_bytes()
+        };
         for id in nodes {
             let moved = self
                 .step(|state| {
-                    if room > 0 {
-                        let bytes = images::padded(state.map.redirty(id)?);
-                        room = room.saturating_sub(bytes as u64);
+                    let fits = (state.map.unwritten_bytes() as u64) < room;
+                    if fits {
+                        state.map.redirty(id)?;
                     }
                     Ok(())
                 })

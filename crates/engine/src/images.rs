@@ -11,10 +11,6 @@ use crate::engine::{Engine, Hurdle};
 use crate::node_io::{GRAIN, Place};
 use crate::space::{Claim, MAP_STREAM};
 
-/// Images that have one base for all of them take at most so many bytes: an append that they do not fit
-/// is closed, and a segment's end left unused.
-const GROUP_BYTES_MAX: usize = 8 << 10;
-
 /// Images packed one after another.
 pub(crate) struct Images {
     buffer: AlignedBuf,
@@ -39,7 +35,7 @@ impl Span {
 }
 
 /// The room that an image takes.
-pub(crate) fn padded(bytes: usize) -> usize {
+fn padded(bytes: usize) -> usize {
     bytes.next_multiple_of(GRAIN as usize)
 }
 
@@ -74,7 +70,7 @@ impl Images {
         let mut groups = Vec::new();
         let mut rest = nodes;
         while !rest.is_empty() {
-            let (group, after) = rest.split_at(with_one_base(rest, GROUP_BYTES_MAX));
+            let (group, after) = rest.split_at(with_one_base(rest));
             groups.push(group);
             rest = after;
         }

@@ -45,12 +45,13 @@ impl Map {
             }
             slot.clear(DIRTY);
             slot.set(PENDING);
-            nodes.push((id, slot.node.clone().expect("a dirty node is in memory")));
+            let node = slot.node.clone().expect("a dirty node is in memory");
+            table.accounts.remove_dirty(&node);
+            nodes.push((id, node));
         }
         form::sort(&mut nodes);
         table.pending = nodes.len();
-        table.accounts.dirty_bytes = 0;
-        table.accounts.unwritten = 0;
+        debug_assert!(table.accounts.dirty_bytes == 0 && table.accounts.unwritten == 0);
         let mut released = std::mem::take(&mut table.released);
         for id in std::mem::take(&mut table.freed) {
             // An id that was used again is among the nodes; its address is superseded when that
@@ -226,15 +227,13 @@ impl Map {
     }
 
     /// Has a node written again at the next checkpoint though it did not change, so that its
-    /// present place becomes free; returns the bytes that it takes at most. Does nothing if the id is
-    /// free.
-    pub fn redirty(&mut self, id: NodeId) -> Result<usize, Absent> {
-        if !self.table.is_used(id) {
-            return Ok(0);
+    /// present place becomes free. Does nothing if the id is free.
+    pub fn redirty(&mut self, id: NodeId) -> Result<(), Absent> {
+        if self.table.is_used(id) {
+            self.table.get(id)?;
+            self.table.mark_dirty(id);
         }
-        let bytes = self.table.get(id)?.image_bytes();
-        self.table.mark_dirty(id);
-        Ok(bytes)
+        Ok(())
     }
 
     /// The nodes whose last placed version lies at an address that `here` accepts. Linear in the

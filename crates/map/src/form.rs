@@ -3,7 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::words::Base;
 use crate::{Node, NodeId};
+
+/// The most bytes of images that have one base for all of them: whoever stores them closes an append,
+/// and may leave a segment's end unused, where they do not fit.
+pub const ONE_BASE_BYTES_MAX: usize = 16 << 10;
 
 /// A form of a node's [image](crate::image).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,10 +28,10 @@ pub enum Form {
 /// then those after it.
 const FEWEST: usize = 2;
 
-/// How many of these nodes, from the first on, are to be written with one base, in at most `most`
-/// bytes: the first [with it](Form::WithBase), the others [after it](Form::AfterBase). 1 where that
+/// How many of these nodes, from the first on, are to be written with one base, in at most
+/// [`ONE_BASE_BYTES_MAX`]: the first [with it](Form::WithBase), the others [after it](Form::AfterBase). 1 where that
 /// would take no less than the nodes alone.
-pub fn with_one_base(nodes: &[(NodeId, Arc<Node>)], most: usize) -> usize {
+pub fn with_one_base(nodes: &[(NodeId, Arc<Node>)]) -> usize {
     let Some(base) = nodes.first().and_then(|(_, node)| node.patched()).map(|first| &first.base)
     else {
         return 1;
@@ -38,7 +43,7 @@ pub fn with_one_base(nodes: &[(NodeId, Arc<Node>)], most: usize) -> usize {
     for (_, node) in nodes.iter().take_while(alike) {
         let form = if count == 0 { Form::WithBase } else { Form::AfterBase { back: 1 } };
         together += node.image_bytes_as(form);
-        if together > most {
+        if together > ONE_BASE_BYTES_MAX {
             break;
         }
         alone += node.image_bytes();
@@ -47,6 +52,24 @@ pub fn with_one_base(nodes: &[(NodeId, Arc<Node>)], most: usize) -> usize {
     // As a part of what they take alone, so that it stays less with what is added to each.
     let worth = count >= FEWEST && together < alone - alone / 4;
     if worth { count } else { 1 }
+}
+
+// What is to be written of leaves with a base in common, at most. There is one group of them, and more
+// where they take more than `ONE_BASE_BYTES_MAX`, or a list of nodes is cut. A base takes a quarter of
+// that at most, so each further group holds twice as many bytes of edits as of the base; and those that
+// are written whole instead take a third more than a group would.
+
+/// Bytes to write for a node at most, but for its base.
+pub(crate) fn unwritten_bytes(node: &Node) -> usize {
+    match node.patched() {
+        None => node.bytes(),
+        Some(_) => 2 * node.image_bytes_as(Form::AfterBase { back: 1 }) + 64,
+    }
+}
+
+/// Bytes to write for a base at most, where one leaf or more with it must be written.
+pub(crate) fn unwritten_base_bytes(base: &Base) -> usize {
+    base.bytes() + base.bytes() / 3
 }
 
 /// Orders nodes by id, but for leaves with words in common: these follow the first of them.

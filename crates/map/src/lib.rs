@@ -92,7 +92,7 @@ mod write;
 pub use checkpoint::Frozen;
 pub use chunks::Chunks;
 pub use diff::{Diff, DiffRange};
-pub use form::{Form, with_one_base};
+pub use form::{Form, ONE_BASE_BYTES_MAX, with_one_base};
 pub use id::{Absent, NodeAddress, NodeId};
 pub use image::{BaseBefore, DecodeError, LEAF_WORDS_HARD, ROOT_BYTES, root_decode, root_encode};
 pub use map::Map;

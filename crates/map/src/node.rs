@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use mjolnir_units::Pba;
 
 use crate::words::{Base, Edit, Patched, Words};
-use crate::{NodeId, leaf, word};
+use crate::{NodeId, form, leaf, word};
 
 /// Words that a leaf has at most, unless a relocation fragmented it.
 pub const LEAF_MAX: usize = 512;
@@ -104,7 +104,7 @@ impl Node {
     /// Has a leaf hold its words so that others can, too, if there are `least`.
     pub(crate) fn share(&mut self, least: usize, account: &Arc<AtomicUsize>) {
         if let Body::Leaf(words) = &mut self.body
-            && words.len() >= least
+            && (least..=LEAF_MAX).contains(&words.len())
         {
             let patched = Patched::of(std::mem::take(words), account);
             self.body = Body::Patched(patched);
@@ -176,12 +176,9 @@ impl Node {
             }
     }
 
-    /// The same with these words: no less than its image has.
-    pub fn bytes_alone(&self) -> usize {
-        match &self.body {
-            Body::Patched(patched) => self.bytes() + patched.base.bytes(),
-            Body::Leaf(_) | Body::Inner(..) => self.bytes(),
-        }
+    /// Bytes that a checkpoint has to write for it at most, but for words that it has in common with others.
+    pub fn unwritten_bytes(&self) -> usize {
+        form::unwritten_bytes(self)
     }
 
     /// Words or edges.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::relocate::{fate_of_word, translate, translate_whole};
 use crate::words::{Base, Edit, Patched};
-use crate::{Chunks, Relocations, leaf, word};
+use crate::{Chunks, LEAF_MAX, Relocations, leaf, word};
 
 /// Bases that are remembered at least before those are forgotten that no leaf has any more.
 const MANY: usize = 64;
@@ -91,7 +91,8 @@ pub(crate) struct Bases {
 
 impl Bases {
     /// What a leaf is to hold after its relocation, and how many blocks moved; none if a word that it
-    /// has by itself is torn apart or joined, or something should have moved and did not.
+    /// has by itself is torn apart or joined, something should have moved and did not, or the base would
+    /// be larger than a leaf should be.
     pub fn translate(
         &mut self,
         leaf: &Patched,
@@ -111,6 +112,9 @@ impl Bases {
             return None;
         }
         let base = moved.after.as_ref().unwrap_or(&moved.before);
+        if base.words().len() > LEAF_MAX {
+            return None;
+        }
         let (before, after) = (moved.before.words(), base.words());
         let mut blocks = moved.blocks;
         self.edits.clear();

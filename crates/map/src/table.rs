@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::form::unwritten_base_bytes;
 use crate::mark::Mark;
 use crate::node::Shape;
 use crate::superseded::Superseded;
@@ -90,7 +91,7 @@ pub(crate) struct Accounts {
     /// common.
     pub bytes: usize,
     pub dirty_bytes: usize,
-    /// Bytes of the dirty ones, did they have none in common.
+    /// Bytes to write for the dirty ones at most.
     pub unwritten: usize,
 }
 
@@ -98,13 +99,23 @@ impl Accounts {
     /// A dirty version comes.
     fn add_dirty(&mut self, node: &Node) {
         self.dirty_bytes += node.bytes();
-        self.unwritten += node.bytes_alone();
+        self.unwritten += node.unwritten_bytes();
+        if let Some(patched) = node.patched()
+            && patched.base.add_dirty() == 1
+        {
+            self.unwritten += unwritten_base_bytes(&patched.base);
+        }
     }
 
     /// A dirty version goes.
-    fn remove_dirty(&mut self, node: &Node) {
+    pub fn remove_dirty(&mut self, node: &Node) {
         self.dirty_bytes -= node.bytes();
-        self.unwritten -= node.bytes_alone();
+        self.unwritten -= node.unwritten_bytes();
+        if let Some(patched) = node.patched()
+            && patched.base.remove_dirty() == 0
+        {
+            self.unwritten -= unwritten_base_bytes(&patched.base);
+        }
     }
 }
 
@@ -388,17 +399,18 @@ impl Table {
     /// Has a leaf hold its words so that a copy can have them, too, unless somebody else looks at it.
     fn share(&mut self, id: NodeId) {
         let (account, least) = (self.bases.clone(), self.shape.shared_min());
-        let slot = self.slot_mut(id);
-        let Some(node) = slot.node.as_mut().and_then(Arc::get_mut) else { return };
-        let before = (node.bytes(), node.bytes_alone());
-        node.share(least, &account);
-        let after = (node.bytes(), node.bytes_alone());
+        let Table { pages, accounts, .. } = self;
+        let slot = &mut pages[id.0 as usize / TABLE_PAGE][id.0 as usize % TABLE_PAGE];
         let dirty = slot.has(DIRTY);
-        let Accounts { bytes, dirty_bytes, unwritten, .. } = &mut self.accounts;
-        *bytes = *bytes + after.0 - before.0;
+        let Some(node) = slot.node.as_mut().and_then(Arc::get_mut) else { return };
+        accounts.bytes -= node.bytes();
         if dirty {
-            *dirty_bytes = *dirty_bytes + after.0 - before.0;
-            *unwritten = *unwritten + after.1 - before.1;
+            accounts.remove_dirty(node);
+        }
+        node.share(least, &account);
+        accounts.bytes += node.bytes();
+        if dirty {
+            accounts.add_dirty(node);
         }
     }
 

@@ -33,8 +33,7 @@ impl Usage {
 }
 
 impl Map {
-    /// Bytes of nodes that the next checkpoint has to write: as they would be in memory, did they
-    /// have no words in common.
+    /// Bytes of nodes that the next checkpoint has to write at most.
     pub fn unwritten_bytes(&self) -> usize {
         self.table.accounts.unwritten
     }

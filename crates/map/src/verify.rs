@@ -1,8 +1,9 @@
 //! The invariants, checked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::form::unwritten_base_bytes;
 use crate::table::{DEAD, DIRTY, LISTED, PENDING, USED};
 use crate::{BLOCKS_MAX, Edge, INNER_MAX, LEAF_WORDS_HARD, Map, Node, NodeId, word};
 
@@ -80,7 +81,7 @@ impl Map {
 
     fn verify_accounts(&self) -> Result<(), String> {
         let mut found = crate::table::Accounts::default();
-        let mut bases = BTreeMap::new();
+        let (mut bases, mut unwritten) = (BTreeMap::new(), BTreeSet::new());
         let mut pending = 0;
         for id in self.table.ids() {
             let slot = self.table.slot(id);
@@ -106,7 +107,12 @@ impl Map {
             }
             if slot.has(DIRTY) {
                 found.dirty_bytes += node.bytes();
-                found.unwritten += node.bytes_alone();
+                found.unwritten += node.unwritten_bytes();
+                if let Some(patched) = node.patched()
+                    && unwritten.insert(Arc::as_ptr(&patched.base))
+                {
+                    found.unwritten += unwritten_base_bytes(&patched.base);
+                }
             }
         }
         let (bases, account) = (bases.values().sum::<usize>(), self.table.base_bytes());

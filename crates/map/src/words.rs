@@ -24,13 +24,15 @@ pub(crate) struct Edit {
 #[derive(Debug)]
 pub(crate) struct Base {
     words: Vec<u64>,
+    /// Leaves that hold them and must be written.
+    dirty: AtomicUsize,
     /// The bytes of all bases of the map.
     account: Arc<AtomicUsize>,
 }
 
 impl Base {
     pub fn new(words: Vec<u64>, account: Arc<AtomicUsize>) -> Arc<Base> {
-        let base = Base { words, account };
+        let base = Base { words, dirty: AtomicUsize::new(0), account };
         base.account.fetch_add(base.bytes(), Ordering::Relaxed);
         Arc::new(base)
     }
@@ -46,6 +48,16 @@ impl Base {
 
     pub fn bytes(&self) -> usize {
         2 * size_of::<usize>() + size_of::<Base>() + self.words.capacity() * size_of::<u64>()
+    }
+
+    /// Another leaf that holds them must be written: how many there are now.
+    pub fn add_dirty(&self) -> usize {
+        self.dirty.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// One of them need not be any more: how many there are now.
+    pub fn remove_dirty(&self) -> usize {
+        self.dirty.fetch_sub(1, Ordering::Relaxed) - 1
     }
 
     /// The words, to be changed; they are copied if another leaf has them.

@@ -152,7 +152,7 @@ fn a_base_that_is_not_there_is_refused() {
     let frozen = world.map.freeze();
     let groups = |count| {
         let nodes = &frozen.nodes[..];
-        (0..nodes.len()).filter(|at| with_one_base(&nodes[*at..], 8 << 10) >= count).count()
+        (0..nodes.len()).filter(|at| with_one_base(&nodes[*at..]) >= count).count()
     };
     assert!(groups(2) > 0 && groups(200) == 0, "no more than the bytes allow");
     let model = world.model.clone();

@@ -290,7 +290,7 @@ impl World {
         let nodes = frozen.nodes.get(from..).unwrap_or_default();
         let mut rest = &nodes[..count.min(nodes.len())];
         while let Some((id, first)) = rest.first() {
-            let group = with_one_base(rest, 8 << 10);
+            let group = with_one_base(rest);
             if group == 1 {
                 let (id, image) = image(*id, first);
                 self.place_image(id, image);
