@@ -167,7 +167,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         blocks.sort();
         let mut hit = vec![false; blocks.len()];
         let whole = self.losses(&blocks, &mut hit, &mut Vec::new()).await?;
-        self.note_map_blocks(&blocks, &mut hit);
+        self.note_map_blocks(&blocks, &mut hit).await;
         // Where the map cannot be read, nobody knows what it refers to.
         holes.retain(|hole| {
             let from = blocks.partition_point(|at| at.0 < hole.blocks.start);

@@ -11,6 +11,7 @@ use mjolnir_units::{BLOCK_SIZE, Pba};
 
 use crate::engine::Engine;
 use crate::fault;
+use crate::read::Pin;
 
 /// Images start and end at multiples of this many bytes.
 pub(crate) const GRAIN: u64 = 64;
@@ -57,6 +58,27 @@ impl Place {
         }
     }
 
+    /// Its first byte, counted from the device's.
+    fn byte(self) -> u64 {
+        self.pba.0 * BLOCK_SIZE + self.offset
+    }
+
+    /// Where that lies which the image at this place has in common with others, or what is wrong.
+    pub fn base(self, base: BaseBefore, zone_blocks: u64) -> Result<Place, String> {
+        let BaseBefore { back, bytes } = base;
+        let bytes = bytes as u64;
+        let begin = self.pba.zone(zone_blocks).start(zone_blocks).0 * BLOCK_SIZE;
+        match self.byte().checked_sub(back).filter(|from| *from >= begin && bytes <= back) {
+            Some(from) => {
+                Ok(Place { pba: Pba(from / BLOCK_SIZE), offset: from % BLOCK_SIZE, bytes })
+            }
+            None => Err(format!(
+                "has {bytes} bytes in common with others, {back} before it, where nothing of its \
+                 own can be"
+            )),
+        }
+    }
+
     /// Blocks that it touches.
     pub fn blocks(self) -> u64 {
         (self.offset + self.bytes).div_ceil(BLOCK_SIZE)
@@ -84,45 +106,34 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             )));
         }
         let place = Place::unpack(address);
+        let zone_blocks = self.state().info.zone_blocks;
+        // What the image refers to stays as long as that itself.
+        let _pin = Pin::new(self, &mut self.state(), place.pba.zone(zone_blocks));
         let bytes = self.read_verified(place.pba, place.blocks()).await?;
         self.state().keep_within(&self.inner.options);
         let image = &bytes[place.offset as usize..(place.offset + place.bytes) as usize];
         let base = match BaseBefore::of(image) {
             None => Bytes::new(),
-            Some(base) => self.read_base(id, place, base).await?,
+            Some(base) => {
+                let base = place.base(base, zone_blocks).map_err(|why| {
+                    fault::damaged(format!("node {} of the map, at {}, {why}", id.0, place.pba))
+                })?;
+                let read = self.read_verified(base.pba, base.blocks()).await?;
+                read.slice(base.offset as usize..(base.offset + base.bytes) as usize)
+            }
         };
         let mut state = self.state();
         state.counters.nodes_loaded += 1;
         if state.map.address(id).map(|a| Place::unpack(a.0)) != Some(place) {
             return Ok(()); // Freed, or rewritten and in memory.
         }
-        state.map.install_after(id, image, &base).map_err(|why| {
+        state.map.install_at(id, image, Some(place.byte()), &base).map_err(|why| {
             fault::damaged(format!(
                 "node {} of the map, at {}, is not what was written there: {why}",
                 id.0, place.pba
             ))
         })?;
         Ok(())
-    }
-
-    /// Reads what the image at a place has in common with others.
-    async fn read_base(&self, id: NodeId, place: Place, base: BaseBefore) -> Result<Bytes, Error> {
-        let zone_blocks = self.state().info.zone_blocks;
-        let within = place.pba.offset(zone_blocks) * BLOCK_SIZE + place.offset;
-        let bytes = base.bytes as u64;
-        if base.back > within || bytes > base.back {
-            return Err(fault::damaged(format!(
-                "node {} of the map, at {}, has {bytes} bytes in common with others, {} before it, \
-                 where nothing can be that belongs to it",
-                id.0, place.pba, base.back
-            )));
-        }
-        let from =
-            place.pba.zone(zone_blocks).start(zone_blocks).0 * BLOCK_SIZE + within - base.back;
-        let (pba, offset) = (Pba(from / BLOCK_SIZE), (from % BLOCK_SIZE) as usize);
-        let blocks = (offset as u64 + bytes).div_ceil(BLOCK_SIZE);
-        let read = self.read_verified(pba, blocks).await?;
-        Ok(read.slice(offset..offset + base.bytes))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Scrub: read everything, verify everything, say what is lost.
 
 use mjolnir_device::{Device, Runtime};
+use mjolnir_map::{BaseBefore, ONE_BASE_BYTES_MAX};
 use mjolnir_store::Error;
 use mjolnir_units::{BLOCK_SIZE, Pba, TreeId, ZoneId};
 use serde::{Deserialize, Serialize};
@@ -78,7 +79,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let blocks: Vec<Pba> = bad.iter().map(|(pba, _)| *pba).collect();
             let mut hit = vec![false; blocks.len()];
             let whole = self.losses(&blocks, &mut hit, &mut report.losses).await?;
-            self.note_map_blocks(&blocks, &mut hit);
+            self.note_map_blocks(&blocks, &mut hit).await;
             let found = bad.len() as u64;
             // Where the map cannot be read, nobody knows what it refers to.
             let bad = bad.into_iter().zip(hit).filter(|(_, hit)| *hit || !whole);
@@ -150,21 +151,37 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Notes which of the given blocks (sorted) hold nodes, pages or manifests that are in force.
-    pub(crate) fn note_map_blocks(&self, bad: &[Pba], hit: &mut [bool]) {
-        let state = self.state();
-        let mut note = |pba: Pba, blocks: u64| {
+    pub(crate) async fn note_map_blocks(&self, bad: &[Pba], hit: &mut [bool]) {
+        let within = |pba: Pba, blocks: u64| {
             let from = bad.partition_point(|at| *at < pba);
-            let to = bad.partition_point(|at| *at < pba.plus(blocks));
-            hit[from..to].fill(true);
+            from..bad.partition_point(|at| *at < pba.plus(blocks))
         };
         let mut places: Vec<Place> = Vec::new();
+        let state = self.state();
         places.extend(state.durable_table().map(Place::unpack));
         places.extend(state.table.pages.iter().filter(|p| **p != 0).map(|p| Place::unpack(*p)));
-        for place in places {
-            note(place.pba, place.blocks());
+        for place in &places {
+            hit[within(place.pba, place.blocks())].fill(true);
         }
         for (pba, blocks) in &state.table.manifest {
-            note(*pba, u64::from(*blocks));
+            hit[within(*pba, u64::from(*blocks))].fill(true);
+        }
+        let zone_blocks = state.space.zone_blocks;
+        drop(state);
+        // What images have in common lies a little before them, whether the image is in force or not
+        // that has it.
+        const AROUND: u64 = ONE_BASE_BYTES_MAX as u64 / BLOCK_SIZE + 1;
+        for place in places {
+            let from = Pba(place.pba.0.saturating_sub(AROUND));
+            if within(from, AROUND + 1).is_empty() {
+                continue;
+            }
+            let Ok(bytes) = self.read_verified(place.pba, place.blocks()).await else { continue };
+            let image = &bytes[place.offset as usize..(place.offset + place.bytes) as usize];
+            let base = BaseBefore::of(image).map(|base| place.base(base, zone_blocks));
+            if let Some(Ok(base)) = base {
+                hit[within(base.pba, base.blocks())].fill(true);
+            }
         }
     }
 

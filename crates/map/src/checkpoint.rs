@@ -7,8 +7,10 @@ use std::sync::Arc;
 use mjolnir_units::TreeId;
 
 use crate::form;
-use crate::image::check_root;
+use crate::image::{Decoded, check_root};
+use crate::node::Body;
 use crate::table::{DEAD, DIRTY, FREED, LISTED, PENDING, TABLE_PAGE, Table, USED};
+use crate::words::Patched;
 use crate::{Absent, DecodeError, Map, Node, NodeAddress, NodeId, Root};
 
 /// The map at the moment of a checkpoint.
@@ -177,14 +179,17 @@ impl Map {
     /// If other operations ran since the image was read, check first that [`address`](Map::address)
     /// is still where it was read from: else it may be an old version.
     pub fn install(&mut self, id: NodeId, image: &[u8]) -> Result<(), DecodeError> {
-        self.install_after(id, image, &[])
+        self.install_at(id, image, None, &[])
     }
 
-    /// As [`install`](Map::install), with what [`BaseBefore`](crate::BaseBefore) says of the image.
-    pub fn install_after(
+    /// As [`install`](Map::install), of an image that lies `at` so many bytes from somewhere, and with
+    /// what [`BaseBefore`](crate::BaseBefore) says of it. Leaves that had words in common have them so
+    /// again, if they come while others are in memory.
+    pub fn install_at(
         &mut self,
         id: NodeId,
         image: &[u8],
+        at: Option<u64>,
         base: &[u8],
     ) -> Result<(), DecodeError> {
         let table = &mut self.table;
@@ -195,8 +200,9 @@ impl Map {
         if !table.is_used(id) || slot.node.is_some() {
             return Ok(());
         }
-        let node = Node::decode(id, image, base)?;
+        let node = table.decode(id, image, at, base)?;
         let wrong = |what: String| DecodeError::new(format!("the image of {id} {what}"));
+        let slot = table.slot(id);
         if let Some(level) = slot.level()
             && level != node.level()
         {
@@ -258,6 +264,24 @@ impl Map {
 }
 
 impl Table {
+    /// The node of an image.
+    fn decode(
+        &mut self,
+        id: NodeId,
+        image: &[u8],
+        at: Option<u64>,
+        base: &[u8],
+    ) -> Result<Node, DecodeError> {
+        match Node::decode(id, image, base)? {
+            Decoded::Node(node) => Ok(node),
+            Decoded::Edited { base, begin, edits, blocks } => {
+                let at = at.and_then(|at| at.checked_add_signed(begin));
+                let base = self.bases.of(base, at);
+                Ok(Node { blocks, body: Body::Patched(Patched { base, edits }) })
+            }
+        }
+    }
+
     /// Changes the durable address of an id; returns the one before.
     fn set_address(&mut self, id: NodeId, address: u64) -> Option<NodeAddress> {
         self.pages_dirty.insert(id.0 / TABLE_PAGE as u32);

@@ -23,7 +23,8 @@
 use crate::dense::trim;
 use crate::form::Form;
 use crate::node::Body;
-use crate::{BLOCKS_MAX, Edge, INNER_MAX, LEVEL_MAX, Node, NodeId, Root, word};
+use crate::words::Edit;
+use crate::{BLOCKS_MAX, Edge, INNER_MAX, LEAF_MAX, LEVEL_MAX, Node, NodeId, Root, word};
 
 /// The most words in the image of a leaf. A leaf that a relocation fragmented may have more than
 /// [`LEAF_MAX`](crate::LEAF_MAX), and its image be larger than a block.
@@ -114,6 +115,19 @@ fn put_words(words: &[u64], out: &mut [u8]) {
     }
 }
 
+/// What an image holds.
+pub(crate) enum Decoded {
+    Node(Node),
+    /// A leaf of so many blocks that has words in common with others: these, how many bytes from the
+    /// image's first byte theirs is, and what the leaf has in place of some.
+    Edited {
+        base: Vec<u64>,
+        begin: i64,
+        edits: Box<[Edit]>,
+        blocks: u64,
+    },
+}
+
 /// Where the words lie that an image has in common with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BaseBefore {
@@ -128,7 +142,7 @@ impl BaseBefore {
     pub fn of(image: &[u8]) -> Option<BaseBefore> {
         let edited = image.len() >= EDITED_HEADER && image[..4] == MAGIC && image[4] == EDITED;
         let back = edited.then(|| u32_at(image, 24)).filter(|back| *back > 0)?;
-        let words = (u32_at(image, 28) as usize).min(LEAF_WORDS_HARD);
+        let words = (u32_at(image, 28) as usize).min(LEAF_MAX);
         Some(BaseBefore { back: back.into(), bytes: words * WORD })
     }
 }
@@ -209,9 +223,9 @@ impl Node {
         HEADER + self.size() * if self.is_leaf() { WORD } else { EDGE }
     }
 
-    /// The node of an image, checked but for what only the map knows (its children). `before` is what
+    /// What an image holds, checked but for what only the map knows (its children). `before` is what
     /// [`BaseBefore`] says.
-    pub(crate) fn decode(id: NodeId, image: &[u8], before: &[u8]) -> Result<Node, DecodeError> {
+    pub(crate) fn decode(id: NodeId, image: &[u8], before: &[u8]) -> Result<Decoded, DecodeError> {
         let wrong = |what: String| DecodeError::new(format!("the image of {id} {what}"));
         if image.len() < HEADER || image[..4] != MAGIC {
             return Err(wrong("is not one: no magic".into()));
@@ -228,8 +242,7 @@ impl Node {
             return Err(wrong(format!("has level {level} and {blocks} blocks")));
         }
         if image[4] == EDITED {
-            let words = edited_words(image, before).map_err(wrong)?;
-            return leaf_of(words, blocks).map_err(wrong);
+            return edited(image, before, blocks).map_err(wrong);
         }
         let (least, most, each) = match level {
             0 => (usize::from(blocks > 0), LEAF_WORDS_HARD, WORD),
@@ -241,8 +254,9 @@ impl Node {
         }
         let entries = image[HEADER..HEADER + count * each].chunks_exact(each);
         if level == 0 {
-            let words = entries.map(|entry| u64_at(entry, 0)).collect();
-            return leaf_of(words, blocks).map_err(wrong);
+            let words: Vec<u64> = entries.map(|entry| u64_at(entry, 0)).collect();
+            check_words(&words, blocks).map_err(wrong)?;
+            return Ok(Decoded::Node(Node::leaf(words)));
         }
         let mut edges: Vec<Edge> = entries.map(edge_at).collect();
         let odd = |e: &Edge| e.blocks == 0 || e.blocks > BLOCKS_MAX || e.child.0 == 0;
@@ -252,7 +266,7 @@ impl Node {
         }
         trim(&mut edges, usize::MAX);
         check_sum(edges.iter().map(|edge| edge.blocks), blocks).map_err(wrong)?;
-        Ok(Node::inner(level, edges))
+        Ok(Decoded::Node(Node::inner(level, edges)))
     }
 }
 
@@ -262,44 +276,53 @@ fn check_sum(lengths: impl Iterator<Item = u64>, blocks: u64) -> Result<(), Stri
     equal.then_some(()).ok_or_else(|| format!("says {blocks} blocks and has {sum}"))
 }
 
-/// The leaf that an image says has these words, or what is wrong with it.
-fn leaf_of(words: Vec<u64>, blocks: u64) -> Result<Node, String> {
+/// What is wrong with the words of a leaf of so many blocks.
+fn check_words(words: &[u64], blocks: u64) -> Result<(), String> {
     if let Some(at) = words.iter().position(|w| !word::is_valid(*w, BLOCKS_MAX)) {
         return Err(format!("has word {:#018x} at {at}", words[at]));
     }
     if let Some(at) = words.windows(2).position(|w| word::join(w[0], w[1]).is_some()) {
         return Err(format!("has two words at {at} that should be one"));
     }
-    check_sum(words.iter().map(|word| word::blocks(*word)), blocks)?;
-    Ok(Node::leaf(words))
+    check_sum(words.iter().map(|word| word::blocks(*word)), blocks)
 }
 
-/// The words of an image with edits, or what is wrong with it.
-fn edited_words(image: &[u8], before: &[u8]) -> Result<Vec<u64>, String> {
+/// What an image with edits holds, or what is wrong with it.
+fn edited(image: &[u8], before: &[u8], blocks: u64) -> Result<Decoded, String> {
     if image.len() < EDITED_HEADER {
         return Err(format!("ends after {} bytes", image.len()));
     }
     let (level, edits, words) = (image[5], u32_at(image, 12) as usize, u32_at(image, 28) as usize);
-    if level != 0 || words == 0 || words > LEAF_WORDS_HARD || edits > words {
+    if level != 0 || words == 0 || words > LEAF_MAX || edits > words {
         return Err(format!("has level {level}, {words} words in common and {edits} edits"));
     }
     let (own, rest) = image[EDITED_HEADER..]
         .split_at_checked(edits * EDIT)
         .ok_or_else(|| format!("has {edits} edits in {} bytes", image.len()))?;
-    let base = if BaseBefore::of(image).is_some() { before } else { rest };
-    let base = base.get(..words * WORD).ok_or_else(|| {
-        format!("has {words} words in common with others in {} bytes", base.len())
+    let (bytes, begin) = match BaseBefore::of(image) {
+        Some(BaseBefore { back, .. }) => (before, -(back as i64)),
+        None => (rest, (EDITED_HEADER + own.len()) as i64),
+    };
+    let base = bytes.get(..words * WORD).ok_or_else(|| {
+        format!("has {words} words in common with others in {} bytes", bytes.len())
     })?;
-    let mut words: Vec<u64> = base.chunks_exact(WORD).map(|word| u64_at(word, 0)).collect();
-    let mut least = 0;
+    let base: Vec<u64> = base.chunks_exact(WORD).map(|word| u64_at(word, 0)).collect();
+    // What no leaf has any more might be joined with what is beside it, but is a word.
+    if let Some(at) = base.iter().position(|word| !word::is_valid(*word, BLOCKS_MAX)) {
+        return Err(format!("has word {:#018x} at {at} in common with others", base[at]));
+    }
+    let mut words = base.clone();
+    let (mut edits, mut least) = (Vec::with_capacity(edits), 0);
     for edit in own.chunks_exact(EDIT) {
-        let (at, word) = (u32_at(edit, 0) as usize, u64_at(edit, 4));
+        let (at, word) = (u32_at(edit, 0), u64_at(edit, 4));
         let fits = |old: &&mut u64| at >= least && word::blocks(**old) == word::blocks(word);
-        let Some(old) = words.get_mut(at).filter(fits) else {
+        let Some(old) = words.get_mut(at as usize).filter(fits) else {
             return Err(format!("has word {word:#018x} in place of word {at}"));
         };
         *old = word;
+        edits.push(Edit { at, word });
         least = at + 1;
     }
-    Ok(words)
+    check_words(&words, blocks)?;
+    Ok(Decoded::Edited { base, begin, edits: edits.into(), blocks })
 }

@@ -1,11 +1,10 @@
 //! Nodes, edges and roots.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use mjolnir_units::Pba;
 
-use crate::words::{Base, Edit, Patched, Words};
+use crate::words::{Base, Bases, Edit, Patched, Words};
 use crate::{NodeId, form, leaf, word};
 
 /// Words that a leaf has at most, unless a relocation fragmented it.
@@ -102,12 +101,12 @@ impl Node {
     }
 
     /// Has a leaf hold its words so that others can, too, if there are `least`.
-    pub(crate) fn share(&mut self, least: usize, account: &Arc<AtomicUsize>) {
+    pub(crate) fn share(&mut self, least: usize, bases: &mut Bases) {
         if let Body::Leaf(words) = &mut self.body
             && (least..=LEAF_MAX).contains(&words.len())
         {
-            let patched = Patched::of(std::mem::take(words), account);
-            self.body = Body::Patched(patched);
+            let base = bases.of(std::mem::take(words), None);
+            self.body = Body::Patched(Patched { base, edits: Box::default() });
         }
     }
 

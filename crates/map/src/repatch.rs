@@ -150,13 +150,16 @@ impl Bases {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
-
     use mjolnir_units::Pba;
     use rand_core::{Rng, SeedableRng};
     use rand_pcg::Pcg64;
 
     use super::*;
+    use crate::words;
+
+    fn patched_of(words: Vec<u64>) -> Patched {
+        Patched { base: words::Bases::default().of(words, None), edits: Box::default() }
+    }
 
     #[test]
     fn what_is_held_in_common_is_translated_as_each_leaf_alone_would_be() {
@@ -189,7 +192,7 @@ mod tests {
             let mut words = Vec::new();
             (0..80).for_each(|_| leaf::push(&mut words, random(1 + round % 4)));
             let total = word::sum(&words);
-            let base = Patched::of(words, &Arc::new(AtomicUsize::new(0)));
+            let base = patched_of(words);
             let mut bases = Bases::default();
             for _ in 0..6 {
                 let mut patched = base.clone();
@@ -221,12 +224,11 @@ mod tests {
 
     #[test]
     fn bases_that_no_leaf_has_any_more_are_forgotten() {
-        let account = Arc::new(AtomicUsize::new(0));
         let mut builder = Relocations::builder();
         builder.add(Pba(0), 1, Pba(1 << 30));
         let moves = builder.build();
         let mut bases = Bases::default();
-        let leaf = |at: u64| Patched::of(vec![word::mapped(Pba(at), 1)], &account);
+        let leaf = |at: u64| patched_of(vec![word::mapped(Pba(at), 1)]);
         let kept: Vec<Patched> = (0..100).map(|at| leaf(at * 2)).collect();
         kept.iter().for_each(|leaf| drop(bases.translate(leaf, &moves)));
         for at in 0..10_000 {

@@ -8,12 +8,12 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::form::unwritten_base_bytes;
 use crate::mark::Mark;
 use crate::node::Shape;
 use crate::superseded::Superseded;
+use crate::words::Bases;
 use crate::{Absent, Edge, Node, NodeAddress, NodeId};
 
 /// Addresses in one page of the durable node table.
@@ -128,7 +128,7 @@ pub(crate) struct Table {
     free: Vec<NodeId>,
     pub accounts: Accounts,
     /// Bytes of the words that leaves have in common, of versions that are held elsewhere, too.
-    bases: Arc<AtomicUsize>,
+    pub bases: Bases,
 
     pub dirty: Vec<NodeId>,
     /// Ids freed since the last freeze that the durable table may still hold.
@@ -200,6 +200,7 @@ impl Table {
             + self.pages.capacity() * size_of::<Box<Page>>()
             + ids * size_of::<NodeId>()
             + self.superseded.list_bytes()
+            + self.bases.list_bytes()
             + self.mark.as_ref().map_or(0, Mark::bytes)
     }
 
@@ -398,8 +399,8 @@ impl Table {
 
     /// Has a leaf hold its words so that a copy can have them, too, unless somebody else looks at it.
     fn share(&mut self, id: NodeId) {
-        let (account, least) = (self.bases.clone(), self.shape.shared_min());
-        let Table { pages, accounts, .. } = self;
+        let least = self.shape.shared_min();
+        let Table { pages, accounts, bases, .. } = self;
         let slot = &mut pages[id.0 as usize / TABLE_PAGE][id.0 as usize % TABLE_PAGE];
         let dirty = slot.has(DIRTY);
         let Some(node) = slot.node.as_mut().and_then(Arc::get_mut) else { return };
@@ -407,7 +408,7 @@ impl Table {
         if dirty {
             accounts.remove_dirty(node);
         }
-        node.share(least, &account);
+        node.share(least, bases);
         accounts.bytes += node.bytes();
         if dirty {
             accounts.add_dirty(node);
@@ -416,7 +417,7 @@ impl Table {
 
     /// Bytes of the words that leaves have in common.
     pub fn base_bytes(&self) -> usize {
-        self.bases.load(Ordering::Relaxed)
+        self.bases.bytes()
     }
 
     /// The node is gone; its id may be used again. Its children are the caller's concern.

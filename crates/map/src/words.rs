@@ -7,8 +7,9 @@
 //! the words that it has, however it holds them.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use crate::{leaf, word};
 
@@ -31,7 +32,7 @@ pub(crate) struct Base {
 }
 
 impl Base {
-    pub fn new(words: Vec<u64>, account: Arc<AtomicUsize>) -> Arc<Base> {
+    fn new(words: Vec<u64>, account: Arc<AtomicUsize>) -> Arc<Base> {
         let base = Base { words, dirty: AtomicUsize::new(0), account };
         base.account.fetch_add(base.bytes(), Ordering::Relaxed);
         Arc::new(base)
@@ -80,6 +81,48 @@ impl Drop for Base {
     }
 }
 
+/// The bases of a map.
+#[derive(Default)]
+pub(crate) struct Bases {
+    /// Bytes of all that there are, of versions of leaves that are held elsewhere, too.
+    account: Arc<AtomicUsize>,
+    /// By where they came from.
+    came: BTreeMap<u64, Weak<Base>>,
+    /// How many of these are so many that all of them are looked at.
+    many: usize,
+}
+
+/// Bases that came from media at least before those are forgotten that no leaf has any more.
+const MANY: usize = 64;
+
+impl Bases {
+    /// A base of these words. Two that are alike are one if they came from the same place.
+    pub fn of(&mut self, words: Vec<u64>, from: Option<u64>) -> Arc<Base> {
+        let Some(from) = from else { return Base::new(words, self.account.clone()) };
+        // Something else may have come to lie there since.
+        let known = self.came.get(&from).and_then(Weak::upgrade).filter(|base| base.words == words);
+        known.unwrap_or_else(|| {
+            if self.came.len() >= self.many {
+                self.came.retain(|_, base| base.strong_count() > 0);
+                self.many = MANY.max(2 * self.came.len());
+            }
+            let base = Base::new(words, self.account.clone());
+            self.came.insert(from, Arc::downgrade(&base));
+            base
+        })
+    }
+
+    /// Bytes of all words that leaves have in common.
+    pub fn bytes(&self) -> usize {
+        self.account.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of what is remembered of them, in a tree that is two thirds full.
+    pub fn list_bytes(&self) -> usize {
+        self.came.len() * 3 * size_of::<(u64, Weak<Base>)>() / 2
+    }
+}
+
 /// The words of a leaf that may have some in common with others.
 #[derive(Clone, Debug)]
 pub(crate) struct Patched {
@@ -89,11 +132,6 @@ pub(crate) struct Patched {
 }
 
 impl Patched {
-    /// Words that others may come to hold, too.
-    pub fn of(words: Vec<u64>, account: &Arc<AtomicUsize>) -> Patched {
-        Patched { base: Base::new(words, account.clone()), edits: Box::default() }
-    }
-
     pub fn view(&self) -> Words<'_> {
         Words { base: &self.base.words, edits: &self.edits }
     }
@@ -290,15 +328,15 @@ mod tests {
 
     use super::*;
 
-    fn account() -> Arc<AtomicUsize> {
-        Arc::new(AtomicUsize::new(0))
+    fn patched_of(words: Vec<u64>, bases: &mut Bases) -> Patched {
+        Patched { base: bases.of(words, None), edits: Box::default() }
     }
 
     #[test]
     fn a_leaf_has_the_words_that_it_would_have_by_itself() {
         let mut chance = Pcg64::seed_from_u64(2);
         let mut below = |limit: u64| (chance.next_u64() % limit) as usize;
-        let account = account();
+        let mut bases = Bases::default();
         let (mut edited, mut refused) = (0, 0);
         for _ in 0..300 {
             let mut plain = Vec::new();
@@ -308,7 +346,7 @@ mod tests {
                     word::mapped(Pba(below(1 << 30) as u64), 1 + below(3) as u64),
                 );
             }
-            let mut patched = Patched::of(plain.clone(), &account);
+            let mut patched = patched_of(plain.clone(), &mut bases);
             let total = word::sum(&plain);
             let other = patched.clone();
             let mut others = plain.clone();
@@ -350,7 +388,7 @@ mod tests {
             );
             assert_eq!(patched.into_words(total), plain);
         }
-        assert_eq!(account.load(Ordering::Relaxed), 0);
+        assert_eq!(bases.bytes(), 0);
         assert!(edited > 3000 && refused > 3000, "{edited} edited, {refused} refused");
     }
 
@@ -358,7 +396,8 @@ mod tests {
     fn what_differs_from_a_twin_is_told_for_edits_of_either() {
         let base: Vec<u64> = (0..50).map(|at| word::mapped(Pba(at * 10), 1)).collect();
         let total = base.len() as u64;
-        let (mut a, word) = (Patched::of(base, &account()), |at| word::mapped(Pba(at), 1));
+        let (mut a, word) =
+            (patched_of(base, &mut Bases::default()), |at| word::mapped(Pba(at), 1));
         let mut b = a.clone();
         a.replace(total, 3, word(7000), 2);
         a.replace(total, 5, word(8000), 2);
@@ -369,9 +408,23 @@ mod tests {
             told.push((at, word[0], other[0]));
         });
         assert_eq!(told, [(3, word(7000), word(30)), (9, word(90), word(9000))]);
-        let alone = Patched::of(a.view().whole().into_owned(), &account());
+        let alone = patched_of(a.view().whole().into_owned(), &mut Bases::default());
         assert!(a.view().has_in_common_with(b.view()));
         assert!(!a.view().has_in_common_with(alone.view()));
         assert_eq!(a.view(), alone.view());
+    }
+
+    #[test]
+    fn bases_that_come_from_one_place_are_one_unless_they_differ() {
+        let mut bases = Bases::default();
+        let one = bases.of(vec![1, 2], Some(70));
+        assert!(Arc::ptr_eq(&one, &bases.of(vec![1, 2], Some(70))));
+        assert!(!Arc::ptr_eq(&one, &bases.of(vec![1, 2], None)));
+        assert!(!Arc::ptr_eq(&one, &bases.of(vec![1, 3], Some(70))));
+        assert_eq!(bases.bytes(), one.bytes(), "the others are gone");
+        for from in 0..10_000 {
+            bases.of(vec![from], Some(from));
+        }
+        assert!(bases.came.len() <= MANY);
     }
 }

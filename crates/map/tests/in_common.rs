@@ -85,6 +85,7 @@ fn they_come_back_from_media_and_are_evicted() {
         let mut world = World::new(seed, Dice::new(seed).pick(&[(512, 128), (64, 16), (16, 8)]));
         let tree = diverged(&mut world, 900, 60);
         world.checkpoint();
+        let before = world.map.usage().resident_bytes;
         assert!(!world.bases.is_empty(), "no image refers to what lies before it");
         world.map.evict(usize::MAX);
         assert_eq!(
@@ -94,6 +95,8 @@ fn they_come_back_from_media_and_are_evicted() {
         );
         world.compare();
         world.verify();
+        let after = world.map.usage().resident_bytes;
+        assert!(after < before + before / 10, "{after} bytes come back, {before} there were");
         world.write(tree, 5, 1);
         world.crash();
         world.compare();
@@ -165,7 +168,7 @@ fn a_base_that_is_not_there_is_refused() {
     assert_eq!(BaseBefore::of(&image).unwrap().bytes, base.len());
     let refused = |image: &[u8], base: &[u8]| {
         let mut map = mjolnir_map::Map::load(world.saved.roots.clone(), world.saved.pages.clone());
-        map.as_mut().unwrap().install_after(id, image, base).unwrap_err().to_string()
+        map.as_mut().unwrap().install_at(id, image, None, base).unwrap_err().to_string()
     };
     assert!(refused(&image, &[]).contains("words in common with others in 0 bytes"));
     assert!(refused(&image, &base[8..]).contains("words in common"));
@@ -186,7 +189,7 @@ fn a_base_that_is_not_there_is_refused() {
     let mut other = image.clone();
     other[32 + 4 + 6] |= 1;
     assert!(refused(&other, &base).contains("in place of word"));
-    world.map.install_after(id, &image, &base).unwrap();
+    world.map.install_at(id, &image, None, &base).unwrap();
     world.map.verify().unwrap();
     let mut runs = Vec::new();
     let _ = world.map.lookup(TreeId(1), Lba(0), 1, &mut runs);

@@ -2,9 +2,14 @@
 
 use mjolnir_units::Pba;
 
-use super::{Decoder, Encoder, Malformed, VERSION};
+use super::{Decoder, Encoder, Malformed};
 
 const MAGIC: &[u8; 8] = b"MJROOT\0\0";
+
+/// The version of the format of a store: 2 since leaves of the map may have words in common on media.
+/// All that version 1 wrote is read.
+const VERSION: u32 = 2;
+const OLDEST: u32 = 1;
 
 /// The most chunks a manifest is written in: what fits in a device's root.
 pub const MANIFEST_CHUNKS_MAX: usize = 240;
@@ -58,9 +63,9 @@ impl Root {
             return Err(Malformed("it does not start as a root of a Mjolnir store".into()));
         }
         let version = u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes"));
-        if version != VERSION {
+        if !(OLDEST..=VERSION).contains(&version) {
             return Err(Malformed(format!(
-                "its format is version {version}; this program reads version {VERSION}"
+                "its format is version {version}; this program reads versions {OLDEST} to {VERSION}"
             )));
         }
         let mut input = Decoder::unseal(bytes)?;

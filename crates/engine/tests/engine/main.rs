@@ -4,6 +4,7 @@
 mod admission;
 mod full_of_snapshots;
 mod hostile_media;
+mod in_common;
 mod lost_places;
 mod map_garbage;
 mod memory_budget;

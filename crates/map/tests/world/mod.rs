@@ -77,6 +77,9 @@ pub struct World {
     pub media: BTreeMap<u64, Vec<u8>>,
     /// By the addresses of images, what these have in common with others, if it lies before them.
     pub bases: BTreeMap<u64, Vec<u8>>,
+    /// How many bytes were written before an image that refers to others, or that others refer to.
+    pub places: BTreeMap<u64, u64>,
+    pub written: u64,
     pub next_address: u64,
     /// Free once the next checkpoint is complete.
     pub superseded: Vec<NodeAddress>,
@@ -95,6 +98,8 @@ impl World {
             node_sizes,
             media: BTreeMap::new(),
             bases: BTreeMap::new(),
+            places: BTreeMap::new(),
+            written: 0,
             next_address: 1,
             superseded: Vec::new(),
             saved: Saved::default(),
@@ -107,7 +112,7 @@ impl World {
         let address = self.map.address(id).unwrap_or_else(|| panic!("{id} has no address"));
         let image = self.media.get(&address.0).unwrap_or_else(|| panic!("{id} was overwritten"));
         let base = self.bases.get(&address.0).map_or(&[][..], |base| base);
-        self.map.install_after(id, image, base).unwrap();
+        self.map.install_at(id, image, self.places.get(&address.0).copied(), base).unwrap();
         self.fetched += 1;
     }
 
@@ -311,8 +316,10 @@ impl World {
                     let base = written[begin..begin + base.bytes].to_vec();
                     self.bases.insert(self.next_address, base);
                 }
+                self.places.insert(self.next_address, self.written + from as u64);
                 self.place_image(*id, image);
             }
+            self.written += written.len() as u64;
             rest = &rest[group..];
         }
     }
