@@ -31,9 +31,9 @@ pub(crate) struct CheckpointState {
     pub begun: u64,
     pub ended: u64,
     pub running: bool,
-    /// Bytes of nodes that the running one has frozen and not written yet.
+    /// Bytes that the running one has still to write for the nodes that it has frozen, at most.
     pub pending_bytes: u64,
-    /// Bytes that the next one will move out of sparse segments of the map.
+    /// Bytes that lie in sparse segments of the map, out of which the next one will move them.
     sparse_bytes: u64,
     /// Someone wants one as soon as may be.
     pub wanted: bool,
@@ -49,7 +49,7 @@ impl CheckpointState {
 /// Bytes that a checkpoint should free for each that it writes, where there is no hurry.
 const WON_FOR_WRITTEN: u64 = 16;
 /// Nodes (and pages of the node table) per trip to the log: clients get their turn in between.
-const NODES_A_STEP: usize = 128;
+pub(crate) const NODES_A_STEP: usize = 128;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Takes a checkpoint now and waits until it is durable. Recovery begins from the newest.
@@ -143,7 +143,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let placed = self.write_images(images).await?;
             let mut guard = self.state();
             let state = &mut *guard;
-            let bytes: u64 = nodes.iter().map(|(_, node)| node.unwritten_bytes() as u64).sum();
+            let bytes = mjolnir_map::unwritten_bytes_of(&nodes, left.as_slice().first()) as u64;
             state.checkpoint.pending_bytes = state.checkpoint.pending_bytes.saturating_sub(bytes);
             for (id, place) in placed {
                 state.space.add_map_bytes(place, 1);
@@ -297,7 +297,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let room = {
             let state = self.state();
             nodes.sort_by_cached_key(|id| (zone_of(&state, id), *id));
-            state.map.unwritten_bytes() as u64 + 2 * state.space.compaction_bytes()
+            state.map.unwritten_bytes() as u64 + state.space.moved_bytes_max()
         };
         for id in nodes {
             let moved = self

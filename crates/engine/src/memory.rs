@@ -101,8 +101,8 @@ pub(crate) fn dirty_bytes_max(options: &OpenOptions) -> u64 {
     options.dirty_bytes_max.min((options.memory_bytes / 4).max(DIRTY_BYTES_MIN))
 }
 
-/// Bytes of map nodes that may wait for a checkpoint: they cannot leave memory before, so with more
-/// of them one is due.
+/// Bytes that may be to write for map nodes that wait for a checkpoint, no less than they hold of memory
+/// by themselves: they cannot leave it before, so with more of them one is due.
 pub(crate) fn dirty_nodes_max(options: &OpenOptions) -> u64 {
     (options.memory_bytes / 4).max(DIRTY_NODES_MIN)
 }

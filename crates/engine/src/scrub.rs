@@ -6,12 +6,13 @@ use mjolnir_store::Error;
 use mjolnir_units::{BLOCK_SIZE, Pba, TreeId, ZoneId};
 use serde::{Deserialize, Serialize};
 
+use crate::checkpoint::NODES_A_STEP;
 use crate::engine::Engine;
 use crate::fault;
 use crate::format::group::GroupHeader;
 use crate::groups::Hole;
 use crate::loss::{Loss, Stretch, join};
-use crate::node_io::Place;
+use crate::node_io::{GRAIN, Place};
 use crate::space::SegmentState;
 
 /// What a scrub found.
@@ -156,21 +157,23 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let from = bad.partition_point(|at| *at < pba);
             from..bad.partition_point(|at| *at < pba.plus(blocks))
         };
-        let mut places: Vec<Place> = Vec::new();
-        let state = self.state();
-        places.extend(state.durable_table().map(Place::unpack));
-        places.extend(state.table.pages.iter().filter(|p| **p != 0).map(|p| Place::unpack(*p)));
-        for place in &places {
-            hit[within(place.pba, place.blocks())].fill(true);
-        }
-        for (pba, blocks) in &state.table.manifest {
-            hit[within(*pba, u64::from(*blocks))].fill(true);
-        }
-        let zone_blocks = state.space.zone_blocks;
-        drop(state);
+        let (places, zone_blocks) = {
+            let state = self.state();
+            let mut places: Vec<Place> = Vec::new();
+            places.extend(state.durable_table().map(Place::unpack));
+            places.extend(state.table.pages.iter().filter(|p| **p != 0).map(|p| Place::unpack(*p)));
+            for place in &places {
+                hit[within(place.pba, place.blocks())].fill(true);
+            }
+            for (pba, blocks) in &state.table.manifest {
+                hit[within(*pba, u64::from(*blocks))].fill(true);
+            }
+            (places, state.space.zone_blocks)
+        };
         // What images have in common lies a little before them, whether the image is in force or not
         // that has it.
-        const AROUND: u64 = ONE_BASE_BYTES_MAX as u64 / BLOCK_SIZE + 1;
+        const AROUND: u64 =
+            (ONE_BASE_BYTES_MAX as u64 + NODES_A_STEP as u64 * GRAIN) / BLOCK_SIZE + 1;
         for place in places {
             let from = Pba(place.pba.0.saturating_sub(AROUND));
             if within(from, AROUND + 1).is_empty() {

@@ -235,10 +235,16 @@ impl Space {
         self.checkpoint_reserve - CHECKPOINT_SLACK
     }
 
-    /// Bytes of the map that a checkpoint has room to move besides what it must write: a segment
-    /// at most. The tighter space is, the more it matters: moving wins more than it takes.
+    /// Bytes of the map that a checkpoint has room to move besides what it must write, as they lie: a
+    /// segment at most. The tighter space is, the more it matters: moving wins more than it takes, but
+    /// for leaves that lost the image with the words that they have in common.
     pub fn compaction_bytes(&self) -> u64 {
-        let spare = self.free_count().saturating_sub(self.checkpoint_least()).min(1) as u64;
+        self.moved_bytes_max().min(self.payload_bytes())
+    }
+
+    /// Bytes that a checkpoint has room to write, at most, for what it moves.
+    pub fn moved_bytes_max(&self) -> u64 {
+        let spare = self.free_count().saturating_sub(self.checkpoint_least()).min(2) as u64;
         spare * self.payload_bytes()
     }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::words::Base;
 use crate::{Node, NodeId};
 
-/// The most bytes of images that have one base for all of them: whoever stores them closes an append,
-/// and may leave a segment's end unused, where they do not fit.
+/// The most bytes of images that have one base for all of them, before whoever stores them pads each: an
+/// append that they do not fit is closed, and a segment's end left unused.
 pub const ONE_BASE_BYTES_MAX: usize = 16 << 10;
 
 /// A form of a node's [image](crate::image).
@@ -56,8 +56,9 @@ pub fn with_one_base(nodes: &[(NodeId, Arc<Node>)]) -> usize {
 
 // What is to be written of leaves with a base in common, at most. There is one group of them, and more
 // where they take more than `ONE_BASE_BYTES_MAX`, or a list of nodes is cut. A base takes a quarter of
-// that at most, so each further group holds twice as many bytes of edits as of the base; and those that
-// are written whole instead take a third more than a group would.
+// that at most, so a group that is full holds twice as many bytes of edits as of the base; of a list that
+// is cut the last group is not, which is one base for each list. Those that are written whole instead take
+// a third more than a group would.
 
 /// Bytes to write for a node at most, but for its base.
 pub(crate) fn unwritten_bytes(node: &Node) -> usize {
@@ -70,6 +71,22 @@ pub(crate) fn unwritten_bytes(node: &Node) -> usize {
 /// Bytes to write for a base at most, where one leaf or more with it must be written.
 pub(crate) fn unwritten_base_bytes(base: &Base) -> usize {
     base.bytes() + base.bytes() / 3
+}
+
+/// Bytes to write at most for some of the nodes of a checkpoint, of which `next` is the first that
+/// follows, if there is one: for a base with the last of its leaves.
+pub fn unwritten_bytes_of(
+    nodes: &[(NodeId, Arc<Node>)],
+    next: Option<&(NodeId, Arc<Node>)>,
+) -> usize {
+    let follows = nodes.iter().skip(1).map(Some).chain([next]);
+    let bytes = nodes.iter().zip(follows).map(|((_, node), follows)| {
+        let base = node.patched().map(|patched| &patched.base);
+        let other = follows.and_then(|(_, node)| node.patched()).map(|patched| &patched.base);
+        let last = |base: &&Arc<Base>| other.is_none_or(|other| !Arc::ptr_eq(base, other));
+        unwritten_bytes(node) + base.filter(last).map_or(0, |base| unwritten_base_bytes(base))
+    });
+    bytes.sum()
 }
 
 /// Orders nodes by id, but for leaves with words in common: these follow the first of them.

@@ -12,7 +12,9 @@
 //! * A *tree* ([`TreeId`](mjolnir_units::TreeId)) is a volume, a snapshot or a staged transaction;
 //!   to the map they are all the same: a root edge and a level.
 //! * A *leaf* (level 0) is a list of words, one `u64` an extent ([`word`]): mapped extents of 1 to
-//!   65,536 blocks, and holes of any length. Lengths are in the words, addresses are sums.
+//!   65,536 blocks, and holes of any length. Lengths are in the words, addresses are sums. A leaf that
+//!   was copied for a write holds most of its words in common with the one that it was copied from
+//!   (`words.rs`), which shows nowhere but in what both take of memory and media.
 //! * An *inner node* (level 1 and up) is a list of [`Edge`]s. All leaves of a tree have one depth.
 //! * Parents name children by [`NodeId`]. A node's version may be replaced under its id (an edit,
 //!   a relocation, a rewrite elsewhere on media) and no parent needs to know.
@@ -54,7 +56,9 @@
 //! 5. An operation changes nothing if it returns [`Absent`].
 //! 6. While a mark runs, no visited node has an edge to a node that is neither visited nor waiting
 //!    to be (the strong tri-colour invariant of Dijkstra et al., 1978).
-//! 7. The durable table is that of the last [`Map::freeze`] plus what was [`Map::placed`] since: an
+//! 7. What a base of leaves says where all of them have edits means nothing, and is not live. An image
+//!    and the one that it refers to lie in one append.
+//! 8. The durable table is that of the last [`Map::freeze`] plus what was [`Map::placed`] since: an
 //!    id that was freed later keeps its address there until the next freeze.
 //!
 //! [`Map::verify`] checks 1 to 4 over what is resident.
@@ -92,7 +96,7 @@ mod write;
 pub use checkpoint::Frozen;
 pub use chunks::Chunks;
 pub use diff::{Diff, DiffRange};
-pub use form::{Form, ONE_BASE_BYTES_MAX, with_one_base};
+pub use form::{Form, ONE_BASE_BYTES_MAX, unwritten_bytes_of, with_one_base};
 pub use id::{Absent, NodeAddress, NodeId};
 pub use image::{BaseBefore, DecodeError, LEAF_WORDS_HARD, ROOT_BYTES, root_decode, root_encode};
 pub use map::Map;

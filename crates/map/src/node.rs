@@ -176,7 +176,7 @@ impl Node {
     }
 
     /// Bytes that a checkpoint has to write for it at most, but for words that it has in common with others.
-    pub fn unwritten_bytes(&self) -> usize {
+    pub(crate) fn unwritten_bytes(&self) -> usize {
         form::unwritten_bytes(self)
     }
 

@@ -2,8 +2,8 @@
 //!
 //! The first write to a leaf after a snapshot copies it for the sake of a word or two. So most leaves
 //! of a volume with many snapshots have a twin, and what a walk did for the one is done for the other
-//! but for these words. Which these are is known of leaves that hold the others in common; leaves that
-//! came from media are compared.
+//! but for these words. Which these are is known of leaves that hold the others in common; others are
+//! compared.
 
 use crate::Words;
 

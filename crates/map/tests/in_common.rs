@@ -5,7 +5,7 @@ mod world;
 
 use std::collections::BTreeSet;
 
-use mjolnir_map::{BaseBefore, Relocations, Repointer, with_one_base};
+use mjolnir_map::{BaseBefore, Relocations, Repointer, unwritten_bytes_of, with_one_base};
 use mjolnir_units::{Lba, Pba, TreeId};
 use world::{Dice, World, for_seeds};
 
@@ -56,13 +56,25 @@ fn diverged_snapshots_take_a_part_of_a_leaf_each() {
     world.verify();
 
     // As leaves that hold a little, so images.
+    let unwritten = world.map.unwritten_bytes();
     let frozen = world.map.freeze();
+    // However the list is divided, what is to be written of its parts is what was to be.
+    for each in [1, 7, 128, usize::MAX] {
+        let (mut rest, mut sum) = (&frozen.nodes[..], 0);
+        while !rest.is_empty() {
+            let (part, after) = rest.split_at(each.min(rest.len()));
+            sum += unwritten_bytes_of(part, after.first());
+            rest = after;
+        }
+        assert_eq!(sum, unwritten, "in parts of {each}");
+    }
     let whole: usize = frozen.nodes.iter().map(|(_, node)| node.image_bytes()).sum();
     let model = world.model.clone();
     world.place(&frozen, 0, usize::MAX);
     world.complete(frozen, model);
     let written: usize = world.media.values().map(Vec::len).sum();
     assert!(written < whole / 2, "{written} bytes for {whole}");
+    assert!(written < unwritten && unwritten < whole, "{unwritten} bytes were reckoned");
     // Without its snapshots the volume's leaves hold all their words themselves again, as written to.
     for tree in world.trees().into_iter().filter(|other| *other != tree) {
         world.drop_tree(tree);

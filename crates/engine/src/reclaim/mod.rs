@@ -3,8 +3,8 @@
 //! A *cycle* is one walk of the whole map. It does the work of two scans at once, for disjoint
 //! sets of segments, as the paper's pipelined scanner does (Mjölnir, INFLOW'15, section 4.2.2):
 //! it counts the live blocks of every sealed segment, and it finds the leaves that refer to the
-//! *candidates*, which were selected after the cycle before. Then the candidates are relocated,
-//! and the next ones selected.
+//! *candidates*, which were selected after the cycle before, or before the walk where all segments
+//! are to be moved anyway. Then the candidates are relocated, and the next ones selected.
 //!
 //! Invariants:
 //!
