@@ -30,8 +30,24 @@ fn whole(tall: bool) -> Vec<u8> {
     input(&root_encode(&root), &images)
 }
 
+/// The image of a leaf with a base, and that of one that has it in common.
+fn edited() -> Vec<u8> {
+    let mut world = World::new(7, (64, 4));
+    let tree = world.create(60);
+    (0..60).for_each(|at| world.write(tree, at * 7 % 60, 1));
+    for at in 0..3 {
+        world.snapshot(tree);
+        world.write(tree, at * 11, 1);
+    }
+    world.checkpoint();
+    assert!(!world.bases.is_empty(), "no image refers to another");
+    let root = world.saved.roots.iter().find(|(id, _)| *id == TreeId(2)).unwrap().1;
+    let images: Vec<Vec<u8>> = world.media.values().cloned().collect();
+    input(&root_encode(&root), &images)
+}
+
 fn seeds() -> Vec<(&'static str, Vec<u8>)> {
-    let (leaf, tall) = (whole(false), whole(true));
+    let (leaf, tall, edited) = (whole(false), whole(true), edited());
     let with = |bytes: &[u8], at: usize, value: &[u8]| {
         let mut bytes = bytes.to_vec();
         bytes[at..at + value.len()].copy_from_slice(value);
@@ -50,6 +66,9 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("root_of_level_15", with(&tall, 12, &[15])),
         ("root_leads_to_a_leaf", with(&tall, 12, &[0])),
         ("root_leads_nowhere", with(&tall, 8, &[0xff; 4])),
+        ("edited_words_past_the_end", with(&edited, image + 28, &[0xff; 4])),
+        ("edited_lying_count", with(&edited, image + 12, &[0xff; 4])),
+        ("edited", edited),
         ("node_twice", [&leaf[..], &leaf[16..]].concat()),
         ("tall_cut", tall[..tall.len() / 2].to_vec()),
         ("root_alone", leaf[..16].to_vec()),
