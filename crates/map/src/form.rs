@@ -10,7 +10,7 @@ use crate::{Node, NodeId};
 /// append that they do not fit is closed, and a segment's end left unused.
 pub const ONE_BASE_BYTES_MAX: usize = 16 << 10;
 
-/// A form of a node's [image](crate::image).
+/// A form of a node's image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// With all that the node has.

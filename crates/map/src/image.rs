@@ -27,7 +27,7 @@ use crate::words::Edit;
 use crate::{BLOCKS_MAX, Edge, INNER_MAX, LEAF_MAX, LEVEL_MAX, Node, NodeId, Root, word};
 
 /// The most words in the image of a leaf. A leaf that a relocation fragmented may have more than
-/// [`LEAF_MAX`](crate::LEAF_MAX), and its image be larger than a block.
+/// [`LEAF_MAX`], and its image be larger than a block.
 pub const LEAF_WORDS_HARD: usize = 1 << 22;
 /// Size of an encoded root.
 pub const ROOT_BYTES: usize = 16;
