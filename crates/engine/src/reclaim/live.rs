@@ -49,6 +49,10 @@ impl Sheet {
         }
     }
 
+    fn has(&self, at: u64) -> bool {
+        self.words[(at / 64) as usize] >> (at % 64) & 1 != 0
+    }
+
     /// Bits set in `from..to`.
     fn count(&self, from: u64, to: u64) -> u64 {
         if from >= to {
@@ -109,6 +113,12 @@ impl LiveMap {
             whole.count(from, from + self.zone_blocks) as u32
         };
         self.judged.iter().map(|zone| (*zone, count(*zone))).collect()
+    }
+
+    /// The live blocks of a segment. No job may be running.
+    pub fn of(&self, zone: ZoneId) -> Vec<Pba> {
+        let (whole, start) = (self.join(), zone.start(self.zone_blocks).0);
+        (start..start + self.zone_blocks).filter(|at| whole.has(*at)).map(Pba).collect()
     }
 
     /// Live blocks of all segments. No job may be running.

@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::fault;
 use crate::format::record::Record;
 use crate::memory::may_hold_leaves;
+use crate::reclaim::mark::{Marked, are_many};
 use crate::reclaim::relocate::{Batch, yield_now};
 
 /// A live run of a victim, with what its summary says of it.
@@ -59,6 +60,15 @@ impl LiveBlocks {
         LiveBlocks { zone_blocks, live, near: Vec::new(), twins, leaves: (0, 0) }
     }
 
+    /// Those that a mark found.
+    pub fn of_mark(zone_blocks: u64, victims: &[ZoneId], marked: &Marked) -> Self {
+        let mut blocks = LiveBlocks::new(zone_blocks, victims, false);
+        for at in victims.iter().flat_map(|zone| marked.live.of(*zone)) {
+            blocks.live.fill(at.0, 1, true);
+        }
+        blocks
+    }
+
     /// Notes what a leaf refers to.
     fn add(&mut self, id: NodeId, leaf: Arc<Node>) {
         let words = leaf.entries();
@@ -87,7 +97,7 @@ impl LiveBlocks {
     /// Lets go of the leaves; whether many of them had a twin.
     pub fn end_twins(&mut self) -> bool {
         self.twins = None;
-        self.leaves.1 > self.leaves.0 / 4
+        are_many(self.leaves.1, self.leaves.0)
     }
 
     /// The live blocks of a victim.
@@ -190,10 +200,11 @@ mod tests {
     use rand_pcg::Pcg64;
 
     use super::*;
+    use crate::reclaim::live::LiveMap;
     use crate::reclaim::mark::tests::leaves_of;
 
     #[test]
-    fn with_and_without_twins_the_same_blocks_are_live() {
+    fn by_the_mark_and_by_a_pass_with_and_without_twins_the_same_blocks_are_live() {
         const ZONE: u64 = 700;
         let mut chance = Pcg64::seed_from_u64(4);
         let mut below = |limit: u64| chance.next_u64() % limit;
@@ -211,7 +222,9 @@ mod tests {
         let mut beside = LiveBlocks::new(ZONE, &victims, true);
         let mut alone = LiveBlocks::new(ZONE, &victims, false);
         let mut naive = vec![false; 20 * ZONE as usize + 16];
+        let marked = LiveMap::new(21, ZONE, victims.to_vec(), 1);
         for (id, leaf) in &leaves {
+            marked.sheet(0).set_all(&leaf.entries().whole());
             beside.add(*id, leaf.clone());
             alone.add(*id, leaf.clone());
             for (_, blocks, pba) in leaf.extents() {
@@ -219,10 +232,13 @@ mod tests {
                 naive[at..at + pba.map_or(0, |_| blocks as usize)].fill(true);
             }
         }
+        let marked = Marked { live: marked, sequence: 0, twins: false };
+        let marked = LiveBlocks::of_mark(ZONE, &victims, &marked);
         for zone in victims {
             let expected = &naive[(u64::from(zone.0) * ZONE) as usize..][..ZONE as usize];
             assert_eq!(beside.of(zone), expected);
             assert_eq!(alone.of(zone), expected);
+            assert_eq!(marked.of(zone), expected);
         }
         assert!(beside.end_twins() && !alone.end_twins());
     }

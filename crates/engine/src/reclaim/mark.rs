@@ -31,6 +31,18 @@ struct Found {
     referrers: Vec<(ZoneId, NodeId)>,
     mappings: u64,
     leaves: u64,
+    /// Leaves that had a twin.
+    twins: u64,
+}
+
+/// What a mark found, but for what went into the reverse index.
+pub(super) struct Marked {
+    pub live: LiveMap,
+    /// The log's sequence number when it began. As long as it is the same, nobody wrote or trimmed, and
+    /// what was live then is live.
+    pub sequence: u64,
+    /// Whether many leaves had a twin.
+    pub twins: bool,
 }
 
 /// A leaf that a job is done with.
@@ -85,12 +97,17 @@ impl<'a> Referrers<'a> {
     }
 }
 
+/// Whether so many of some leaves have a twin that it is worth looking for one.
+pub(super) fn are_many(with_twin: u64, leaves: u64) -> bool {
+    with_twin > leaves / 4
+}
+
 /// The pure part: runs on any thread, over frozen leaves. `job` is the job's number.
 fn scan(leaves: &[(NodeId, Arc<Node>)], live: &LiveMap, job: usize, candidates: &ZoneSet) -> Found {
     let mut sheet = live.sheet(job);
     let mut referrers = Referrers::new(candidates);
     let mut twins: Twins<Scanned> = Twins::default();
-    let mut mappings = 0;
+    let (mut mappings, mut with_twin) = (0, 0);
     for (number, (id, leaf)) in leaves.iter().enumerate() {
         // Leaves come from the processor that has just counted the job in as their holder. They, and
         // the next one's first words, are on their way while this one's are worked on.
@@ -99,6 +116,7 @@ fn scan(leaves: &[(NodeId, Arc<Node>)], live: &LiveMap, job: usize, candidates: 
         let (words, from) = (leaf.entries(), referrers.found.len());
         let Some(key) = words.key() else { continue };
         let twin = twins.find(words, |twin| leaves[twin.number].1.entries());
+        with_twin += u64::from(twin.is_some());
         let mapped = match twin.cloned() {
             None => words.pieces().fold(0, |mapped, (_, piece)| {
                 referrers.add(*id, number, piece);
@@ -118,13 +136,14 @@ fn scan(leaves: &[(NodeId, Arc<Node>)], live: &LiveMap, job: usize, candidates: 
         let referrers = from..referrers.found.len();
         twins.keep(key, Scanned { number, mapped, referrers });
     }
-    Found { referrers: referrers.found, mappings, leaves: leaves.len() as u64 }
+    let leaves = leaves.len() as u64;
+    Found { referrers: referrers.found, mappings, leaves, twins: with_twin }
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Walks the map once. Leaves the candidates' referrers in the reverse index.
-    pub(super) async fn mark(&self) -> Result<LiveMap, Error> {
-        let (live, candidates) = {
+    pub(super) async fn mark(&self) -> Result<Marked, Error> {
+        let (live, candidates, sequence) = {
             let mut state = self.state();
             let tracking = !state.reclaim.index.is_empty();
             state.map.track_leaves(tracking);
@@ -139,8 +158,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let live = LiveMap::new(zones, zone_blocks, judged, jobs);
             state.reclaim.mark_bytes = live.sheet_bytes() * jobs as u64;
             let candidates = ZoneSet::new(zones, zone_blocks, state.reclaim.index.candidates());
-            (Arc::new(live), Arc::new(candidates))
+            (Arc::new(live), Arc::new(candidates), state.log.sequence)
         };
+        let (mut scanned, mut with_twin) = (0, 0);
         let mut jobs = FuturesUnordered::new();
         // One waits while the others run, so that none of them has to.
         let most = self.runtime().parallelism() + 1;
@@ -167,12 +187,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 state.reclaim.nodes_marked = state.map.usage().nodes;
                 drop(state);
                 let live = Arc::into_inner(live).expect("all jobs have ended");
-                return Ok(live);
+                return Ok(Marked { live, sequence, twins: are_many(with_twin, scanned) });
             }
             if (step.done || jobs.len() >= most)
                 && let Some((mut found, took)) = jobs.next().await
             {
                 cpu += took;
+                scanned += found.leaves;
+                with_twin += found.twins;
                 let mut state = self.state();
                 state.reclaim.counters.leaves_scanned += found.leaves;
                 state.reclaim.counters.mappings_scanned += found.mappings;

@@ -356,10 +356,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     async fn cycle(&self) -> Result<Won, Error> {
         let mut won = Won::default();
         self.select_all();
-        let live = self.mark().await?;
-        let emptied = self.retire_empty(&live);
-        drop(live);
-        self.state().reclaim.mark_bytes = 0;
+        let marked = self.mark().await?;
+        let emptied = self.retire_empty(&marked.live);
+        let mut marked = Some(marked);
         if self.inner.options.paranoid {
             for zone in &emptied {
                 self.prove_unreferenced(*zone).await?;
@@ -371,7 +370,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if self.state().is_squeezed() {
                 self.checkpoint_within_task().await?;
             }
-            let relocated = self.relocate().await?;
+            let relocated = self.relocate(marked.take()).await?;
             won.retired += relocated.retired;
             won.cramped = relocated.cramped;
             won.rests = relocated.rests;
@@ -385,6 +384,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         {
             let mut state = self.state();
+            state.reclaim.mark_bytes = 0;
             state.reclaim.index.clear();
             state.map.track_leaves(false);
             state.reclaim.counters.cycles += 1;

@@ -19,7 +19,8 @@ use crate::engine::{Engine, State};
 use crate::memory::batch_bytes_max;
 use crate::options::OpenOptions;
 use crate::reclaim::copy::Copied;
-use crate::reclaim::live_runs::LiveRun;
+use crate::reclaim::live_runs::{LiveBlocks, LiveRun};
+use crate::reclaim::mark::Marked;
 
 /// Memory for each block of a victim: whether it is live, and where it went.
 const TABLE_BYTES: u64 = 1 + 8;
@@ -49,10 +50,10 @@ pub(super) struct Relocated {
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Empties the most promising candidates. Each of them is given up or no candidate any more
     /// afterwards, unless there was no room, reclaim is to rest or the store is closing. Fails only if
-    /// the store has.
-    pub(super) async fn relocate(&self) -> Result<Relocated, Error> {
+    /// the store has. `marked` is what the mark found, of use as long as nobody wrote.
+    pub(super) async fn relocate(&self, marked: Option<Marked>) -> Result<Relocated, Error> {
         let mut batch = self.state().next_batch(&self.inner.options);
-        let relocated = self.relocate_batch(&mut batch).await;
+        let relocated = self.relocate_batch(&mut batch, marked).await;
         let mut state = self.state();
         state.reclaim.index.hold(&[]);
         state.reclaim.batch_bytes = 0;
@@ -60,10 +61,27 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         relocated
     }
 
-    async fn relocate_batch(&self, batch: &mut Batch) -> Result<Relocated, Error> {
+    async fn relocate_batch(
+        &self,
+        batch: &mut Batch,
+        marked: Option<Marked>,
+    ) -> Result<Relocated, Error> {
         let mut relocated = Relocated::default();
-        let mut live = self.live_blocks(batch).await?;
-        let twins = live.end_twins();
+        let (sequence, zone_blocks) = {
+            let state = self.state();
+            (state.log.sequence, state.space.zone_blocks)
+        };
+        let (live, twins) = match marked.filter(|marked| marked.sequence == sequence) {
+            Some(marked) => {
+                (LiveBlocks::of_mark(zone_blocks, &batch.victims, &marked), marked.twins)
+            }
+            None => {
+                let mut live = self.live_blocks(batch).await?;
+                let twins = live.end_twins();
+                (live, twins)
+            }
+        };
+        self.state().reclaim.mark_bytes = 0;
         let mut moves = Relocations::builder();
         let mut groups = BTreeSet::new();
         let mut copied = Batch { victims: Vec::new() };
