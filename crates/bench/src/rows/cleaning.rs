@@ -169,6 +169,10 @@ fn shared(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
+/// Pairs of runs of which a round is the median: the difference of two runs that take so much longer
+/// scatters by several times its value.
+const PAIRS: u64 = 7;
+
 fn diverged(bench: &Bench, report: &mut Report) -> Result<()> {
     let device = device(bench);
     let count = bench.size(20, 2000, 2000);
@@ -181,15 +185,21 @@ fn diverged(bench: &Bench, report: &mut Report) -> Result<()> {
     };
     // Unmeasured once, so that the first store finds memory as the others do.
     measure(1, 0)?;
+    let pairs = bench.size(1, PAIRS, PAIRS);
     for round in 0..bench.rounds as u64 {
-        let (one, many) = (measure(1, round)?, measure(count, round)?);
-        let more = (many.leaves - one.leaves) as f64;
-        let seconds = many.took.process_s - one.took.process_s;
-        cpu.push(seconds * 1e6 / more);
-        memory.push(many.map_bytes as f64 / count as f64);
-        leaves.push(more);
-        beyond.push(seconds * 1e3);
-        one_ms.push(one.took.process_s * 1e3);
+        let mut round_cpu = Samples::new();
+        for pair in 0..pairs {
+            let seed = round * pairs + pair;
+            let (one, many) = (measure(1, seed)?, measure(count, seed)?);
+            let more = (many.leaves - one.leaves) as f64;
+            let seconds = many.took.process_s - one.took.process_s;
+            round_cpu.push(seconds * 1e6 / more);
+            memory.push(many.map_bytes as f64 / count as f64);
+            leaves.push(more);
+            beyond.push(seconds * 1e3);
+            one_ms.push(one.took.process_s * 1e3);
+        }
+        cpu.push(round_cpu.median());
     }
     let note = format!(
         "{:.0} distinct leaves more; {:.0} ms of processor time more than the {:.0} ms with 1 \
