@@ -49,8 +49,19 @@ impl Sheet {
         }
     }
 
-    fn has(&self, at: u64) -> bool {
-        self.words[(at / 64) as usize] >> (at % 64) & 1 != 0
+    /// Calls `each` with the runs of set bits in `from..to`, none of them longer than a word.
+    fn runs(&self, from: u64, to: u64, mut each: impl FnMut(u64, u64)) {
+        let mut at = from;
+        while at < to {
+            let left = (64 - at % 64).min(to - at);
+            let bits = self.words[(at / 64) as usize] >> (at % 64);
+            let clear = u64::from(bits.trailing_zeros()).min(left);
+            let set = u64::from((bits >> clear.min(63)).trailing_ones()).min(left - clear);
+            if set > 0 {
+                each(at + clear, set);
+            }
+            at += clear + set;
+        }
     }
 
     /// Bits set in `from..to`.
@@ -115,10 +126,10 @@ impl LiveMap {
         self.judged.iter().map(|zone| (*zone, count(*zone))).collect()
     }
 
-    /// The live blocks of a segment. No job may be running.
-    pub fn of(&self, zone: ZoneId) -> Vec<Pba> {
-        let (whole, start) = (self.join(), zone.start(self.zone_blocks).0);
-        (start..start + self.zone_blocks).filter(|at| whole.has(*at)).map(Pba).collect()
+    /// Calls `each` with runs of the live blocks of a segment. No job may be running.
+    pub fn runs(&self, zone: ZoneId, each: impl FnMut(u64, u64)) {
+        let start = zone.start(self.zone_blocks).0;
+        self.join().runs(start, start + self.zone_blocks, each);
     }
 
     /// Live blocks of all segments. No job may be running.

@@ -1,4 +1,5 @@
-//! What of the victims is live, by what their referrers name now.
+//! What of the victims is live: by what their referrers name now, or by what the mark found, if that
+//! is the same.
 
 use std::sync::Arc;
 
@@ -11,7 +12,8 @@ use crate::engine::Engine;
 use crate::fault;
 use crate::format::record::Record;
 use crate::memory::may_hold_leaves;
-use crate::reclaim::mark::{Marked, are_many};
+use crate::reclaim::live::LiveMap;
+use crate::reclaim::mark::are_many;
 use crate::reclaim::relocate::{Batch, yield_now};
 
 /// A live run of a victim, with what its summary says of it.
@@ -60,13 +62,9 @@ impl LiveBlocks {
         LiveBlocks { zone_blocks, live, near: Vec::new(), twins, leaves: (0, 0) }
     }
 
-    /// Those that a mark found.
-    pub fn of_mark(zone_blocks: u64, victims: &[ZoneId], marked: &Marked) -> Self {
-        let mut blocks = LiveBlocks::new(zone_blocks, victims, false);
-        for at in victims.iter().flat_map(|zone| marked.live.of(*zone)) {
-            blocks.live.fill(at.0, 1, true);
-        }
-        blocks
+    /// Notes what a mark found live of a victim.
+    fn add_marked(&mut self, zone: ZoneId, marked: &LiveMap) {
+        marked.runs(zone, |at, blocks| self.live.fill(at, blocks, true));
     }
 
     /// Notes what a leaf refers to.
@@ -108,6 +106,17 @@ impl LiveBlocks {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
+    /// The blocks of a batch's victims that the mark found live.
+    pub(super) async fn live_blocks_marked(&self, batch: &Batch, marked: &LiveMap) -> LiveBlocks {
+        let zone_blocks = self.state().space.zone_blocks;
+        let mut live = LiveBlocks::new(zone_blocks, &batch.victims, false);
+        for zone in &batch.victims {
+            live.add_marked(*zone, marked);
+            yield_now().await; // Clients get their turn between steps.
+        }
+        live
+    }
+
     /// The blocks of a batch's victims that their referrers name now. A victim that a leaf refers to
     /// which cannot be read leaves the batch.
     pub(super) async fn live_blocks(&self, batch: &mut Batch) -> Result<LiveBlocks, Error> {
@@ -200,7 +209,8 @@ mod tests {
     use rand_pcg::Pcg64;
 
     use super::*;
-    use crate::reclaim::live::LiveMap;
+    use crate::reclaim::live::ZoneSet;
+    use crate::reclaim::mark::scan;
     use crate::reclaim::mark::tests::leaves_of;
 
     #[test]
@@ -222,9 +232,12 @@ mod tests {
         let mut beside = LiveBlocks::new(ZONE, &victims, true);
         let mut alone = LiveBlocks::new(ZONE, &victims, false);
         let mut naive = vec![false; 20 * ZONE as usize + 16];
-        let marked = LiveMap::new(21, ZONE, victims.to_vec(), 1);
+        let marked = LiveMap::new(21, ZONE, victims.to_vec(), 2);
+        let candidates = ZoneSet::new(21, ZONE, victims.into_iter());
+        let (some, others) = leaves.split_at(leaves.len() / 3);
+        let found = [scan(some, &marked, 0, &candidates), scan(others, &marked, 1, &candidates)];
+        assert!(found.iter().all(|found| found.twins > 0 && found.twins < found.referring));
         for (id, leaf) in &leaves {
-            marked.sheet(0).set_all(&leaf.entries().whole());
             beside.add(*id, leaf.clone());
             alone.add(*id, leaf.clone());
             for (_, blocks, pba) in leaf.extents() {
@@ -232,13 +245,13 @@ mod tests {
                 naive[at..at + pba.map_or(0, |_| blocks as usize)].fill(true);
             }
         }
-        let marked = Marked { live: marked, sequence: 0, twins: false };
-        let marked = LiveBlocks::of_mark(ZONE, &victims, &marked);
+        let mut by_mark = LiveBlocks::new(ZONE, &victims, false);
+        victims.iter().for_each(|zone| by_mark.add_marked(*zone, &marked));
         for zone in victims {
             let expected = &naive[(u64::from(zone.0) * ZONE) as usize..][..ZONE as usize];
             assert_eq!(beside.of(zone), expected);
             assert_eq!(alone.of(zone), expected);
-            assert_eq!(marked.of(zone), expected);
+            assert_eq!(by_mark.of(zone), expected);
         }
         assert!(beside.end_twins() && !alone.end_twins());
     }

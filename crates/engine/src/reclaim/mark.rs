@@ -13,6 +13,7 @@ use mjolnir_store::Error;
 use mjolnir_units::ZoneId;
 
 use crate::engine::Engine;
+use crate::memory::may_hold_leaves;
 use crate::reclaim::live::{LiveMap, ZoneSet};
 use crate::reclaim::relocate::yield_now;
 use crate::space::{MAP_STREAM, SegmentState};
@@ -26,22 +27,24 @@ const LEAVES_A_JOB: usize = 1024;
 const NODES_A_SWEEP: usize = 256;
 
 /// What one job found.
-struct Found {
+pub(super) struct Found {
     /// Candidates, and leaves that refer to them, or whose twin does: each pair once.
     referrers: Vec<(ZoneId, NodeId)>,
     mappings: u64,
     leaves: u64,
-    /// Leaves that had a twin.
-    twins: u64,
+    /// Leaves that refer to candidates, and how many of them had a twin.
+    pub referring: u64,
+    pub twins: u64,
 }
 
 /// What a mark found, but for what went into the reverse index.
 pub(super) struct Marked {
     pub live: LiveMap,
-    /// The log's sequence number when it began. As long as it is the same, nobody wrote or trimmed, and
-    /// what was live then is live.
+    /// The log's sequence number when it began. All that is live in a candidate was live then, since
+    /// what refers to it anew got that from what did already; and as long as nobody gave the log a
+    /// record, nothing ceased to be.
     pub sequence: u64,
-    /// Whether many leaves had a twin.
+    /// Whether many leaves that refer to candidates had a twin, and leaves may be held for it.
     pub twins: bool,
 }
 
@@ -103,11 +106,16 @@ pub(super) fn are_many(with_twin: u64, leaves: u64) -> bool {
 }
 
 /// The pure part: runs on any thread, over frozen leaves. `job` is the job's number.
-fn scan(leaves: &[(NodeId, Arc<Node>)], live: &LiveMap, job: usize, candidates: &ZoneSet) -> Found {
+pub(super) fn scan(
+    leaves: &[(NodeId, Arc<Node>)],
+    live: &LiveMap,
+    job: usize,
+    candidates: &ZoneSet,
+) -> Found {
     let mut sheet = live.sheet(job);
     let mut referrers = Referrers::new(candidates);
     let mut twins: Twins<Scanned> = Twins::default();
-    let (mut mappings, mut with_twin) = (0, 0);
+    let (mut mappings, mut referring, mut with_twin) = (0, 0, 0);
     for (number, (id, leaf)) in leaves.iter().enumerate() {
         // Leaves come from the processor that has just counted the job in as their holder. They, and
         // the next one's first words, are on their way while this one's are worked on.
@@ -116,7 +124,7 @@ fn scan(leaves: &[(NodeId, Arc<Node>)], live: &LiveMap, job: usize, candidates: 
         let (words, from) = (leaf.entries(), referrers.found.len());
         let Some(key) = words.key() else { continue };
         let twin = twins.find(words, |twin| leaves[twin.number].1.entries());
-        with_twin += u64::from(twin.is_some());
+        let has_twin = twin.is_some();
         let mapped = match twin.cloned() {
             None => words.pieces().fold(0, |mapped, (_, piece)| {
                 referrers.add(*id, number, piece);
@@ -134,10 +142,12 @@ fn scan(leaves: &[(NodeId, Arc<Node>)], live: &LiveMap, job: usize, candidates: 
         };
         mappings += mapped;
         let referrers = from..referrers.found.len();
+        referring += u64::from(!referrers.is_empty());
+        with_twin += u64::from(!referrers.is_empty() && has_twin);
         twins.keep(key, Scanned { number, mapped, referrers });
     }
     let leaves = leaves.len() as u64;
-    Found { referrers: referrers.found, mappings, leaves, twins: with_twin }
+    Found { referrers: referrers.found, mappings, leaves, referring, twins: with_twin }
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
@@ -160,7 +170,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let candidates = ZoneSet::new(zones, zone_blocks, state.reclaim.index.candidates());
             (Arc::new(live), Arc::new(candidates), state.log.sequence)
         };
-        let (mut scanned, mut with_twin) = (0, 0);
+        let (mut referring, mut with_twin) = (0, 0);
         let mut jobs = FuturesUnordered::new();
         // One waits while the others run, so that none of them has to.
         let most = self.runtime().parallelism() + 1;
@@ -187,13 +197,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 state.reclaim.nodes_marked = state.map.usage().nodes;
                 drop(state);
                 let live = Arc::into_inner(live).expect("all jobs have ended");
-                return Ok(Marked { live, sequence, twins: are_many(with_twin, scanned) });
+                let twins = may_hold_leaves(&self.inner.options) && are_many(with_twin, referring);
+                return Ok(Marked { live, sequence, twins });
             }
             if (step.done || jobs.len() >= most)
                 && let Some((mut found, took)) = jobs.next().await
             {
                 cpu += took;
-                scanned += found.leaves;
+                referring += found.referring;
                 with_twin += found.twins;
                 let mut state = self.state();
                 state.reclaim.counters.leaves_scanned += found.leaves;

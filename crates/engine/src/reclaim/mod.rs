@@ -45,6 +45,7 @@ use crate::memory::buffer_bytes_at_rest;
 use crate::options::ReclaimOptions;
 use crate::reclaim::index::ReverseIndex;
 use crate::reclaim::live::LiveMap;
+use crate::reclaim::mark::Marked;
 use crate::reclaim::released::Released;
 use crate::space::{MAP_STREAM, SegmentState};
 
@@ -83,7 +84,7 @@ pub(crate) struct ReclaimState {
     pub index: ReverseIndex,
     /// Space that deletions and trims left behind.
     pub released: Released,
-    /// Memory that the mark's live bits may take, while one runs.
+    /// Memory that the mark's live bits may take: while one runs, and while they are of use.
     pub mark_bytes: u64,
     /// Memory that the relocation under way takes.
     pub batch_bytes: u64,
@@ -358,7 +359,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.select_all();
         let marked = self.mark().await?;
         let emptied = self.retire_empty(&marked.live);
-        let mut marked = Some(marked);
+        // Of use for the first batch alone: memory is not held for long.
+        let mut marked = self.state().if_still(Some(marked));
         if self.inner.options.paranoid {
             for zone in &emptied {
                 self.prove_unreferenced(*zone).await?;
@@ -428,6 +430,14 @@ impl State {
         self.reclaim.counters.blocks_won += u64::from(won);
         self.reclaim.index.remove(zone);
         self.reclaim.counters.segments_retired += 1;
+    }
+
+    /// What a mark found, if there is something to relocate and it still says what of it is live.
+    fn if_still(&mut self, marked: Option<Marked>) -> Option<Marked> {
+        let marked = marked.filter(|marked| marked.sequence == self.log.sequence);
+        let marked = marked.filter(|_| self.has_candidates());
+        self.reclaim.mark_bytes = marked.as_ref().map_or(0, |marked| marked.live.sheet_bytes());
+        marked
     }
 
     /// Whether there is something to relocate, and time for it.

@@ -19,7 +19,7 @@ use crate::engine::{Engine, State};
 use crate::memory::batch_bytes_max;
 use crate::options::OpenOptions;
 use crate::reclaim::copy::Copied;
-use crate::reclaim::live_runs::{LiveBlocks, LiveRun};
+use crate::reclaim::live_runs::LiveRun;
 use crate::reclaim::mark::Marked;
 
 /// Memory for each block of a victim: whether it is live, and where it went.
@@ -67,14 +67,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         marked: Option<Marked>,
     ) -> Result<Relocated, Error> {
         let mut relocated = Relocated::default();
-        let (sequence, zone_blocks) = {
-            let state = self.state();
-            (state.log.sequence, state.space.zone_blocks)
-        };
-        let (live, twins) = match marked.filter(|marked| marked.sequence == sequence) {
-            Some(marked) => {
-                (LiveBlocks::of_mark(zone_blocks, &batch.victims, &marked), marked.twins)
-            }
+        let marked = self.state().if_still(marked);
+        let (live, twins) = match marked {
+            Some(marked) => (self.live_blocks_marked(batch, &marked.live).await, marked.twins),
             None => {
                 let mut live = self.live_blocks(batch).await?;
                 let twins = live.end_twins();

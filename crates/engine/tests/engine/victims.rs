@@ -1,12 +1,15 @@
 //! What the victim policy is asked, that it remembers, and that victims are emptied together.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use mjolnir_device::filter::{Call, Damage, Fault, Record};
-use mjolnir_device::{AlignedBuf, Device, MemoryDevice};
+use mjolnir_device::{AlignedBuf, Device, MemoryDevice, Runtime};
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions, ReclaimOptions};
 use mjolnir_store::{Durability, ErrorKind, Store};
 use mjolnir_units::{Pba, TreeId};
 
-use crate::support::{BLOCK, Tick, put, run, tag_of};
+use crate::support::{BLOCK, Tick, put, run, soon, tag_of, turns};
 
 /// Between equals, chance decides anew each time: a policy that is made anew for each choice would
 /// draw the same number again and again.
@@ -150,6 +153,40 @@ fn collecting_ends_when_a_mark_has_left_nothing_to_select() {
         check_stale(&engine, tree, 70).await;
         engine.close().await.unwrap();
     });
+}
+
+#[test]
+fn what_is_trimmed_while_a_mark_runs_is_not_moved() {
+    let moved = |trims: bool| {
+        run(async |runtime| {
+            let (engine, tree) = half_stale(formatted(&runtime, 128).await, &runtime, 300).await;
+            engine.checkpoint().await.unwrap();
+            let (client, ended) = (engine.clone(), Rc::new(Cell::new(false)));
+            let end = ended.clone();
+            runtime.spawn(async move {
+                // Until a mark has seen the leaves, and which of them refer to candidates.
+                while client.stats().mark_bytes == 0 || client.stats().index_bytes == 0 {
+                    turns(1).await;
+                }
+                for lba in (1..300).step_by(4).filter(|_| trims) {
+                    client.trim(tree, lba * BLOCK, BLOCK, Durability::Buffered).await.unwrap();
+                }
+                assert!(client.stats().mark_bytes > 0, "it still runs");
+                end.set(true);
+            });
+            let won = soon("collecting", engine.collect()).await;
+            assert!(ended.get(), "nobody trimmed");
+            assert!(won.unwrap() > 2);
+            for lba in (1..300).step_by(2) {
+                let tag = if trims && lba % 4 == 1 { 0 } else { 1 + lba };
+                assert_eq!(tag_of(&engine, tree, lba).await, tag);
+            }
+            engine.close().await.unwrap();
+            engine.stats().moved_bytes / BLOCK
+        })
+    };
+    let (all, rest) = (moved(false), moved(true));
+    assert!(all > 100 && rest < all * 2 / 3, "{rest} blocks moved of {all}");
 }
 
 #[test]
