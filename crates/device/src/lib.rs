@@ -1,12 +1,10 @@
 //! What the engine gets from its world: a [`Device`] to keep bytes on, and a [`Runtime`] for time,
 //! tasks and processors.
 //!
-//! **Imports** `units`. **Leaves out** every operating system call: implementations live in
+//! **Imports** `units`, `buffer`. **Leaves out** every operating system call: implementations live in
 //! `backends` and `host` (the real world) and in `lab` (the virtual one), and all of them pass
 //! the tests in [`contract`].
 
-mod buffer;
-mod buffers;
 mod chance;
 pub mod contract;
 mod device;
@@ -17,11 +15,10 @@ mod memory;
 mod runtime;
 mod zones;
 
-pub use buffer::AlignedBuf;
-pub use buffers::Buffers;
 pub use device::Device;
 pub use error::{DeviceError, ErrorKind};
 pub use info::{DeviceInfo, Sealing};
 pub use memory::{MemoryDevice, MemoryOptions};
+pub use mjolnir_buffer::{AlignedBuf, Buffers};
 pub use runtime::Runtime;
 pub use zones::{ResetTicket, ZoneTable};

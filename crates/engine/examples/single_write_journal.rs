@@ -42,7 +42,10 @@ fn main() -> Result<(), Error> {
         assert_eq!(store.stats().accepted_write_bytes, written, "commit wrote no data");
         for home in homes {
             let chunks = store.read(volume.id, home * BLOCK, 1).await?;
-            assert_eq!(chunks, [mjolnir_store::Chunk::Data(Bytes::from(vec![home as u8]))]);
+            assert_eq!(
+                chunks[..],
+                [mjolnir_store::Chunk::Data(Bytes::from(vec![home as u8]).into())]
+            );
         }
         println!("committed {} blocks; each was written once ({written} bytes)", homes.len());
         store.close().await

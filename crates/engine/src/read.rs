@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::future::try_join_all;
 use mjolnir_device::{AlignedBuf, Device, Runtime};
 use mjolnir_map::Run;
-use mjolnir_store::{Chunk, Error, ErrorKind};
+use mjolnir_store::{Chunk, Chunks, Error, ErrorKind};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Lba, Pba, TreeId, ZoneId};
 use smallvec::SmallVec;
 
@@ -75,7 +75,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         tree: TreeId,
         lba: u64,
         blocks: u64,
-    ) -> Result<Vec<Chunk>, Error> {
+    ) -> Result<Chunks, Error> {
         let mut pieces = self
             .step(|state| {
                 if state.map.blocks(tree).is_none_or(|size| lba + blocks > size) {
@@ -98,19 +98,19 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if pieces.len() == 1
             && let Some(piece) = pieces.pop()
         {
-            return Ok(vec![self.read_piece(piece).await?]);
+            return Ok(Chunks::from_buf([self.read_piece(piece).await?]));
         }
-        try_join_all(pieces.into_iter().map(|piece| self.read_piece(piece))).await
+        try_join_all(pieces.into_iter().map(|piece| self.read_piece(piece))).await.map(Chunks::from)
     }
 
     async fn read_piece(&self, piece: Piece<D, R>) -> Result<Chunk, Error> {
         Ok(match piece {
             Piece::Hole(blocks) => Chunk::Zeroes(blocks * BLOCK_SIZE),
-            Piece::Memory(bytes) => Chunk::Data(bytes),
+            Piece::Memory(bytes) => Chunk::Data(bytes.into()),
             Piece::Device(pba, blocks, pin) => {
-                let bytes = self.read_pinned(pba, blocks).await?;
+                let buffer = self.read_pinned(pba, blocks).await?;
                 drop(pin);
-                Chunk::Data(bytes)
+                Chunk::Data(buffer.into())
             }
         })
     }
@@ -152,7 +152,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let bytes = match piece {
                 Piece::Hole(_) => unreachable!("a run with an address"),
                 Piece::Memory(bytes) => bytes,
-                Piece::Device(at, count, _pin) => self.read_pinned(at, count).await?,
+                Piece::Device(at, count, _pin) => self.read_pinned(at, count).await?.freeze(),
             };
             if single {
                 return Ok(bytes);
@@ -166,13 +166,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Reads blocks of a pinned segment from the device and verifies each.
-    pub(crate) async fn read_pinned(&self, pba: Pba, blocks: u64) -> Result<Bytes, Error> {
+    pub(crate) async fn read_pinned(&self, pba: Pba, blocks: u64) -> Result<AlignedBuf, Error> {
         let buffer = self.state().buffers.take((blocks * BLOCK_SIZE) as usize);
         let read = self.device().read(pba, buffer);
         let buffer = read.await.map_err(|error| fault::device(&format!("reading {pba}"), error))?;
         self.state().counters.device_read_blocks += blocks;
         self.verify(pba, buffer.as_ref(), |_| ()).await?;
-        Ok(buffer.freeze())
+        Ok(buffer)
     }
 
     /// Compares what was read from `pba` on, within one pinned segment, with its checksums. If it

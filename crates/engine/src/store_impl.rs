@@ -4,7 +4,7 @@ use bytes::Bytes;
 use mjolnir_device::{Device, Runtime};
 use mjolnir_map::Run;
 use mjolnir_store::{
-    Chunk, Durability, Error, ErrorKind, Extent, Mapping, Op, Store, TargetInfo, ZeroMode,
+    Chunk, Chunks, Durability, Error, ErrorKind, Extent, Mapping, Op, Store, TargetInfo, ZeroMode,
 };
 use mjolnir_units::{BLOCK_SIZE, Lba, TreeId};
 
@@ -52,11 +52,11 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
         self.state().target(id)
     }
 
-    async fn read(&self, id: TreeId, offset: u64, length: u64) -> Result<Vec<Chunk>, Error> {
+    async fn read(&self, id: TreeId, offset: u64, length: u64) -> Result<Chunks, Error> {
         let begun = self.runtime().now();
         self.state().check_read(id, offset, length)?;
         if length == 0 {
-            return Ok(Vec::new());
+            return Ok(Chunks::new());
         }
         let first = offset / BLOCK_SIZE;
         let end = (offset + length).div_ceil(BLOCK_SIZE);
@@ -445,15 +445,15 @@ fn zeroes(length: u64) -> Bytes {
 }
 
 /// Cuts whole-block chunks down to `length` bytes from `skip` on.
-fn cut(chunks: &mut Vec<Chunk>, skip: u64, length: u64) {
+fn cut(chunks: &mut Chunks, skip: u64, length: u64) {
     let (mut skip, mut left) = (skip, length);
-    chunks.retain_mut(|chunk| {
+    chunks.retain(|chunk| {
         let begin = skip.min(chunk.len());
         let end = (begin + left).min(chunk.len());
         skip -= begin;
         left -= end - begin;
         match chunk {
-            Chunk::Data(bytes) => *bytes = bytes.slice(begin as usize..end as usize),
+            Chunk::Data(payload) => payload.cut(begin as usize..end as usize),
             Chunk::Zeroes(length) => *length = end - begin,
         }
         end > begin

@@ -14,7 +14,9 @@ use bytes::Bytes;
 use futures_lite::future::yield_now;
 use mjolnir_device::Runtime;
 use mjolnir_host::{HostRuntime, Recorded, Recorder, run};
-use mjolnir_store::{Chunk, Durability, Error, ErrorKind, Extent, Op, Store, TargetInfo, ZeroMode};
+use mjolnir_store::{
+    Chunk, Chunks, Durability, Error, ErrorKind, Extent, Op, Store, TargetInfo, ZeroMode,
+};
 use mjolnir_units::TreeId;
 use mjolnir_workload::Request;
 use mjolnir_workload::trace::{ReadOptions, TraceReader};
@@ -61,8 +63,8 @@ impl Store for Slow {
         Ok(TargetInfo { name: format!("v{}", id.0), id, size: 1 << 40, read_only: false })
     }
 
-    async fn read(&self, _: TreeId, _: u64, length: u64) -> Result<Vec<Chunk>, Error> {
-        self.wait().await.map(|()| vec![Chunk::Zeroes(length)])
+    async fn read(&self, _: TreeId, _: u64, length: u64) -> Result<Chunks, Error> {
+        self.wait().await.map(|()| Chunks::from_buf([Chunk::Zeroes(length)]))
     }
 
     async fn write(&self, _: TreeId, _: u64, _: Bytes, _: Durability) -> Result<(), Error> {

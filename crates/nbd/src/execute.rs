@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use mjolnir_store::{Chunk, Durability, Error, Extent, Store, ZeroMode};
+use mjolnir_store::{Chunks, Durability, Error, Extent, Store, ZeroMode};
 
 use crate::Export;
 use crate::errno::errno_of;
@@ -30,7 +30,7 @@ pub(crate) struct Outcome {
 /// What a successful reply carries.
 pub(crate) enum Content {
     Nothing,
-    Data(Vec<Chunk>),
+    Data(Chunks),
     Extents(Vec<Extent>),
 }
 

@@ -11,8 +11,8 @@
 //! structured replies with sparse reads and `base:allocation` block status; `READ`, `WRITE`,
 //! `FLUSH`, `TRIM`, `CACHE`, `WRITE_ZEROES`, FUA; several connections to one export.
 //!
-//! **Imports** `units`, `store`, and of `device` only [`AlignedBuf`](mjolnir_device::AlignedBuf):
-//! payloads are received into block-aligned memory, so that a store need not copy them.
+//! **Imports** `units`, `store`, and `buffer`: payloads are received into block-aligned memory, so
+//! that a store need not copy them.
 //!
 //! **Leaves out** sockets, clocks, threads and TLS itself: the caller brings a transport that is
 //! connected (and secured), and time limits. Extended headers and resize are not spoken.

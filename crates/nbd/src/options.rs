@@ -1,6 +1,6 @@
 //! What a server is willing to do.
 
-use mjolnir_device::Buffers;
+use mjolnir_buffer::Buffers;
 
 /// Settings of a connection. [`Options::default`] suits a unix socket. Connections of one server
 /// get clones of the same options, and so share [`buffers`](Options::buffers).

@@ -6,8 +6,8 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes};
 use futures_io::AsyncWrite;
+use mjolnir_store::Payload;
 
 use crate::Disconnect;
 
@@ -32,7 +32,7 @@ pub(crate) struct Output {
 enum Piece {
     /// So many bytes of `heads`.
     Head(usize),
-    Data(Bytes),
+    Data(Payload),
     Zeroes(u64),
 }
 
@@ -63,7 +63,7 @@ impl Output {
     }
 
     /// Queues payload.
-    pub(crate) fn push_data(&mut self, bytes: Bytes) {
+    pub(crate) fn push_data(&mut self, bytes: Payload) {
         if !bytes.is_empty() {
             self.bytes += bytes.len() as u64;
             self.pieces.push_back(Piece::Data(bytes));
@@ -152,7 +152,7 @@ impl Output {
                 }
                 Piece::Data(bytes) => {
                     let taken = count.min(bytes.len() as u64);
-                    bytes.advance(taken as usize);
+                    bytes.cut(taken as usize..bytes.len());
                     (taken, bytes.is_empty())
                 }
                 Piece::Zeroes(left) => {
@@ -188,6 +188,8 @@ impl Output {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     /// Takes a few bytes a call, and is not ready every other time.
@@ -229,7 +231,7 @@ mod tests {
             for round in 0..300u32 {
                 output.push_head(&round.to_be_bytes());
                 output.push_head(b"head");
-                output.push_data(Bytes::from(vec![round as u8; round as usize]));
+                output.push_data(Bytes::from(vec![round as u8; round as usize]).into());
                 output.push_zeroes(u64::from(round % 7));
                 expected.extend_from_slice(&round.to_be_bytes());
                 expected.extend_from_slice(b"head");

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures_io::AsyncRead;
-use mjolnir_device::{AlignedBuf, Buffers};
+use mjolnir_buffer::{AlignedBuf, Buffers};
 
 use crate::execute::{Job, Refusal, check, cost};
 use crate::input::Input;

@@ -1,6 +1,6 @@
 //! From the outcome of a request to the bytes of its reply.
 
-use mjolnir_store::{Chunk, Extent, Mapping};
+use mjolnir_store::{Chunk, Chunks, Extent, Mapping};
 
 use crate::Export;
 use crate::execute::{Content, Outcome, Refusal};
@@ -54,7 +54,7 @@ fn push_data(
     output: &mut Output,
     export: &Export,
     request: &Request,
-    chunks: Vec<Chunk>,
+    chunks: Chunks,
 ) -> Result<(), Refusal> {
     let length = u64::from(request.length);
     if chunks.iter().map(Chunk::len).sum::<u64>() != length {
@@ -75,7 +75,7 @@ fn push_data(
 }
 
 /// Queues the bytes of chunks, zeroes included.
-fn push_bytes(output: &mut Output, chunks: Vec<Chunk>) {
+fn push_bytes(output: &mut Output, chunks: Chunks) {
     for chunk in chunks {
         match chunk {
             Chunk::Data(bytes) => output.push_data(bytes),
@@ -85,7 +85,7 @@ fn push_bytes(output: &mut Output, chunks: Vec<Chunk>) {
 }
 
 /// Queues one chunk of a reply for each run of data or of zeroes.
-fn push_sparse(output: &mut Output, request: &Request, mut chunks: Vec<Chunk>) {
+fn push_sparse(output: &mut Output, request: &Request, mut chunks: Chunks) {
     chunks.retain(|chunk| !chunk.is_empty());
     let end = request.offset + u64::from(request.length);
     let mut offset = request.offset;
@@ -194,26 +194,29 @@ mod tests {
 
     #[test]
     fn neighbouring_chunks_share_a_header() {
-        let data = |length: usize| Chunk::Data(Bytes::from(vec![1; length]));
+        let data = |length: usize| Chunk::Data(Bytes::from(vec![1; length]).into());
         for (chunks, expected) in [
             (vec![data(4), data(6)], 28 + 10),
             (vec![data(4), data(0), Chunk::Zeroes(0), data(6)], 28 + 10),
             (vec![Chunk::Zeroes(4), Chunk::Zeroes(6)], 32),
             (vec![data(4), Chunk::Zeroes(2), data(4)], 28 + 4 + 32 + 28 + 4),
         ] {
-            let content = Content::Data(chunks);
+            let content = Content::Data(chunks.into());
             assert_eq!(queued(true, Command::Read, 0, content), expected);
         }
     }
 
     #[test]
     fn an_answer_of_another_length_becomes_an_error_and_no_broken_reply() {
-        let data = |length: usize| Chunk::Data(Bytes::from(vec![1; length]));
-        for chunks in [vec![], vec![data(9)], vec![data(11)], vec![data(10), Chunk::Zeroes(1)]] {
+        let data = |length: usize| Chunk::Data(Bytes::from(vec![1; length]).into());
+        for lengths in [&[][..], &[9], &[11], &[10, 1]] {
+            let chunks = || Content::Data(lengths.iter().map(|length| data(*length)).collect());
             let error = 26 + misfit_message().len() as u64;
-            assert_eq!(queued(true, Command::Read, 0, Content::Data(chunks.clone())), error);
-            assert_eq!(queued(false, Command::Read, 0, Content::Data(chunks)), 16);
+            assert_eq!(queued(true, Command::Read, 0, chunks()), error);
+            assert_eq!(queued(false, Command::Read, 0, chunks()), 16);
         }
+        let chunks = Content::Data([data(10), Chunk::Zeroes(1)].into_iter().collect());
+        assert_eq!(queued(false, Command::Read, 0, chunks), 16);
     }
 
     fn misfit_message() -> &'static str {

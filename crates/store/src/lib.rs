@@ -1,7 +1,7 @@
 //! The Store contract: what volumes can do, as every door (NBD, the command line, the lab's
 //! drivers) sees it.
 //!
-//! **Imports** `units`. **Leaves out** how any of it is done: `engine` is one Store, an array of
+//! **Imports** `units`, `buffer`. **Leaves out** how any of it is done: `engine` is one Store, an array of
 //! engines another.
 
 mod error;
@@ -10,6 +10,7 @@ mod store;
 mod types;
 
 pub use error::{Error, ErrorKind};
+pub use mjolnir_buffer::Payload;
 pub use range::VolumeRange;
 pub use store::Store;
-pub use types::{Chunk, Durability, Extent, Mapping, Op, TargetInfo, ZeroMode, check_name};
+pub use types::{Chunk, Chunks, Durability, Extent, Mapping, Op, TargetInfo, ZeroMode, check_name};

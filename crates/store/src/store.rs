@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use mjolnir_units::TreeId;
 
-use crate::{Chunk, Durability, Error, Extent, Op, TargetInfo, ZeroMode};
+use crate::{Chunks, Durability, Error, Extent, Op, TargetInfo, ZeroMode};
 
 /// Volumes and snapshots, and what can be done to their bytes.
 ///
@@ -34,7 +34,7 @@ pub trait Store: 'static {
     fn info(&self, id: TreeId) -> Result<TargetInfo, Error>;
 
     /// Reads a range as a list of chunks that add up to `length`.
-    async fn read(&self, id: TreeId, offset: u64, length: u64) -> Result<Vec<Chunk>, Error>;
+    async fn read(&self, id: TreeId, offset: u64, length: u64) -> Result<Chunks, Error>;
 
     /// Writes bytes. Whole blocks that start at a block boundary, in `data` as in memory, are not
     /// copied.

@@ -1,7 +1,9 @@
 //! The values that pass through the Store contract.
 
 use bytes::Bytes;
+use mjolnir_buffer::Payload;
 use mjolnir_units::TreeId;
+use smallvec::SmallVec;
 
 use crate::{Error, ErrorKind};
 
@@ -28,11 +30,14 @@ pub enum Durability {
     Durable,
 }
 
+/// What a read returns: as a rule a single chunk, for which nothing is allocated.
+pub type Chunks = SmallVec<[Chunk; 1]>;
+
 /// A piece of what a read returns, in address order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Chunk {
     /// Bytes from a mapped region.
-    Data(Bytes),
+    Data(Payload),
     /// This many zero bytes, from a hole.
     Zeroes(u64),
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use mjolnir_store::{Chunk, Durability, Error, Extent, Op, Store, TargetInfo, ZeroMode};
+use mjolnir_store::{Chunks, Durability, Error, Extent, Op, Store, TargetInfo, ZeroMode};
 use mjolnir_units::TreeId;
 use mjolnir_workload::Op as Asked;
 
@@ -40,7 +40,7 @@ impl<S: Store> Store for Recorded<S> {
         self.store.info(id)
     }
 
-    async fn read(&self, id: TreeId, offset: u64, length: u64) -> Result<Vec<Chunk>, Error> {
+    async fn read(&self, id: TreeId, offset: u64, length: u64) -> Result<Chunks, Error> {
         let asked = self.recorder.note(&self.store, id, Asked::Read, (offset, length), false);
         let chunks = self.store.read(id, offset, length).await?;
         super::end(asked);

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use mjolnir_store::{Chunk, Error, ErrorKind, Store};
+use mjolnir_store::{Chunk, Chunks, Error, ErrorKind, Store};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, TreeId};
 
 use super::locks::{Guard, Locks};
@@ -252,7 +252,7 @@ pub(super) fn blocks_of(
     })
 }
 
-pub(crate) fn joined(chunks: Vec<Chunk>) -> Vec<u8> {
+pub(crate) fn joined(chunks: Chunks) -> Vec<u8> {
     let mut bytes = Vec::new();
     for chunk in chunks {
         match chunk {

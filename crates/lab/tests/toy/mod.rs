@@ -13,7 +13,7 @@ use bytes::Bytes;
 use mjolnir_device::{AlignedBuf, Device, Runtime};
 use mjolnir_lab::{SimDisk, SimRuntime, Subject, SubjectOptions};
 use mjolnir_store::{
-    Chunk, Durability, Error, ErrorKind, Extent, Mapping, Op, Store, TargetInfo, ZeroMode,
+    Chunk, Chunks, Durability, Error, ErrorKind, Extent, Mapping, Op, Store, TargetInfo, ZeroMode,
 };
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, TreeId, ZoneId};
 use serde::{Deserialize, Serialize};
@@ -578,7 +578,7 @@ impl Store for Toy {
         self.checked(id, 0, 0).map(|id| self.0.state.borrow().info(id))
     }
 
-    async fn read(&self, id: TreeId, offset: u64, length: u64) -> Result<Vec<Chunk>, Error> {
+    async fn read(&self, id: TreeId, offset: u64, length: u64) -> Result<Chunks, Error> {
         let id = self.checked(id, offset, length)?;
         self.0.runtime.give_way().await;
         let mut state = self.0.state.borrow_mut();
@@ -592,7 +592,7 @@ impl Store for Toy {
         {
             bytes[..BLOCK_BYTES].copy_from_slice(old);
         }
-        Ok(vec![Chunk::Data(bytes.into())])
+        Ok(Chunks::from_buf([Chunk::Data(Bytes::from(bytes).into())]))
     }
 
     async fn write(

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use mjolnir_store::{
-    Chunk, Durability, Error, ErrorKind, Extent, Mapping, Op, Store, TargetInfo, ZeroMode,
+    Chunk, Chunks, Durability, Error, ErrorKind, Extent, Mapping, Op, Store, TargetInfo, ZeroMode,
 };
 use mjolnir_units::{BLOCK_BYTES, TreeId};
 
@@ -194,14 +194,14 @@ impl Store for MemoryStore {
         self.with(id, 0, 0, |volume, _, _| Ok(volume.info.clone()))
     }
 
-    async fn read(&self, id: TreeId, offset: u64, length: u64) -> Result<Vec<Chunk>, Error> {
+    async fn read(&self, id: TreeId, offset: u64, length: u64) -> Result<Chunks, Error> {
         let chunks = self.with(id, offset, length, |volume, mut offset, length| {
             let end = offset + length;
-            let mut chunks = Vec::new();
+            let mut chunks = Chunks::new();
             while offset < end {
                 let (mapped, run) = volume.run(offset, end);
                 chunks.push(if mapped {
-                    Chunk::Data(Bytes::copy_from_slice(&volume.bytes[offset..offset + run]))
+                    Chunk::Data(Bytes::copy_from_slice(&volume.bytes[offset..offset + run]).into())
                 } else {
                     Chunk::Zeroes(run as u64)
                 });

@@ -12,7 +12,7 @@ use futures_lite::future::yield_now;
 use mjolnir_device::filter::Verb;
 use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, MemoryDevice, Runtime};
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
-use mjolnir_store::{Chunk, Durability, Error, Store};
+use mjolnir_store::{Chunk, Chunks, Durability, Error, Store};
 use mjolnir_units::{Instant, Pba, TreeId, ZoneId};
 
 /// Bytes of a block.
@@ -124,7 +124,7 @@ impl Random {
 }
 
 /// The bytes of a read.
-pub fn flat(chunks: Vec<Chunk>) -> Vec<u8> {
+pub fn flat(chunks: Chunks) -> Vec<u8> {
     let mut out = Vec::new();
     for chunk in chunks {
         match chunk {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use mjolnir_units::BLOCK_BYTES;
 
 use crate::AlignedBuf;
-use crate::buffer::Block;
+use crate::aligned::Block;
 
 /// How much memory is kept for reuse by default, in bytes.
 const KEPT_BYTES_MAX: usize = 32 << 20;

@@ -1,0 +1,11 @@
+//! Memory for payloads: what direct I/O reads into, and what a reader is given of it.
+//!
+//! **Imports** `units`. **Leaves out** how bytes come into it and where they go.
+
+mod aligned;
+mod buffers;
+mod payload;
+
+pub use aligned::AlignedBuf;
+pub use buffers::Buffers;
+pub use payload::Payload;
