@@ -12,7 +12,7 @@ use crate::AlignedBuf;
 #[derive(Default)]
 pub struct Payload {
     held: Held,
-    /// What of a buffer it is; of shared bytes, all.
+    /// What of it counts.
     range: Range<usize>,
 }
 
@@ -39,21 +39,17 @@ impl Payload {
             range.start <= range.end && range.end <= length,
             "{range:?} of {length} bytes is kept"
         );
-        match &mut self.held {
-            Held::Shared(bytes) => *bytes = bytes.slice(range),
-            Held::Own(_) => {
-                let from = self.range.start;
-                self.range = from + range.start..from + range.end;
-            }
-        }
+        let from = self.range.start;
+        self.range = from + range.start..from + range.end;
     }
 
     /// As bytes that can be shared, which allocates if they are not yet.
     pub fn into_bytes(self) -> Bytes {
-        match self.held {
+        let whole = match self.held {
             Held::Shared(bytes) => bytes,
-            Held::Own(buffer) => buffer.freeze().slice(self.range),
-        }
+            Held::Own(buffer) => buffer.freeze(),
+        };
+        whole.slice(self.range)
     }
 }
 
@@ -61,16 +57,24 @@ impl Deref for Payload {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        match &self.held {
+        let whole = match &self.held {
             Held::Shared(bytes) => bytes,
-            Held::Own(buffer) => &buffer.as_ref()[self.range.clone()],
-        }
+            Held::Own(buffer) => buffer.as_ref(),
+        };
+        &whole[self.range.clone()]
     }
 }
 
 impl From<Bytes> for Payload {
     fn from(bytes: Bytes) -> Self {
-        Payload { held: Held::Shared(bytes), range: 0..0 }
+        let range = 0..bytes.len();
+        Payload { held: Held::Shared(bytes), range }
+    }
+}
+
+impl From<Vec<u8>> for Payload {
+    fn from(bytes: Vec<u8>) -> Self {
+        Bytes::from(bytes).into()
     }
 }
 
@@ -91,7 +95,7 @@ impl Eq for Payload {}
 
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Payload({} bytes)", self.len())
+        write!(f, "b\"{}\"", self.escape_ascii())
     }
 }
 
@@ -106,7 +110,7 @@ mod tests {
         let buffers = Buffers::default();
         let mut own = buffers.take(bytes.len());
         own.as_mut().copy_from_slice(&bytes);
-        let (mut own, mut shared) = (Payload::from(own), Payload::from(Bytes::from(bytes.clone())));
+        let (mut own, mut shared) = (Payload::from(own), Payload::from(bytes.clone()));
         assert_eq!((&own[..], &shared[..]), (&bytes[..], &bytes[..]));
         let mut left = &bytes[..];
         for range in [0..9_999, 17..9_000, 0..8_000, 1..1] {
@@ -115,7 +119,9 @@ mod tests {
             left = &left[range];
             assert!(own == shared && own[..] == *left, "{} bytes are left", left.len());
         }
+        assert_eq!(shared.into_bytes(), own.into_bytes());
         assert_eq!(Payload::default().len(), 0);
+        assert_eq!(format!("{:?}", Payload::from(b"a\0b".to_vec())), r#"b"a\x00b""#);
     }
 
     #[test]

@@ -188,8 +188,6 @@ impl Output {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
 
     /// Takes a few bytes a call, and is not ready every other time.
@@ -231,7 +229,7 @@ mod tests {
             for round in 0..300u32 {
                 output.push_head(&round.to_be_bytes());
                 output.push_head(b"head");
-                output.push_data(Bytes::from(vec![round as u8; round as usize]).into());
+                output.push_data(vec![round as u8; round as usize].into());
                 output.push_zeroes(u64::from(round % 7));
                 expected.extend_from_slice(&round.to_be_bytes());
                 expected.extend_from_slice(b"head");

@@ -171,7 +171,6 @@ fn push_status(output: &mut Output, request: &Request, extents: &[Extent]) -> Re
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use mjolnir_store::TargetInfo;
     use mjolnir_units::TreeId;
 
@@ -194,7 +193,7 @@ mod tests {
 
     #[test]
     fn neighbouring_chunks_share_a_header() {
-        let data = |length: usize| Chunk::Data(Bytes::from(vec![1; length]).into());
+        let data = |length: usize| Chunk::Data(vec![1; length].into());
         for (chunks, expected) in [
             (vec![data(4), data(6)], 28 + 10),
             (vec![data(4), data(0), Chunk::Zeroes(0), data(6)], 28 + 10),
@@ -208,7 +207,7 @@ mod tests {
 
     #[test]
     fn an_answer_of_another_length_becomes_an_error_and_no_broken_reply() {
-        let data = |length: usize| Chunk::Data(Bytes::from(vec![1; length]).into());
+        let data = |length: usize| Chunk::Data(vec![1; length].into());
         for lengths in [&[][..], &[9], &[11], &[10, 1]] {
             let chunks = || Content::Data(lengths.iter().map(|length| data(*length)).collect());
             let error = 26 + misfit_message().len() as u64;

@@ -191,7 +191,7 @@ fn diverged(bench: &Bench, report: &mut Report) -> Result<()> {
         for pair in 0..pairs {
             let seed = round * pairs + pair;
             // Each comes first by turns.
-            let (one, many) = if pair % 2 == 0 {
+            let (one, many) = if seed.is_multiple_of(2) {
                 let one = measure(1, seed)?;
                 (one, measure(count, seed)?)
             } else {

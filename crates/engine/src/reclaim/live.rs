@@ -225,12 +225,12 @@ mod tests {
     #[test]
     fn counts_equal_those_of_a_set_of_blocks_however_many_sheets() {
         let mut random = Pcg64::seed_from_u64(2);
-        for zone_blocks in [33, 64, 100, 700] {
+        for (zone_blocks, marks) in [(33, 60), (64, 60), (100, 60), (700, 60), (700, 3)] {
             let zones = 5;
             let judged = vec![ZoneId(0), ZoneId(2), ZoneId(4)];
             let live = LiveMap::new(zones, zone_blocks, judged.clone(), 3);
             let mut naive = std::collections::BTreeSet::new();
-            for index in 0..60 {
+            for index in 0..marks {
                 let at = random.next_u64() % (zones as u64 * zone_blocks);
                 let blocks = 1 + random.next_u64() % 40;
                 live.sheet(index % 3).set(Pba(at), blocks);
@@ -242,6 +242,12 @@ mod tests {
             });
             assert_eq!(live.counts(), expected.collect::<Vec<_>>());
             assert_eq!(live.total(), naive.range(..zones as u64 * zone_blocks).count() as u64);
+            for zone in (0..zones as u32).map(ZoneId) {
+                let from = u64::from(zone.0) * zone_blocks;
+                let mut blocks = Vec::new();
+                live.runs(zone, |at, run| blocks.extend(at..at + run));
+                assert!(blocks.iter().eq(naive.range(from..from + zone_blocks)), "{zone}");
+            }
         }
     }
 

@@ -360,7 +360,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let marked = self.mark().await?;
         let emptied = self.retire_empty(&marked.live);
         // Of use for the first batch alone: memory is not held for long.
-        let mut marked = self.state().if_still(Some(marked));
+        let mut marked = Some(marked).filter(|_| self.state().has_candidates());
+        marked = self.state().keep_if_true(marked);
         if self.inner.options.paranoid {
             for zone in &emptied {
                 self.prove_unreferenced(*zone).await?;
@@ -432,10 +433,9 @@ impl State {
         self.reclaim.counters.segments_retired += 1;
     }
 
-    /// What a mark found, if there is something to relocate and it still says what of it is live.
-    fn if_still(&mut self, marked: Option<Marked>) -> Option<Marked> {
+    /// Lets go of what a mark found unless it still says what is live.
+    fn keep_if_true(&mut self, marked: Option<Marked>) -> Option<Marked> {
         let marked = marked.filter(|marked| marked.sequence == self.log.sequence);
-        let marked = marked.filter(|_| self.has_candidates());
         self.reclaim.mark_bytes = marked.as_ref().map_or(0, |marked| marked.live.sheet_bytes());
         marked
     }

@@ -67,7 +67,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         marked: Option<Marked>,
     ) -> Result<Relocated, Error> {
         let mut relocated = Relocated::default();
-        let marked = self.state().if_still(marked);
+        let marked = self.state().keep_if_true(marked);
         let (live, twins) = match marked {
             Some(marked) => (self.live_blocks_marked(batch, &marked.live).await, marked.twins),
             None => {

@@ -592,7 +592,7 @@ impl Store for Toy {
         {
             bytes[..BLOCK_BYTES].copy_from_slice(old);
         }
-        Ok(Chunks::from_buf([Chunk::Data(Bytes::from(bytes).into())]))
+        Ok(Chunks::from_buf([Chunk::Data(bytes.into())]))
     }
 
     async fn write(
