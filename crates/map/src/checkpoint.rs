@@ -164,7 +164,7 @@ impl Map {
                 return Err(DecodeError::new(format!("tree {} has two roots", tree.0)));
             }
         }
-        Ok(Map { table, roots: trees })
+        Ok(Map { table, roots: trees, ..Map::default() })
     }
 
     /// Where the image of an absent node lies. For a node in memory, where its last placed version

@@ -4,6 +4,7 @@
 use mjolnir_units::Pba;
 
 use crate::dense::{copy_with_room, splice, trim};
+use crate::displaced::Displaced;
 use crate::word::{self, EXTENT_BLOCKS_MAX};
 
 /// The most blocks that [`replace`] maps at once.
@@ -57,10 +58,12 @@ pub(crate) fn replace(
     lo: u64,
     hi: u64,
     pba: Option<Pba>,
+    displaced: &mut Displaced,
 ) -> usize {
     debug_assert!(lo < hi && hi <= total && (pba.is_none() || hi - lo <= REPLACE_BLOCKS_MAX));
     let (first, first_start) = word::seek(words, total, lo);
     let (last, last_start) = word::seek_from(words, (first, first_start), hi - 1);
+    displaced.note(words[first..=last].iter().copied(), first_start, lo, hi);
     let (mut from, mut to) = (first, last + 1);
     let mut few = Few { words: [0; 8], length: 0 };
     // The neighbours take part even if a remainder lies between: it is shorter than the word was,

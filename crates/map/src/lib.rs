@@ -67,6 +67,7 @@ mod checkpoint;
 mod chunks;
 mod dense;
 mod diff;
+mod displaced;
 mod extract;
 mod find;
 mod form;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use mjolnir_units::{Lba, TreeId};
 
+use crate::displaced::Displaced;
 use crate::leaf::fill;
 use crate::node::Shape;
 use crate::table::Table;
@@ -18,6 +19,7 @@ use crate::{Absent, BLOCKS_MAX, Edge, INNER_MAX, LEAF_MAX, Node, NodeId, Root};
 pub struct Map {
     pub(crate) table: Table,
     pub(crate) roots: BTreeMap<TreeId, Root>,
+    pub(crate) displaced: Displaced,
 }
 
 impl Map {
@@ -84,7 +86,7 @@ impl Map {
         }
         let old = self.root(tree);
         let root = self.share_root(with);
-        self.table.drop_edge(old.edge);
+        self.let_go(old.edge);
         self.set_root(tree, root);
     }
 
@@ -93,7 +95,7 @@ impl Map {
     pub fn drop_tree(&mut self, tree: TreeId) {
         let root = self.root(tree);
         self.roots.remove(&tree);
-        self.table.drop_edge(root.edge);
+        self.let_go(root.edge);
     }
 
     /// Changes a tree's length: growing appends a hole, shrinking cuts.
@@ -108,7 +110,7 @@ impl Map {
         self.split_oversize(tree, at);
         let (keep, gone) = self.cut_rope(Some(self.root(tree)), at);
         if let Some(gone) = gone {
-            self.table.drop_edge(gone.edge);
+            self.let_go(gone.edge);
         }
         let more = (blocks > old).then(|| self.hole(blocks - old));
         let root = match self.join_ropes(keep, more) {
@@ -132,6 +134,12 @@ impl Map {
         self.table.evict(bytes)
     }
 
+    /// Drops an edge and, unless something else leads to it, what hangs below.
+    pub(crate) fn let_go(&mut self, edge: Edge) {
+        self.displaced.note_blindly();
+        self.table.drop_edge(edge);
+    }
+
     pub(crate) fn root(&self, tree: TreeId) -> Root {
         match self.roots.get(&tree) {
             Some(root) => *root,
@@ -148,6 +156,7 @@ impl Map {
         let mut root = self.root(tree);
         root.edge.shared = true;
         self.roots.insert(tree, root);
+        self.displaced.note_again();
         root
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use mjolnir_units::Pba;
 
+use crate::displaced::Displaced;
 use crate::words::{Base, Bases, Edit, Patched, Words};
 use crate::{NodeId, form, leaf, word};
 
@@ -211,15 +212,16 @@ impl Node {
         hi: u64,
         pba: Option<Pba>,
         edits_max: usize,
+        displaced: &mut Displaced,
     ) -> usize {
         let total = self.blocks;
         if let Body::Patched(patched) = &mut self.body
             && let Some(word) = leaf::one_word(pba, hi - lo)
-            && let Some(at) = patched.replace(total, lo, word, edits_max)
+            && let Some(at) = patched.replace(total, lo, word, edits_max, displaced)
         {
             return at;
         }
-        leaf::replace(self.words_mut(), total, lo, hi, pba)
+        leaf::replace(self.words_mut(), total, lo, hi, pba, displaced)
     }
 
     /// The words that a leaf has after its relocation, if it has them in common as before.

@@ -26,6 +26,7 @@ impl Map {
         if blocks == 0 || (from, from_lba) == (to, to_lba) {
             return Ok(());
         }
+        self.displaced.note_again();
         if self.is_small(to, to_lba.0, blocks)?
             && let Some(runs) = self.few_runs(from, from_lba, blocks)?
         {
@@ -55,6 +56,7 @@ impl Map {
         if blocks == 0 || (from, from_lba) == (to, to_lba) {
             return Ok(());
         }
+        self.displaced.note_again();
         if self.is_small(from, from_lba.0, blocks)?
             && self.is_small(to, to_lba.0, blocks)?
             && let Some(runs) = self.few_runs(from, from_lba, blocks)?
@@ -109,7 +111,7 @@ impl Map {
     /// Puts a rope of the same length in the place of blocks `lo..hi`, and drops what was there.
     pub(crate) fn replace_range(&mut self, tree: TreeId, lo: u64, hi: u64, with: Root) {
         let gone = self.swap_range(tree, lo, hi, with);
-        self.table.drop_edge(gone.edge);
+        self.let_go(gone.edge);
     }
 
     /// Puts a rope of the same length in the place of blocks `lo..hi` (not empty), and returns what

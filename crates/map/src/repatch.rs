@@ -155,6 +155,7 @@ mod tests {
     use rand_pcg::Pcg64;
 
     use super::*;
+    use crate::displaced::Displaced;
     use crate::words;
 
     fn patched_of(words: Vec<u64>) -> Patched {
@@ -198,7 +199,7 @@ mod tests {
                 let mut patched = base.clone();
                 for _ in 0..12 {
                     let (at, word) = (random(1) % total, random(1 + round % 4));
-                    patched.replace(total, at, word, 16);
+                    patched.replace(total, at, word, 16, &mut Displaced::default());
                 }
                 let whole = patched.view().whole().into_owned();
                 let (expected, found) = translate(&whole, &moves);

@@ -47,7 +47,7 @@ impl Map {
             leaves: accounts.leaves,
             resident_bytes: accounts.bytes + self.table.base_bytes(),
             dirty_bytes: accounts.dirty_bytes,
-            table_bytes: self.table.bytes(),
+            table_bytes: self.table.bytes() + self.displaced.bytes(),
             frozen_bytes: self.table.superseded.bytes(),
             deferred: self.table.dead.len(),
         }

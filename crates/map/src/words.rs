@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
+use crate::displaced::Displaced;
 use crate::{leaf, word};
 
 /// A word in place of another.
@@ -146,10 +147,18 @@ impl Patched {
     /// Puts `word` in the place of all of one word, that from block `lo` on, if they are of the same
     /// length, it joins no neighbour, there is room for the edit, and the base is not this leaf's alone.
     /// Returns which of the words; none if nothing was changed.
-    pub fn replace(&mut self, total: u64, lo: u64, word: u64, edits_max: usize) -> Option<usize> {
+    pub fn replace(
+        &mut self,
+        total: u64,
+        lo: u64,
+        word: u64,
+        edits_max: usize,
+        displaced: &mut Displaced,
+    ) -> Option<usize> {
         let (at, start) = self.view().seek(total, lo);
         let words = self.view();
-        let fits = start == lo && word::blocks(words.get(at)) == word::blocks(word);
+        let (before, blocks) = (words.get(at), word::blocks(word));
+        let fits = start == lo && word::blocks(before) == blocks;
         if !fits || words.joins(at, word) || Arc::strong_count(&self.base) == 1 {
             return None;
         }
@@ -163,6 +172,7 @@ impl Patched {
                 self.edits = edits.into();
             }
         }
+        displaced.note([before].into_iter(), start, lo, lo + blocks);
         Some(at)
     }
 
@@ -354,7 +364,7 @@ mod tests {
                 let lo = below(total) as u64;
                 let word = word::mapped(Pba(below(1 << 30) as u64), 1 + below(3) as u64);
                 let (at, start) = word::seek(&plain, total, lo);
-                match patched.replace(total, lo, word, 32) {
+                match patched.replace(total, lo, word, 32, &mut Displaced::default()) {
                     Some(place) => {
                         assert!(place == at && start == lo);
                         plain[at] = word;
@@ -382,7 +392,7 @@ mod tests {
             assert_eq!(others, plain);
             drop(other);
             assert_eq!(
-                patched.replace(total, 0, word::mapped(Pba(5), 1), 32),
+                patched.replace(total, 0, word::mapped(Pba(5), 1), 32, &mut Displaced::default()),
                 None,
                 "nobody shares it"
             );
@@ -399,10 +409,10 @@ mod tests {
         let (mut a, word) =
             (patched_of(base, &mut Bases::default()), |at| word::mapped(Pba(at), 1));
         let mut b = a.clone();
-        a.replace(total, 3, word(7000), 2);
-        a.replace(total, 5, word(8000), 2);
-        b.replace(total, 5, word(8000), 2);
-        b.replace(total, 9, word(9000), 2);
+        a.replace(total, 3, word(7000), 2, &mut Displaced::default());
+        a.replace(total, 5, word(8000), 2, &mut Displaced::default());
+        b.replace(total, 5, word(8000), 2, &mut Displaced::default());
+        b.replace(total, 9, word(9000), 2, &mut Displaced::default());
         let mut told = Vec::new();
         a.view().edits_against(b.view(), |at, word, other| {
             told.push((at, word[0], other[0]));

@@ -96,9 +96,10 @@ impl Map {
             spot = self.located(tree, lo);
         }
         let (start, edits_max) = (spot.start, self.table.shape.edits_max());
+        let displaced = &mut self.displaced;
         let (before, after, changed) = self.table.edit(spot.leaf, |node| {
             let before = node.size();
-            let changed = node.replace(lo - start, hi - start, pba, edits_max);
+            let changed = node.replace(lo - start, hi - start, pba, edits_max, displaced);
             (before, node.size(), changed)
         });
         if origin == Origin::Elsewhere && pba.is_some() {

@@ -6,10 +6,46 @@
 //! processor wrote last has to come over from its cache, line by line. The sheets are joined when the
 //! mark has ended.
 
+use std::ops::{Add, Sub};
 use std::sync::{Mutex, MutexGuard};
 
 use mjolnir_map::word;
 use mjolnir_units::{Pba, ZoneId};
+
+/// What words refer to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mapped {
+    /// Words that are no holes.
+    pub words: u64,
+    /// Blocks, each as often as it is referred to.
+    pub blocks: u64,
+}
+
+impl Mapped {
+    /// What these words refer to.
+    pub fn of(words: &[u64]) -> Self {
+        let mapped = words.iter().filter(|word| word::pba(**word).is_some());
+        mapped.fold(Mapped::default(), |sum, word| {
+            sum + Mapped { words: 1, blocks: word::blocks(*word) }
+        })
+    }
+}
+
+impl Add for Mapped {
+    type Output = Mapped;
+
+    fn add(self, other: Mapped) -> Mapped {
+        Mapped { words: self.words + other.words, blocks: self.blocks + other.blocks }
+    }
+}
+
+impl Sub for Mapped {
+    type Output = Mapped;
+
+    fn sub(self, other: Mapped) -> Mapped {
+        Mapped { words: self.words - other.words, blocks: self.blocks - other.blocks }
+    }
+}
 
 /// One bit for each block; none at all before it is first used.
 #[derive(Default)]
@@ -18,10 +54,10 @@ pub(super) struct Sheet {
 }
 
 impl Sheet {
-    /// Sets the bits of all that a leaf's words refer to; returns how many of them are mapped.
+    /// Sets the bits of all that a leaf's words refer to.
     #[inline]
-    pub fn set_all(&mut self, entries: &[u64]) -> u64 {
-        let mut mapped = entries.len() as u64;
+    pub fn set_all(&mut self, entries: &[u64]) -> Mapped {
+        let (mut words, mut blocks) = (entries.len() as u64, entries.len() as u64);
         // A random map is made of single blocks. So short is their part of the loop that the misses of
         // many are under way at once.
         for entry in entries {
@@ -31,11 +67,13 @@ impl Sheet {
                 }
             } else if let Some(pba) = word::pba(*entry) {
                 self.set(pba, word::blocks(*entry));
+                blocks += word::blocks(*entry) - 1;
             } else {
-                mapped -= 1;
+                words -= 1;
+                blocks -= 1;
             }
         }
-        mapped
+        Mapped { words, blocks }
     }
 
     /// Sets the bits of a run. Blocks past the end of the device are none of its.
@@ -50,7 +88,7 @@ impl Sheet {
     }
 
     /// Calls `each` with the runs of set bits in `from..to`, none of them longer than a word.
-    fn runs(&self, from: u64, to: u64, mut each: impl FnMut(u64, u64)) {
+    pub fn runs(&self, from: u64, to: u64, mut each: impl FnMut(u64, u64)) {
         let mut at = from;
         while at < to {
             let left = (64 - at % 64).min(to - at);
@@ -62,6 +100,34 @@ impl Sheet {
             }
             at += clear + set;
         }
+    }
+
+    /// The bits of `from..to`, from 0 on.
+    fn part(&self, from: u64, to: u64) -> Sheet {
+        let (first, shift) = ((from / 64) as usize, from % 64);
+        let word = |at: usize| self.words.get(at).copied().unwrap_or(0);
+        let both = |at: usize| match shift {
+            0 => word(at),
+            _ => word(at) >> shift | word(at + 1) << (64 - shift),
+        };
+        let words = (first..first + (to - from).div_ceil(64) as usize).map(both).collect();
+        Sheet { words }
+    }
+
+    /// Clears the bits that are set in another's words.
+    pub fn clear(&mut self, other: &[u64]) {
+        self.words.iter_mut().zip(other).for_each(|(bits, other)| *bits &= !other);
+    }
+
+    /// Bits that are set here and in another's words.
+    pub fn in_common_with(&self, other: &[u64]) -> u64 {
+        let both = self.words.iter().zip(other).map(|(bits, other)| bits & other);
+        both.map(|bits| u64::from(bits.count_ones())).sum()
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> u64 {
+        (self.words.capacity() * size_of::<u64>()) as u64
     }
 
     /// Bits set in `from..to`.
@@ -126,10 +192,10 @@ impl LiveMap {
         self.judged.iter().map(|zone| (*zone, count(*zone))).collect()
     }
 
-    /// Calls `each` with runs of the live blocks of a segment. No job may be running.
-    pub fn runs(&self, zone: ZoneId, each: impl FnMut(u64, u64)) {
+    /// The live blocks of a segment, counted from its start. No job may be running.
+    pub fn of(&self, zone: ZoneId) -> Sheet {
         let start = zone.start(self.zone_blocks).0;
-        self.join().runs(start, start + self.zone_blocks, each);
+        self.join().part(start, start + self.zone_blocks)
     }
 
     /// Live blocks of all segments. No job may be running.
@@ -245,7 +311,8 @@ mod tests {
             for zone in (0..zones as u32).map(ZoneId) {
                 let from = u64::from(zone.0) * zone_blocks;
                 let mut blocks = Vec::new();
-                live.runs(zone, |at, run| blocks.extend(at..at + run));
+                let part = live.of(zone);
+                part.runs(0, zone_blocks, |at, run| blocks.extend(from + at..from + at + run));
                 assert!(blocks.iter().eq(naive.range(from..from + zone_blocks)), "{zone}");
             }
         }

@@ -1,5 +1,5 @@
-//! What of the victims is live: by what their referrers name now, or by what the mark found, if that
-//! is the same.
+//! What of the victims is live: by what the mark found, if that is still so, or by what their referrers
+//! name now.
 
 use std::sync::Arc;
 
@@ -12,8 +12,9 @@ use crate::engine::Engine;
 use crate::fault;
 use crate::format::record::Record;
 use crate::memory::may_hold_leaves;
-use crate::reclaim::live::LiveMap;
+use crate::reclaim::live::Sheet;
 use crate::reclaim::mark::are_many;
+use crate::reclaim::marked::Marked;
 use crate::reclaim::relocate::{Batch, yield_now};
 
 /// A live run of a victim, with what its summary says of it.
@@ -63,8 +64,9 @@ impl LiveBlocks {
     }
 
     /// Notes what a mark found live of a victim.
-    fn add_marked(&mut self, zone: ZoneId, marked: &LiveMap) {
-        marked.runs(zone, |at, blocks| self.live.fill(at, blocks, true));
+    fn add_marked(&mut self, zone: ZoneId, marked: &Sheet) {
+        let start = zone.start(self.zone_blocks).0;
+        marked.runs(0, self.zone_blocks, |at, blocks| self.live.fill(start + at, blocks, true));
     }
 
     /// Notes what a leaf refers to.
@@ -93,7 +95,7 @@ impl LiveBlocks {
     }
 
     /// Lets go of the leaves; whether many of them had a twin.
-    pub fn end_twins(&mut self) -> bool {
+    fn end_twins(&mut self) -> bool {
         self.twins = None;
         are_many(self.leaves.1, self.leaves.0)
     }
@@ -106,27 +108,42 @@ impl LiveBlocks {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// The blocks of a batch's victims that the mark found live.
-    pub(super) async fn live_blocks_marked(&self, batch: &Batch, marked: &LiveMap) -> LiveBlocks {
-        let zone_blocks = self.state().space.zone_blocks;
+    /// The blocks of a batch's victims that are live, and whether many leaves that refer to them have a twin. A victim that a leaf refers to which cannot
+    /// be read leaves the batch.
+    pub(super) async fn live_blocks(
+        &self,
+        batch: &mut Batch,
+        marked: &mut Marked,
+    ) -> Result<(LiveBlocks, bool), Error> {
+        let (zone_blocks, still) = {
+            let mut state = self.state();
+            (state.space.zone_blocks, state.still_live(&batch.victims, marked))
+        };
+        let Some(still) = still else {
+            return self.live_blocks_now(batch, zone_blocks).await;
+        };
         let mut live = LiveBlocks::new(zone_blocks, &batch.victims, false);
-        for zone in &batch.victims {
-            live.add_marked(*zone, marked);
+        for (zone, still) in batch.victims.iter().zip(&still) {
+            live.add_marked(*zone, still);
             yield_now().await; // Clients get their turn between steps.
         }
-        live
+        Ok((live, marked.twins))
     }
 
-    /// The blocks of a batch's victims that their referrers name now. A victim that a leaf refers to
-    /// which cannot be read leaves the batch.
-    pub(super) async fn live_blocks(&self, batch: &mut Batch) -> Result<LiveBlocks, Error> {
+    /// [`live_blocks`](Self::live_blocks) by what their referrers name now.
+    async fn live_blocks_now(
+        &self,
+        batch: &mut Batch,
+        zone_blocks: u64,
+    ) -> Result<(LiveBlocks, bool), Error> {
         let twins = may_hold_leaves(&self.inner.options);
-        let mut live = LiveBlocks::new(self.state().space.zone_blocks, &batch.victims, twins);
+        let mut live = LiveBlocks::new(zone_blocks, &batch.victims, twins);
         let mut pending = self.referrers(batch);
         loop {
             let leaves = self.next_referrers(batch, &mut pending);
             if leaves.is_empty() {
-                return Ok(live);
+                let twins = live.end_twins();
+                return Ok((live, twins));
             }
             for id in leaves {
                 let noted = self
@@ -209,7 +226,7 @@ mod tests {
     use rand_pcg::Pcg64;
 
     use super::*;
-    use crate::reclaim::live::ZoneSet;
+    use crate::reclaim::live::{LiveMap, ZoneSet};
     use crate::reclaim::mark::scan;
     use crate::reclaim::mark::tests::leaves_of;
 
@@ -246,7 +263,7 @@ mod tests {
             }
         }
         let mut by_mark = LiveBlocks::new(ZONE, &victims, false);
-        victims.iter().for_each(|zone| by_mark.add_marked(*zone, &marked));
+        victims.iter().for_each(|zone| by_mark.add_marked(*zone, &marked.of(*zone)));
         for zone in victims {
             let expected = &naive[(u64::from(zone.0) * ZONE) as usize..][..ZONE as usize];
             assert_eq!(beside.of(zone), expected);

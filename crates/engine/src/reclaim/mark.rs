@@ -14,7 +14,7 @@ use mjolnir_units::ZoneId;
 
 use crate::engine::Engine;
 use crate::memory::may_hold_leaves;
-use crate::reclaim::live::{LiveMap, ZoneSet};
+use crate::reclaim::live::{LiveMap, Mapped, ZoneSet};
 use crate::reclaim::relocate::yield_now;
 use crate::space::{MAP_STREAM, SegmentState};
 
@@ -30,7 +30,7 @@ const NODES_A_SWEEP: usize = 256;
 pub(super) struct Found {
     /// Candidates, and leaves that refer to them, or whose twin does: each pair once.
     referrers: Vec<(ZoneId, NodeId)>,
-    mappings: u64,
+    mapped: Mapped,
     leaves: u64,
     /// Leaves that refer to candidates, and how many of them had a twin.
     pub referring: u64,
@@ -38,12 +38,10 @@ pub(super) struct Found {
 }
 
 /// What a mark found, but for what went into the reverse index.
-pub(super) struct Marked {
+pub(super) struct Walked {
     pub live: LiveMap,
-    /// The log's sequence number when it began. All that is live in a candidate was live then, since
-    /// what refers to it anew got that from what did already; and as long as nobody gave the log a
-    /// record, nothing ceased to be.
-    pub sequence: u64,
+    /// Blocks that leaves refer to, each as often as they do.
+    pub mapped_blocks: u64,
     /// Whether many leaves that refer to candidates had a twin, and leaves may be held for it.
     pub twins: bool,
 }
@@ -53,7 +51,7 @@ pub(super) struct Marked {
 struct Scanned {
     /// Which of the job's leaves.
     number: usize,
-    mapped: u64,
+    mapped: Mapped,
     /// Its candidates, among those that the job found.
     referrers: Range<usize>,
 }
@@ -115,7 +113,7 @@ pub(super) fn scan(
     let mut sheet = live.sheet(job);
     let mut referrers = Referrers::new(candidates);
     let mut twins: Twins<Scanned> = Twins::default();
-    let (mut mappings, mut referring, mut with_twin) = (0, 0, 0);
+    let (mut sum, mut referring, mut with_twin) = (Mapped::default(), 0, 0);
     for (number, (id, leaf)) in leaves.iter().enumerate() {
         // Leaves come from the processor that has just counted the job in as their holder. They, and
         // the next one's first words, are on their way while this one's are worked on.
@@ -126,7 +124,7 @@ pub(super) fn scan(
         let twin = twins.find(words, |twin| leaves[twin.number].1.entries());
         let has_twin = twin.is_some();
         let mapped = match twin.cloned() {
-            None => words.pieces().fold(0, |mapped, (_, piece)| {
+            None => words.pieces().fold(Mapped::default(), |mapped, (_, piece)| {
                 referrers.add(*id, number, piece);
                 mapped + sheet.set_all(piece)
             }),
@@ -135,31 +133,34 @@ pub(super) fn scan(
                 let mut mapped = twin.mapped;
                 differing(words, leaves[twin.number].1.entries(), |_, piece, instead_of| {
                     referrers.add(*id, number, piece);
-                    mapped = mapped + sheet.set_all(piece) - word::count_mapped(instead_of);
+                    mapped = mapped + sheet.set_all(piece) - Mapped::of(instead_of);
                 });
                 mapped
             }
         };
-        mappings += mapped;
+        sum = sum + mapped;
         let referrers = from..referrers.found.len();
         referring += u64::from(!referrers.is_empty());
         with_twin += u64::from(!referrers.is_empty() && has_twin);
         twins.keep(key, Scanned { number, mapped, referrers });
     }
     let leaves = leaves.len() as u64;
-    Found { referrers: referrers.found, mappings, leaves, referring, twins: with_twin }
+    Found { referrers: referrers.found, mapped: sum, leaves, referring, twins: with_twin }
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Walks the map once. Leaves the candidates' referrers in the reverse index.
-    pub(super) async fn mark(&self) -> Result<Marked, Error> {
-        let (live, candidates, sequence) = {
+    pub(super) async fn mark(&self) -> Result<Walked, Error> {
+        let (live, candidates) = {
             let mut state = self.state();
             let tracking = !state.reclaim.index.is_empty();
             state.map.track_leaves(tracking);
             state.map.begin_mark();
             state.reclaim.released.begin_mark();
             let (zones, zone_blocks) = (state.space.segments.len(), state.space.zone_blocks);
+            let candidates: Vec<u32> =
+                state.reclaim.index.candidates().map(|zone| zone.0).collect();
+            state.map.watch_displaced(zones, zone_blocks, &candidates);
             let judged = state.space.zones().filter(|(_, segment)| {
                 segment.state == SegmentState::Sealed && segment.stream != MAP_STREAM
             });
@@ -168,9 +169,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let live = LiveMap::new(zones, zone_blocks, judged, jobs);
             state.reclaim.mark_bytes = live.sheet_bytes() * jobs as u64;
             let candidates = ZoneSet::new(zones, zone_blocks, state.reclaim.index.candidates());
-            (Arc::new(live), Arc::new(candidates), state.log.sequence)
+            (Arc::new(live), Arc::new(candidates))
         };
-        let (mut referring, mut with_twin) = (0, 0);
+        let (mut referring, mut with_twin, mut mapped_blocks) = (0, 0, 0);
         let mut jobs = FuturesUnordered::new();
         // One waits while the others run, so that none of them has to.
         let most = self.runtime().parallelism() + 1;
@@ -198,7 +199,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 drop(state);
                 let live = Arc::into_inner(live).expect("all jobs have ended");
                 let twins = may_hold_leaves(&self.inner.options) && are_many(with_twin, referring);
-                return Ok(Marked { live, sequence, twins });
+                return Ok(Walked { live, mapped_blocks, twins });
             }
             if (step.done || jobs.len() >= most)
                 && let Some((mut found, took)) = jobs.next().await
@@ -208,7 +209,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 with_twin += found.twins;
                 let mut state = self.state();
                 state.reclaim.counters.leaves_scanned += found.leaves;
-                state.reclaim.counters.mappings_scanned += found.mappings;
+                state.reclaim.counters.mappings_scanned += found.mapped.words;
+                mapped_blocks += found.mapped.blocks;
                 // In order, a tree takes them faster.
                 found.referrers.sort_unstable();
                 for (zone, leaf) in found.referrers {
@@ -286,7 +288,7 @@ impl MarkLoop {
 
     /// Marks what leaves refer to, as a store does; returns how many mappings they have.
     pub fn scan(&self, leaves: &[(NodeId, Arc<Node>)]) -> u64 {
-        scan(leaves, &self.live, 0, &self.candidates).mappings
+        scan(leaves, &self.live, 0, &self.candidates).mapped.words
     }
 
     /// Live blocks so far.
@@ -345,14 +347,14 @@ pub(super) mod tests {
         let found = scan(&leaves, &live, 0, &candidates);
 
         let alone = LiveMap::new(ZONES, ZONE, (0..ZONES as u32).map(ZoneId).collect(), 1);
-        let (mut referrers, mut mappings) = (Vec::new(), 0);
+        let (mut referrers, mut mapped) = (Vec::new(), Mapped::default());
         for leaf in &leaves {
             let found = scan(std::slice::from_ref(leaf), &alone, 0, &candidates);
             referrers.extend(found.referrers);
-            mappings += found.mappings;
+            mapped = mapped + found.mapped;
         }
         assert_eq!((live.counts(), live.total()), (alone.counts(), alone.total()));
-        assert_eq!((found.mappings, found.leaves), (mappings, leaves.len() as u64));
+        assert_eq!((found.mapped, found.leaves), (mapped, leaves.len() as u64));
         // Some are told of a leaf because its twin refers to them; each once.
         let told: BTreeSet<_> = found.referrers.iter().copied().collect();
         assert_eq!(told.len(), found.referrers.len());
@@ -381,7 +383,7 @@ pub(super) mod tests {
         referrers.sort();
         expected.sort();
         assert_eq!(referrers, expected);
-        assert_eq!((found.leaves, found.mappings), (leaves.len() as u64, 4000));
+        assert_eq!((found.leaves, found.mapped.words), (leaves.len() as u64, 4000));
         assert_eq!(live.total(), 4000);
     }
 }

@@ -20,6 +20,7 @@ mod lead;
 mod live;
 mod live_runs;
 mod mark;
+mod marked;
 mod released;
 mod relocate;
 mod repoint;
@@ -45,7 +46,8 @@ use crate::memory::buffer_bytes_at_rest;
 use crate::options::ReclaimOptions;
 use crate::reclaim::index::ReverseIndex;
 use crate::reclaim::live::LiveMap;
-use crate::reclaim::mark::Marked;
+use crate::reclaim::mark::Walked;
+use crate::reclaim::marked::Marked;
 use crate::reclaim::released::Released;
 use crate::space::{MAP_STREAM, SegmentState};
 
@@ -256,8 +258,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if ends {
                 let mut state = self.state();
                 state.reclaim.running = false;
-                state.reclaim.index.clear();
-                state.map.track_leaves(false);
+                state.forget_candidates();
                 drop(state);
                 self.notify();
                 return;
@@ -357,11 +358,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     async fn cycle(&self) -> Result<Won, Error> {
         let mut won = Won::default();
         self.select_all();
-        let marked = self.mark().await?;
-        let emptied = self.retire_empty(&marked.live);
-        // Of use for the first batch alone: memory is not held for long.
-        let mut marked = Some(marked).filter(|_| self.state().has_candidates());
-        marked = self.state().keep_if_true(marked);
+        let walked = self.mark().await?;
+        let emptied = self.retire_empty(&walked.live);
+        let mut marked = self.state().remember(walked);
         if self.inner.options.paranoid {
             for zone in &emptied {
                 self.prove_unreferenced(*zone).await?;
@@ -373,7 +372,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if self.state().is_squeezed() {
                 self.checkpoint_within_task().await?;
             }
-            let relocated = self.relocate(marked.take()).await?;
+            let relocated = self.relocate(&mut marked).await?;
             won.retired += relocated.retired;
             won.cramped = relocated.cramped;
             won.rests = relocated.rests;
@@ -387,9 +386,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         {
             let mut state = self.state();
-            state.reclaim.mark_bytes = 0;
-            state.reclaim.index.clear();
-            state.map.track_leaves(false);
+            state.forget_candidates();
             state.reclaim.counters.cycles += 1;
         }
         if won.rests.is_none() {
@@ -433,11 +430,19 @@ impl State {
         self.reclaim.counters.segments_retired += 1;
     }
 
-    /// Lets go of what a mark found unless it still says what is live.
-    fn keep_if_true(&mut self, marked: Option<Marked>) -> Option<Marked> {
-        let marked = marked.filter(|marked| marked.sequence == self.log.sequence);
-        self.reclaim.mark_bytes = marked.as_ref().map_or(0, |marked| marked.live.sheet_bytes());
+    /// Keeps of what a mark found live what is said of candidates.
+    fn remember(&mut self, walked: Walked) -> Marked {
+        let marked = Marked::new(&walked, self.reclaim.index.candidates());
+        self.reclaim.mark_bytes = marked.bytes();
         marked
+    }
+
+    /// Nothing is being moved any more, nor is to be.
+    fn forget_candidates(&mut self) {
+        self.reclaim.index.clear();
+        self.reclaim.mark_bytes = 0;
+        self.map.track_leaves(false);
+        self.map.watch_displaced(0, self.space.zone_blocks, &[]);
     }
 
     /// Whether there is something to relocate, and time for it.
@@ -490,13 +495,11 @@ impl State {
         self.reclaim.last_pacing = pacing;
     }
 
-    /// A cycle failed: nothing is being moved any more.
+    /// A cycle failed.
     fn give_up_cycle(&mut self) {
         self.reclaim.counters.copy_forward_failures += 1;
-        self.reclaim.index.clear();
-        self.map.track_leaves(false);
+        self.forget_candidates();
         self.map.abort_mark();
-        self.reclaim.mark_bytes = 0;
         self.reclaim.running = false;
         self.reclaim.forced_done = self.reclaim.forced;
         // What cannot be marked cannot be won: whoever waits for room hears of it.

@@ -20,7 +20,7 @@ use crate::memory::batch_bytes_max;
 use crate::options::OpenOptions;
 use crate::reclaim::copy::Copied;
 use crate::reclaim::live_runs::LiveRun;
-use crate::reclaim::mark::Marked;
+use crate::reclaim::marked::Marked;
 
 /// Memory for each block of a victim: whether it is live, and where it went.
 const TABLE_BYTES: u64 = 1 + 8;
@@ -50,8 +50,8 @@ pub(super) struct Relocated {
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Empties the most promising candidates. Each of them is given up or no candidate any more
     /// afterwards, unless there was no room, reclaim is to rest or the store is closing. Fails only if
-    /// the store has. `marked` is what the mark found, of use as long as nobody wrote.
-    pub(super) async fn relocate(&self, marked: Option<Marked>) -> Result<Relocated, Error> {
+    /// the store has.
+    pub(super) async fn relocate(&self, marked: &mut Marked) -> Result<Relocated, Error> {
         let mut batch = self.state().next_batch(&self.inner.options);
         let relocated = self.relocate_batch(&mut batch, marked).await;
         let mut state = self.state();
@@ -64,19 +64,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     async fn relocate_batch(
         &self,
         batch: &mut Batch,
-        marked: Option<Marked>,
+        marked: &mut Marked,
     ) -> Result<Relocated, Error> {
         let mut relocated = Relocated::default();
-        let marked = self.state().keep_if_true(marked);
-        let (live, twins) = match marked {
-            Some(marked) => (self.live_blocks_marked(batch, &marked.live).await, marked.twins),
-            None => {
-                let mut live = self.live_blocks(batch).await?;
-                let twins = live.end_twins();
-                (live, twins)
-            }
-        };
-        self.state().reclaim.mark_bytes = 0;
+        let (live, twins) = self.live_blocks(batch, marked).await?;
         let mut moves = Relocations::builder();
         let mut groups = BTreeSet::new();
         let mut copied = Batch { victims: Vec::new() };

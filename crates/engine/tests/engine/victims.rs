@@ -6,7 +6,7 @@ use std::rc::Rc;
 use mjolnir_device::filter::{Call, Damage, Fault, Record};
 use mjolnir_device::{AlignedBuf, Device, MemoryDevice, Runtime};
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions, ReclaimOptions};
-use mjolnir_store::{Durability, ErrorKind, Store};
+use mjolnir_store::{Durability, ErrorKind, Op, Store};
 use mjolnir_units::{Pba, TreeId};
 
 use crate::support::{BLOCK, Tick, put, run, soon, tag_of, turns};
@@ -155,38 +155,60 @@ fn collecting_ends_when_a_mark_has_left_nothing_to_select() {
     });
 }
 
+/// How many blocks a collection moves of `blocks` half stale ones, of which every `trimmed`th is trimmed
+/// while its mark runs; the first live one is referred to `twice` if so.
+fn moved_of(blocks: u64, trimmed: Option<usize>, twice: bool) -> u64 {
+    run(async |runtime| {
+        let (engine, tree) = half_stale(formatted(&runtime, 128).await, &runtime, blocks).await;
+        if twice {
+            let (from, to, length) = (tree, tree, BLOCK);
+            let clone = Op::Clone { from, from_offset: BLOCK, to, to_offset: 0, length };
+            engine.atomic(vec![clone], Durability::Buffered).await.unwrap();
+        }
+        engine.checkpoint().await.unwrap();
+        let (client, ended) = (engine.clone(), Rc::new(Cell::new(false)));
+        let end = ended.clone();
+        let trims: Vec<u64> = trimmed.map_or(vec![], |step| (5..blocks).step_by(step).collect());
+        let to_trim = trims.clone();
+        runtime.spawn(async move {
+            // Until a mark has seen the leaves, and which of them refer to candidates.
+            while client.stats().mark_bytes == 0 || client.stats().index_bytes == 0 {
+                turns(1).await;
+            }
+            for lba in to_trim {
+                client.trim(tree, lba * BLOCK, BLOCK, Durability::Buffered).await.unwrap();
+            }
+            assert!(client.stats().mark_bytes > 0, "its bits may be of use still");
+            end.set(true);
+        });
+        let won = soon("collecting", engine.collect()).await;
+        assert!(ended.get(), "nobody trimmed");
+        assert!(won.unwrap() > 2);
+        for lba in (1..blocks).step_by(2) {
+            let tag = if trims.contains(&lba) { 0 } else { 1 + lba };
+            assert_eq!(tag_of(&engine, tree, lba).await, tag);
+        }
+        engine.close().await.unwrap();
+        engine.stats().moved_bytes / BLOCK
+    })
+}
+
 #[test]
 fn what_is_trimmed_while_a_mark_runs_is_not_moved() {
-    let moved = |trims: bool| {
-        run(async |runtime| {
-            let (engine, tree) = half_stale(formatted(&runtime, 128).await, &runtime, 300).await;
-            engine.checkpoint().await.unwrap();
-            let (client, ended) = (engine.clone(), Rc::new(Cell::new(false)));
-            let end = ended.clone();
-            runtime.spawn(async move {
-                // Until a mark has seen the leaves, and which of them refer to candidates.
-                while client.stats().mark_bytes == 0 || client.stats().index_bytes == 0 {
-                    turns(1).await;
-                }
-                for lba in (1..300).step_by(4).filter(|_| trims) {
-                    client.trim(tree, lba * BLOCK, BLOCK, Durability::Buffered).await.unwrap();
-                }
-                assert!(client.stats().mark_bytes > 0, "its bits may be of use still");
-                end.set(true);
-            });
-            let won = soon("collecting", engine.collect()).await;
-            assert!(ended.get(), "nobody trimmed");
-            assert!(won.unwrap() > 2);
-            for lba in (1..300).step_by(2) {
-                let tag = if trims && lba % 4 == 1 { 0 } else { 1 + lba };
-                assert_eq!(tag_of(&engine, tree, lba).await, tag);
-            }
-            engine.close().await.unwrap();
-            engine.stats().moved_bytes / BLOCK
-        })
-    };
-    let (all, rest) = (moved(false), moved(true));
-    assert!(all > 100 && rest < all * 2 / 3, "{rest} blocks moved of {all}");
+    for twice in [false, true] {
+        let (all, rest) = (moved_of(300, None, twice), moved_of(300, Some(4), twice));
+        assert!(all > 100 && rest < all * 2 / 3, "{rest} blocks moved of {all}");
+    }
+}
+
+/// Where nothing is referred to twice, what a mark found is corrected by what was displaced. Else that
+/// may be live still: a little of it is moved, rather than that all leaves are asked.
+#[test]
+fn batches_go_by_what_the_mark_found() {
+    let (all, but_one) = (moved_of(300, None, false), moved_of(300, Some(300), false));
+    assert_eq!(but_one, all - 1);
+    let (all, in_vain) = (moved_of(300, None, true), moved_of(300, Some(300), true));
+    assert_eq!(in_vain, all);
 }
 
 #[test]

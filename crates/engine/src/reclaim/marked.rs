@@ -1,0 +1,67 @@
+//! What a mark found live of the candidates, which the batches of its cycle go by.
+//!
+//! All that is live of a candidate was live then: whoever refers to it anew got that from what did
+//! already. What ceased to be is among what was displaced since
+//! ([`Map::displaced`](mjolnir_map::Map::displaced)), and it is all of that where nothing was referred
+//! to twice. Otherwise something else may refer to it, and leaves are asked again if it is much.
+
+use std::collections::BTreeMap;
+
+use mjolnir_units::ZoneId;
+
+use crate::engine::State;
+use crate::reclaim::live::Sheet;
+use crate::reclaim::mark::Walked;
+
+/// At most one block in so many may be copied though nothing refers to it any more.
+const IN_VAIN: u64 = 64;
+
+/// See the module.
+pub(super) struct Marked {
+    /// A bit for each block of a candidate.
+    live: BTreeMap<ZoneId, Sheet>,
+    /// Whether nothing was referred to twice.
+    once: bool,
+    /// Whether many leaves that refer to candidates had a twin, and leaves may be held for it.
+    pub twins: bool,
+}
+
+impl Marked {
+    /// What was found of the candidates.
+    pub fn new(walked: &Walked, candidates: impl Iterator<Item = ZoneId>) -> Self {
+        let live = candidates.map(|zone| (zone, walked.live.of(zone))).collect();
+        let once = walked.mapped_blocks == walked.live.total();
+        Marked { live, once, twins: walked.twins }
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> u64 {
+        self.live.values().map(Sheet::bytes).sum()
+    }
+}
+
+impl State {
+    /// What is live of victims, but for a little that is not any more; none if a mark does not tell.
+    /// What it found of them is forgotten.
+    pub(super) fn still_live(
+        &mut self,
+        victims: &[ZoneId],
+        marked: &mut Marked,
+    ) -> Option<Vec<Sheet>> {
+        let found: Vec<_> = victims.iter().map(|zone| marked.live.remove(zone)).collect();
+        self.reclaim.mark_bytes = marked.bytes();
+        let once = marked.once && !self.map.refers_again();
+        let (mut live, mut doubtful) = (0, 0);
+        let still = victims.iter().zip(found).map(|(zone, found)| {
+            let (mut sheet, displaced) = (found?, self.map.displaced(zone.0)?);
+            match once {
+                true => sheet.clear(displaced),
+                false => doubtful += sheet.in_common_with(displaced),
+            }
+            live += u64::from(self.space.get(*zone).live.unwrap_or(0));
+            Some(sheet)
+        });
+        let still = still.collect::<Option<Vec<_>>>()?;
+        (doubtful <= live / IN_VAIN).then_some(still)
+    }
+}

@@ -1,0 +1,199 @@
+//! What was displaced of what a mark found.
+//!
+//! What a mark finds live stays all that can be: a reference is only ever made to what is written anew,
+//! or to what something refers to already. What ceases to be live shows here: it was displaced.
+
+use mjolnir_units::Pba;
+
+use crate::{Map, word};
+
+/// Which blocks of some regions of addresses were displaced.
+#[derive(Default)]
+pub(crate) struct Displaced {
+    region_blocks: u64,
+    /// For each region its place among those that are watched, plus 1; 0 for the others.
+    places: Vec<u32>,
+    /// For each region that is watched a bit for each of its blocks.
+    bits: Vec<Box<[u64]>>,
+    /// Whether something went as a whole, of which nobody looked where it lies.
+    blindly: bool,
+    /// Whether something was referred to once more, or elsewhere.
+    again: bool,
+}
+
+impl Displaced {
+    /// Blocks `lo..hi` of a leaf are about to be displaced. They lie in these of its words, of which the
+    /// first begins with block `start`.
+    #[inline]
+    pub fn note(&mut self, words: impl Iterator<Item = u64>, start: u64, lo: u64, hi: u64) {
+        if self.places.is_empty() {
+            return;
+        }
+        let mut at = start;
+        for word in words {
+            let end = at + word::blocks(word);
+            if let Some(pba) = word::pba(word) {
+                let (from, to) = (lo.max(at), hi.min(end));
+                (from..to).for_each(|block| self.note_block(pba.plus(block - at)));
+            }
+            at = end;
+        }
+    }
+
+    fn note_block(&mut self, pba: Pba) {
+        let (region, bit) = (pba.0 / self.region_blocks, pba.0 % self.region_blocks);
+        let Some(place @ 1..) = self.places.get(region as usize) else { return };
+        self.bits[*place as usize - 1][(bit / 64) as usize] |= 1 << (bit % 64);
+    }
+
+    /// Something went as a whole.
+    pub fn note_blindly(&mut self) {
+        self.blindly = true;
+    }
+
+    /// What something refers to is, or will be, referred to by something else.
+    pub fn note_again(&mut self) {
+        self.again = true;
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        let bits: usize = self.bits.iter().map(|bits| size_of_val(&bits[..])).sum();
+        self.places.capacity() * size_of::<u32>()
+            + self.bits.capacity() * size_of::<Box<[u64]>>()
+            + bits
+    }
+}
+
+impl Map {
+    /// Remembers from now on, and nothing from before, which blocks are displaced of these regions of
+    /// `region_blocks` blocks (more than none) each. The addresses have `all` regions.
+    pub fn watch_displaced(&mut self, all: usize, region_blocks: u64, regions: &[u32]) {
+        let mut watch = Displaced { region_blocks, ..Displaced::default() };
+        if !regions.is_empty() {
+            watch.places = vec![0; all];
+            let words = region_blocks.div_ceil(64) as usize;
+            watch.bits = regions.iter().map(|_| vec![0; words].into()).collect();
+            for (place, region) in (1..).zip(regions) {
+                watch.places[*region as usize] = place;
+            }
+        }
+        self.displaced = watch;
+    }
+
+    /// Which blocks of a region were displaced since it is watched: a bit for each, from its start on.
+    /// None if it is not watched, or something went as a whole.
+    pub fn displaced(&self, region: u32) -> Option<&[u64]> {
+        let place =
+            self.displaced.places.get(region as usize).filter(|_| !self.displaced.blindly)?;
+        Some(&self.displaced.bits[place.checked_sub(1)? as usize][..])
+    }
+
+    /// Whether something came to be referred to once more, or elsewhere, since regions are watched.
+    pub fn refers_again(&self) -> bool {
+        self.displaced.again
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mjolnir_units::{Lba, TreeId};
+    use rand_core::{Rng, SeedableRng};
+    use rand_pcg::Pcg64;
+
+    use super::*;
+
+    const TREE: TreeId = TreeId(1);
+    const BLOCKS: u64 = 600;
+    const REGION: u64 = 700;
+    const REGIONS: u64 = 30;
+    const WATCHED: [u32; 4] = [29, 3, 4, 0];
+
+    fn watch(map: &mut Map) {
+        map.watch_displaced(REGIONS as usize, REGION, &WATCHED);
+    }
+
+    /// Where each block of the tree lies.
+    fn places(map: &Map) -> Vec<Option<u64>> {
+        let runs = map.runs_within(TREE, Lba(0), BLOCKS, usize::MAX).unwrap();
+        let place = |run: &crate::Run, i: u64| run.pba.map(|pba| pba.0 + i);
+        runs.iter().flat_map(|run| (0..run.blocks).map(move |i| place(run, i))).collect()
+    }
+
+    #[test]
+    fn what_writes_and_trims_displace_is_remembered() {
+        let mut chance = Pcg64::seed_from_u64(11);
+        let mut below = |limit: u64| chance.next_u64() % limit;
+        let (mut all, mut blind) = (0, 0);
+        for round in 0..60 {
+            let mut map = Map::new().with_node_sizes(16, 4);
+            map.create(TREE, BLOCKS);
+            for lba in 0..BLOCKS {
+                let pba = Pba(below(REGIONS * REGION));
+                map.write(TREE, Lba(lba), pba, 1).unwrap();
+            }
+            watch(&mut map);
+            let mut expected = vec![false; 60 * REGION as usize];
+            for _ in 0..200 {
+                if below(20) == 0 {
+                    map.snapshot(TREE, TreeId(2 + below(1 << 31) as u32));
+                }
+                let (lba, blocks) = (below(BLOCKS - 60), 1 + below(2) * below(1 + round % 2 * 59));
+                for at in places(&map)[lba as usize..][..blocks as usize].iter().flatten() {
+                    expected[*at as usize] = true;
+                }
+                match below(4) {
+                    0 => map.trim(TREE, Lba(lba), blocks).unwrap(),
+                    // At the border of two regions, or past the last one.
+                    1 => map.write(TREE, Lba(lba), Pba(REGION * below(40) + 695), blocks).unwrap(),
+                    _ => map.write(TREE, Lba(lba), Pba(below(REGIONS * REGION)), blocks).unwrap(),
+                }
+            }
+            assert!(map.refers_again());
+            for region in 0..REGIONS as u32 {
+                let Some(bits) = map.displaced(region) else {
+                    blind += usize::from(map.displaced.blindly);
+                    assert!(map.displaced.blindly && round % 2 > 0 || !WATCHED.contains(&region));
+                    continue;
+                };
+                let is_set = |at: u64| bits[at as usize / 64] & 1 << (at % 64) != 0;
+                let expected =
+                    &expected[(u64::from(region) * REGION) as usize..][..REGION as usize];
+                assert!((0..REGION).map(is_set).eq(expected.iter().copied()), "round {round}");
+                all += expected.iter().filter(|displaced| **displaced).count();
+            }
+        }
+        assert!(all > 30 * 20 && blind > 0, "{all} displaced, {blind} regions not known");
+    }
+
+    #[test]
+    fn what_goes_as_a_whole_is_not_looked_at() {
+        let mut map = Map::new();
+        map.create(TREE, BLOCKS);
+        map.write(TREE, Lba(0), Pba(0), BLOCKS).unwrap();
+        assert_eq!((map.displaced(0), map.displaced.bytes()), (None, 0), "nothing is watched");
+        let none =
+            |map: &Map| map.displaced(3).is_some_and(|bits| bits.iter().all(|bits| *bits == 0));
+        type Change = (bool, fn(&mut Map));
+        let changes: [Change; 6] = [
+            (true, |map| map.move_range(TREE, Lba(0), TreeId(2), Lba(0), 100).unwrap()),
+            (true, |map| map.clone_range(TREE, Lba(300), TREE, Lba(0), 100).unwrap()),
+            (false, |map| map.resize(TREE, 400).unwrap()),
+            (true, |map| map.replace(TREE, TreeId(2))),
+            (false, |map| map.drop_tree(TREE)),
+            (true, |map| map.snapshot(TreeId(2), TREE)),
+        ];
+        map.snapshot(TREE, TreeId(2));
+        for (number, (again, change)) in changes.iter().enumerate() {
+            watch(&mut map);
+            assert!(none(&map) && !map.refers_again());
+            change(&mut map);
+            assert_eq!(map.refers_again(), *again, "change {number}");
+            let whole = [2, 3, 4].contains(&number);
+            assert_eq!(map.displaced.blindly, whole, "change {number}");
+            assert_eq!(map.displaced(3).is_none(), whole, "change {number}");
+        }
+        map.watch_displaced(REGIONS as usize, REGION, &[]);
+        assert_eq!((map.displaced(3), map.displaced.bytes()), (None, 0));
+    }
+}
