@@ -108,8 +108,8 @@ impl LiveBlocks {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// The blocks of a batch's victims that are live, and whether many leaves that refer to them have a twin. A victim that a leaf refers to which cannot
-    /// be read leaves the batch.
+    /// The blocks of a batch's victims that are live, and whether many leaves that refer to them have a
+    /// twin. A victim that a leaf refers to which cannot be read leaves the batch.
     pub(super) async fn live_blocks(
         &self,
         batch: &mut Batch,

@@ -40,8 +40,12 @@ pub(super) struct Found {
 /// What a mark found, but for what went into the reverse index.
 pub(super) struct Walked {
     pub live: LiveMap,
-    /// Blocks that leaves refer to, each as often as they do.
-    pub mapped_blocks: u64,
+    /// Live blocks in all.
+    pub blocks: u64,
+    /// Whether nothing was referred to twice when it began, and references made again since
+    /// ([`Map::referred_again`](mjolnir_map::Map::referred_again)) before.
+    pub singly: bool,
+    pub again: u64,
     /// Whether many leaves that refer to candidates had a twin, and leaves may be held for it.
     pub twins: bool,
 }
@@ -151,7 +155,7 @@ pub(super) fn scan(
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Walks the map once. Leaves the candidates' referrers in the reverse index.
     pub(super) async fn mark(&self) -> Result<Walked, Error> {
-        let (live, candidates) = {
+        let (live, candidates, singly, again) = {
             let mut state = self.state();
             let tracking = !state.reclaim.index.is_empty();
             state.map.track_leaves(tracking);
@@ -169,7 +173,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let live = LiveMap::new(zones, zone_blocks, judged, jobs);
             state.reclaim.mark_bytes = live.sheet_bytes() * jobs as u64;
             let candidates = ZoneSet::new(zones, zone_blocks, state.reclaim.index.candidates());
-            (Arc::new(live), Arc::new(candidates))
+            let again = state.map.referred_again();
+            let singly = state.reclaim.singly_at == Some(again);
+            (Arc::new(live), Arc::new(candidates), singly, again)
         };
         let (mut referring, mut with_twin, mut mapped_blocks) = (0, 0, 0);
         let mut jobs = FuturesUnordered::new();
@@ -196,10 +202,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 self.sweep().await;
                 let mut state = self.state();
                 state.reclaim.nodes_marked = state.map.usage().nodes;
-                drop(state);
                 let live = Arc::into_inner(live).expect("all jobs have ended");
+                let blocks = live.total();
+                let once = mapped_blocks == blocks && state.map.referred_again() == again;
+                state.reclaim.singly_at = once.then_some(again);
+                drop(state);
                 let twins = may_hold_leaves(&self.inner.options) && are_many(with_twin, referring);
-                return Ok(Walked { live, mapped_blocks, twins });
+                return Ok(Walked { live, blocks, singly, again, twins });
             }
             if (step.done || jobs.len() >= most)
                 && let Some((mut found, took)) = jobs.next().await

@@ -1,9 +1,13 @@
 //! What a mark found live of the candidates, which the batches of its cycle go by.
 //!
 //! All that is live of a candidate was live then: whoever refers to it anew got that from what did
-//! already. What ceased to be is among what was displaced since
+//! already. What ceased to be is among what was displaced since the mark began
 //! ([`Map::displaced`](mjolnir_map::Map::displaced)), and it is all of that where nothing was referred
-//! to twice. Otherwise something else may refer to it, and leaves are asked again if it is much.
+//! to twice then. Otherwise something else may refer to it, and leaves are asked again if it is much.
+//!
+//! That nothing was says the mark before: it saw each block once, and what was referred to while it ran
+//! was written anew. This one cannot say it: of two references the first may have been displaced before
+//! it came there.
 
 use std::collections::BTreeMap;
 
@@ -20,8 +24,9 @@ const IN_VAIN: u64 = 64;
 pub(super) struct Marked {
     /// A bit for each block of a candidate.
     live: BTreeMap<ZoneId, Sheet>,
-    /// Whether nothing was referred to twice.
-    once: bool,
+    /// Whether nothing was referred to twice when the mark began, and what tells whether it is so still.
+    singly: bool,
+    again: u64,
     /// Whether many leaves that refer to candidates had a twin, and leaves may be held for it.
     pub twins: bool,
 }
@@ -30,8 +35,7 @@ impl Marked {
     /// What was found of the candidates.
     pub fn new(walked: &Walked, candidates: impl Iterator<Item = ZoneId>) -> Self {
         let live = candidates.map(|zone| (zone, walked.live.of(zone))).collect();
-        let once = walked.mapped_blocks == walked.live.total();
-        Marked { live, once, twins: walked.twins }
+        Marked { live, singly: walked.singly, again: walked.again, twins: walked.twins }
     }
 
     /// Bytes of memory.
@@ -50,11 +54,11 @@ impl State {
     ) -> Option<Vec<Sheet>> {
         let found: Vec<_> = victims.iter().map(|zone| marked.live.remove(zone)).collect();
         self.reclaim.mark_bytes = marked.bytes();
-        let once = marked.once && !self.map.refers_again();
+        let singly = marked.singly && self.map.referred_again() == marked.again;
         let (mut live, mut doubtful) = (0, 0);
         let still = victims.iter().zip(found).map(|(zone, found)| {
             let (mut sheet, displaced) = (found?, self.map.displaced(zone.0)?);
-            match once {
+            match singly {
                 true => sheet.clear(displaced),
                 false => doubtful += sheet.in_common_with(displaced),
             }

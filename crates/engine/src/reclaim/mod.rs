@@ -45,7 +45,6 @@ use crate::engine::{Engine, State};
 use crate::memory::buffer_bytes_at_rest;
 use crate::options::ReclaimOptions;
 use crate::reclaim::index::ReverseIndex;
-use crate::reclaim::live::LiveMap;
 use crate::reclaim::mark::Walked;
 use crate::reclaim::marked::Marked;
 use crate::reclaim::released::Released;
@@ -86,6 +85,9 @@ pub(crate) struct ReclaimState {
     pub index: ReverseIndex,
     /// Space that deletions and trims left behind.
     pub released: Released,
+    /// How often something had been referred to again when a mark last found nothing that was referred
+    /// to twice: if it is so often still, nothing is.
+    pub singly_at: Option<u64>,
     /// Memory that the mark's live bits may take: while one runs, and while they are of use.
     pub mark_bytes: u64,
     /// Memory that the relocation under way takes.
@@ -135,6 +137,7 @@ impl ReclaimState {
             nodes_marked: 0,
             index: ReverseIndex::new(index_bytes),
             released: Released::default(),
+            singly_at: None,
             mark_bytes: 0,
             batch_bytes: 0,
             pacing: pacing::by_name(&options.pacing)
@@ -359,7 +362,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut won = Won::default();
         self.select_all();
         let walked = self.mark().await?;
-        let emptied = self.retire_empty(&walked.live);
+        let emptied = self.retire_empty(&walked);
         let mut marked = self.state().remember(walked);
         if self.inner.options.paranoid {
             for zone in &emptied {
@@ -396,11 +399,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Gives up segments in which the mark found nothing live.
-    fn retire_empty(&self, live: &LiveMap) -> Vec<ZoneId> {
+    fn retire_empty(&self, walked: &Walked) -> Vec<ZoneId> {
         let mut state = self.state();
         let mut retired = Vec::new();
-        state.reclaim.released.end_mark(live.total());
-        for (zone, count) in live.counts() {
+        state.reclaim.released.end_mark(walked.blocks);
+        for (zone, count) in walked.live.counts() {
             let segment = state.space.get_mut(zone);
             if segment.state != SegmentState::Sealed {
                 continue;

@@ -62,17 +62,29 @@ async fn half_stale<D: Device>(
     runtime: &Tick,
     blocks: u64,
 ) -> (Engine<D, Tick>, TreeId) {
+    let (engine, tree) = full(formatted, runtime, blocks).await;
+    make_half_stale(&engine, tree, blocks).await;
+    (engine, tree)
+}
+
+/// The same before anything is stale.
+async fn full<D: Device>(formatted: D, runtime: &Tick, blocks: u64) -> (Engine<D, Tick>, TreeId) {
     let reclaim = ReclaimOptions { start_utilization: 0.99, ..ReclaimOptions::default() };
     let options = OpenOptions { reclaim, ..OpenOptions::default() };
     let engine = Engine::open(formatted, runtime.clone(), options).await.unwrap();
     let volume = engine.create_volume("v", blocks * BLOCK).await.unwrap();
     // In strides, so that each segment has blocks of the whole volume.
-    let strides = (0..7).flat_map(|first| (first..blocks).step_by(7));
-    for lba in strides.chain((0..blocks).step_by(2)) {
+    for lba in (0..7).flat_map(|first| (first..blocks).step_by(7)) {
         put(&engine, volume.id, lba, 1 + lba).await.unwrap();
     }
-    engine.checkpoint().await.unwrap();
     (engine, volume.id)
+}
+
+async fn make_half_stale<D: Device>(engine: &Engine<D, Tick>, tree: TreeId, blocks: u64) {
+    for lba in (0..blocks).step_by(2) {
+        put(engine, tree, lba, 1 + lba).await.unwrap();
+    }
+    engine.checkpoint().await.unwrap();
 }
 
 /// A formatted device of `zones` zones.
@@ -155,11 +167,14 @@ fn collecting_ends_when_a_mark_has_left_nothing_to_select() {
     });
 }
 
-/// How many blocks a collection moves of `blocks` half stale ones, of which every `trimmed`th is trimmed
-/// while its mark runs; the first live one is referred to `twice` if so.
+/// How many blocks a collection, the second, moves of `blocks` half stale ones, of which every `trimmed`th
+/// is trimmed while its mark runs; the first live one is referred to `twice` if so.
 fn moved_of(blocks: u64, trimmed: Option<usize>, twice: bool) -> u64 {
     run(async |runtime| {
-        let (engine, tree) = half_stale(formatted(&runtime, 128).await, &runtime, blocks).await;
+        let (engine, tree) = full(formatted(&runtime, 128).await, &runtime, blocks).await;
+        // Its mark finds that nothing is referred to twice.
+        assert_eq!(engine.collect().await.unwrap(), 0);
+        make_half_stale(&engine, tree, blocks).await;
         if twice {
             let (from, to, length) = (tree, tree, BLOCK);
             let clone = Op::Clone { from, from_offset: BLOCK, to, to_offset: 0, length };
