@@ -11,21 +11,29 @@ pub const PREFETCH_AHEAD: usize = 4;
 /// worked on: a walk of a large map spends most of its time waiting.
 #[inline]
 pub fn prefetch(node: &Arc<Node>) {
+    // An `Arc` has its counts right before its content; were they elsewhere, this would only be of
+    // less use.
+    let content = Arc::as_ptr(node).cast::<u8>();
+    ask_for(content.wrapping_sub(2 * size_of::<usize>()));
+    ask_for(content.wrapping_add(size_of::<Node>() - 1));
+}
+
+/// Asks for all of some words at once, which otherwise come one line after the other.
+#[inline]
+pub(crate) fn prefetch_words(words: &[u64]) {
+    const WORDS_A_LINE: usize = 64 / size_of::<u64>();
+    words.chunks(WORDS_A_LINE).for_each(|line| ask_for(line.as_ptr().cast()));
+}
+
+#[inline]
+fn ask_for(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // An `Arc` has its counts right before its content; were they elsewhere, this would only be
-        // of less use.
-        let content = Arc::as_ptr(node).cast::<i8>();
-        let counts = content.wrapping_sub(2 * size_of::<usize>());
-        let end = content.wrapping_add(size_of::<Node>() - 1);
         // SAFETY: a prefetch changes nothing and faults nowhere, whatever it is asked for, and it is a
         // part of SSE, which every x86-64 processor has.
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(counts);
-            _mm_prefetch::<_MM_HINT_T0>(end);
-        }
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = node;
+    let _ = address;
 }

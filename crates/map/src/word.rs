@@ -7,6 +7,8 @@
 
 use mjolnir_units::Pba;
 
+use crate::prefetch::prefetch_words;
+
 /// The most blocks that one mapped word holds.
 pub const EXTENT_BLOCKS_MAX: u64 = 1 << 16;
 
@@ -117,16 +119,37 @@ pub(crate) fn seek(words: &[u64], total: u64, at: u64) -> (usize, u64) {
     if total == words.len() as u64 {
         return (at as usize, at); // No entry is empty, so each has one block.
     }
-    let (mut index, mut start) = (0, 0);
-    for chunk in words.chunks_exact(CHUNK) {
+    // From the nearer end. Extents are of about one length as a rule: the words up to there are on
+    // their way at once.
+    let guess = (words.len() as f64 * (at as f64 / total as f64)) as usize;
+    if 2 * at < total {
+        prefetch_words(&words[..guess]);
+        let (mut index, mut start) = (0, 0);
+        for chunk in words.chunks_exact(CHUNK) {
+            let length = sum(chunk);
+            if start + length > at {
+                break;
+            }
+            start += length;
+            index += CHUNK;
+        }
+        return seek_from(words, (index, start), at);
+    }
+    prefetch_words(&words[guess..]);
+    let (mut index, mut start) = (words.len(), total);
+    for chunk in words.rchunks_exact(CHUNK) {
         let length = sum(chunk);
-        if start + length > at {
+        if start - length <= at {
             break;
         }
-        start += length;
-        index += CHUNK;
+        start -= length;
+        index -= CHUNK;
     }
-    seek_from(words, (index, start), at)
+    while start > at {
+        index -= 1;
+        start -= blocks(words[index]);
+    }
+    (index, start)
 }
 
 /// As [`seek`], from a word at or before the one that holds `at`.
