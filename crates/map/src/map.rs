@@ -156,7 +156,7 @@ impl Map {
         let mut root = self.root(tree);
         root.edge.shared = true;
         self.roots.insert(tree, root);
-        self.displaced.note_again();
+        self.table.again += 1;
         root
     }
 

@@ -26,7 +26,7 @@ impl Map {
         if blocks == 0 || (from, from_lba) == (to, to_lba) {
             return Ok(());
         }
-        self.displaced.note_again();
+        self.table.again += 1;
         if self.is_small(to, to_lba.0, blocks)?
             && let Some(runs) = self.few_runs(from, from_lba, blocks)?
         {
@@ -56,7 +56,7 @@ impl Map {
         if blocks == 0 || (from, from_lba) == (to, to_lba) {
             return Ok(());
         }
-        self.displaced.note_again();
+        self.table.again += 1;
         if self.is_small(from, from_lba.0, blocks)?
             && self.is_small(to, to_lba.0, blocks)?
             && let Some(runs) = self.few_runs(from, from_lba, blocks)?

@@ -242,6 +242,7 @@ impl Table {
     /// Two siblings, in memory, as one. Owned ones are reused; shared ones stay as they are.
     pub fn merge(&mut self, left: Edge, right: Edge) -> Vec<Edge> {
         let body = self.concat(left, right);
+        self.again += u64::from(left.shared || right.shared);
         let keep = match (left.shared, right.shared) {
             (false, right_shared) => {
                 if !right_shared {

@@ -148,6 +148,9 @@ pub(crate) struct Table {
     /// Subtrees to free, each by its topmost node.
     pub dead: Vec<NodeId>,
 
+    /// See [`Map::referred_again`](crate::Map::referred_again).
+    pub again: u64,
+
     /// Superseded versions that someone still held.
     pub superseded: Superseded,
     /// Where the eviction clock stands.
@@ -392,6 +395,7 @@ impl Table {
         if !edge.shared {
             return edge;
         }
+        self.again += 1;
         self.share(edge.child);
         let copy = self.node(edge.child).copy();
         Edge { child: self.alloc(copy), shared: false, ..edge }

@@ -57,12 +57,6 @@ pub fn pba(word: u64) -> Option<Pba> {
     (word & HOLE == 0).then_some(Pba(word & Pba::MAX.0))
 }
 
-/// How many of the words are no holes.
-#[inline]
-pub fn count_mapped(words: &[u64]) -> u64 {
-    words.iter().map(|word| 1 - (word >> 63)).sum()
-}
-
 /// Whether the word could have been made by [`mapped`] or [`hole`] with at most `blocks_max`
 /// blocks.
 pub(crate) fn is_valid(word: u64, blocks_max: u64) -> bool {

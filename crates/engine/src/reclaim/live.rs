@@ -48,7 +48,7 @@ impl Sub for Mapped {
 }
 
 /// One bit for each block; none at all before it is first used.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Sheet {
     words: Vec<u64>,
 }

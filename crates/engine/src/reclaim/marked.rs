@@ -5,9 +5,9 @@
 //! ([`Map::displaced`](mjolnir_map::Map::displaced)), and it is all of that where nothing was referred
 //! to twice then. Otherwise something else may refer to it, and leaves are asked again if it is much.
 //!
-//! That nothing was says the mark before: it saw each block once, and what was referred to while it ran
-//! was written anew. This one cannot say it: of two references the first may have been displaced before
-//! it came there.
+//! That nothing was says the mark before, if it saw each block once and no leaf was copied, cloned or
+//! shared since it began ([`Map::referred_again`](mjolnir_map::Map::referred_again)). This one cannot say
+//! it: of two references the first may have been displaced before it came there.
 
 use std::collections::BTreeMap;
 
@@ -46,18 +46,19 @@ impl Marked {
 
 impl State {
     /// What is live of victims, but for a little that is not any more; none if a mark does not tell.
-    /// What it found of them is forgotten.
+    /// What it found of segments that are no candidates any more is forgotten.
     pub(super) fn still_live(
         &mut self,
         victims: &[ZoneId],
         marked: &mut Marked,
     ) -> Option<Vec<Sheet>> {
-        let found: Vec<_> = victims.iter().map(|zone| marked.live.remove(zone)).collect();
+        marked.live.retain(|zone, _| self.reclaim.index.leaves(*zone).is_some());
         self.reclaim.mark_bytes = marked.bytes();
         let singly = marked.singly && self.map.referred_again() == marked.again;
         let (mut live, mut doubtful) = (0, 0);
-        let still = victims.iter().zip(found).map(|(zone, found)| {
-            let (mut sheet, displaced) = (found?, self.map.displaced(zone.0)?);
+        let still = victims.iter().map(|zone| {
+            let (mut sheet, displaced) =
+                (marked.live.get(zone)?.clone(), self.map.displaced(zone.0)?);
             match singly {
                 true => sheet.clear(displaced),
                 false => doubtful += sheet.in_common_with(displaced),

@@ -204,6 +204,7 @@ fn deletions_are_heard_while_reclaim_goes_to_rest() {
             device.release(Verb::WriteRoot);
         }
         assert!(caught, "it never went to rest with something retiring");
+        let had = engine.stats().space.free_bytes;
         for step in (0..8 * 1024).step_by(1024) {
             soon("deleting", engine.delete_snapshot("v", &step.to_string())).await.unwrap();
         }
@@ -212,6 +213,7 @@ fn deletions_are_heard_while_reclaim_goes_to_rest() {
         turns(30_000).await;
         // The last few may wait for a checkpoint, which is taken when it is worth it.
         let space = engine.stats().space;
+        assert!(space.free_bytes > had, "nothing that was won is free");
         let won = space.free_bytes + space.retiring_bytes;
         soon("collecting", engine.collect()).await.unwrap();
         let all = engine.stats().space.free_bytes;

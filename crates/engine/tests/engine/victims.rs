@@ -226,6 +226,44 @@ fn batches_go_by_what_the_mark_found() {
     assert_eq!(in_vain, all);
 }
 
+/// A leaf that a snapshot shares is one leaf to a mark, until a write to it makes two.
+#[test]
+fn what_a_snapshot_still_has_is_moved_though_it_was_displaced() {
+    run(async |runtime| {
+        const BLOCKS: u64 = 300;
+        let (engine, _) = full(formatted(&runtime, 128).await, &runtime, 2).await;
+        let v = engine.create_volume("a", BLOCKS * BLOCK).await.unwrap().id;
+        let u = engine.create_volume("b", BLOCKS * BLOCK).await.unwrap().id;
+        for lba in 0..BLOCKS {
+            put(&engine, v, lba, 1 + lba).await.unwrap();
+            put(&engine, u, lba, 2).await.unwrap();
+        }
+        let snapshot = engine.create_snapshot("a", "s").await.unwrap().id;
+        // Its mark sees each block once.
+        assert_eq!(engine.collect().await.unwrap(), 0);
+        make_half_stale(&engine, u, BLOCKS).await;
+        let (client, ended) = (engine.clone(), Rc::new(Cell::new(false)));
+        let end = ended.clone();
+        runtime.spawn(async move {
+            while client.stats().mark_bytes == 0 || client.stats().index_bytes == 0 {
+                turns(1).await;
+            }
+            for lba in (1..BLOCKS).step_by(2) {
+                put(&client, v, lba, 1_000_000 + lba).await.unwrap();
+            }
+            end.set(true);
+        });
+        assert!(soon("collecting", engine.collect()).await.unwrap() > 0 && ended.get());
+        assert_eq!(engine.stats().copy_forward_failures, 0);
+        for lba in 0..BLOCKS {
+            let now = if lba % 2 == 1 { 1_000_000 + lba } else { 1 + lba };
+            assert_eq!(tag_of(&engine, v, lba).await, now);
+            assert_eq!(tag_of(&engine, snapshot, lba).await, 1 + lba);
+        }
+        engine.close().await.unwrap();
+    });
+}
+
 #[test]
 fn collecting_gives_back_what_the_map_of_deleted_snapshots_took() {
     run(async |runtime| {
