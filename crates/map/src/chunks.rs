@@ -121,39 +121,61 @@ impl<T: Copy> Chunks<T> {
     pub fn near_words<'a>(&self, words: &[u64], room: &'a mut Vec<u32>) -> &'a [u32] {
         room.resize(room.len().max(words.len()), 0);
         let mut found = 0;
-        // Of a hole, the uppermost bits of its length instead.
-        let lengths = words.iter().fold(0, |all, word| all | word << 1 >> (u64::BITS - 16));
-        let short = lengths < SHORT;
-        for (first, piece) in (0..).step_by(PIECE).zip(words.chunks(PIECE)) {
-            if short && !self.few.is_empty() && !self.is_any_near(piece) {
-                continue;
-            }
-            // Whether a word is near is not for a processor to foresee, so nothing branches on it.
-            for (number, word) in (first..).zip(piece) {
-                let Some(at) = word::pba(*word) else { continue };
-                room[found] = number;
-                found += usize::from(match word::blocks(*word) {
-                    blocks if blocks <= SHORT => {
-                        let last = at.0 + (blocks - 1);
-                        (self.place(at.0) != NOWHERE) | (self.place(last) != NOWHERE)
-                    }
-                    blocks => self.is_near(at.0, blocks),
-                });
+        let mut note = |number: usize, is_near: bool| {
+            room[found] = number as u32;
+            found += usize::from(is_near);
+        };
+        let (pieces, rest) = words.as_chunks::<PIECE>();
+        for (first, piece) in (0..).step_by(PIECE).zip(pieces) {
+            match self.near_few(piece) {
+                Some(some) => {
+                    some.for_each(|number| note(first + number, self.is_word_near(piece[number])));
+                }
+                // Whether a word is near is not for a processor to foresee: nothing branches on it.
+                None => (first..).zip(piece).for_each(|(number, word)| {
+                    note(number, self.is_word_near(*word));
+                }),
             }
         }
+        let from = words.len() - rest.len();
+        (from..).zip(rest).for_each(|(number, word)| note(number, self.is_word_near(*word)));
         &room[..found]
     }
 
-    /// Whether some of these words, all short, may refer to blocks of the few extents: none that
-    /// does is missed. By half of each word, which processors compare several of at once.
+    /// Whether a word may refer to blocks of the extents.
     #[inline]
-    fn is_any_near(&self, words: &[u64]) -> bool {
-        self.few.iter().any(|(from, blocks)| {
+    fn is_word_near(&self, word: u64) -> bool {
+        let Some(at) = word::pba(word) else { return false };
+        match word::blocks(word) {
+            blocks if blocks <= SHORT => {
+                let last = at.0 + (blocks - 1);
+                (self.place(at.0) != NOWHERE) | (self.place(last) != NOWHERE)
+            }
+            blocks => self.is_near(at.0, blocks),
+        }
+    }
+
+    /// Those of some words that may refer to blocks of the few extents: none that does is missed. None at
+    /// all if the extents are not few or some words not short. By half of each word, which processors
+    /// compare several of at once.
+    #[inline]
+    fn near_few(&self, words: &[u64; PIECE]) -> Option<impl Iterator<Item = usize> + use<T>> {
+        // Of a hole, the uppermost bits of its length instead.
+        let lengths = words.iter().fold(0, |all, word| all | word) << 1 >> (u64::BITS - 16);
+        if self.few.is_empty() || lengths >= SHORT {
+            return None;
+        }
+        let mut near = [0; PIECE];
+        for (from, blocks) in &self.few {
             let from = from.wrapping_sub(SHORT) as u32;
             let reach = (blocks + SHORT) as u32;
-            let near = |word: &u64| u32::from((*word as u32).wrapping_sub(from) < reach);
-            words.iter().fold(0, |any, word| any | near(word)) != 0
-        })
+            for (near, word) in near.iter_mut().zip(words) {
+                *near |= u32::from((*word as u32).wrapping_sub(from) < reach);
+            }
+        }
+        let any = near.iter().fold(0, |any, near| any | near) != 0;
+        let all = if any { PIECE } else { 0 };
+        Some((0..all).filter(move |number| near[*number] != 0))
     }
 
     /// Bytes of memory that it takes.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::Node;
+use crate::{Map, Node, NodeId};
 
 /// How many nodes ahead of the one that is worked on memory is asked for.
 pub const PREFETCH_AHEAD: usize = 4;
@@ -16,6 +16,22 @@ pub fn prefetch(node: &Arc<Node>) {
     let content = Arc::as_ptr(node).cast::<u8>();
     ask_for(content.wrapping_sub(2 * size_of::<usize>()));
     ask_for(content.wrapping_add(size_of::<Node>() - 1));
+}
+
+impl Map {
+    /// Asks for the words of the first of some leaves, and for where to find those of one further on:
+    /// for who goes through them in order.
+    pub fn prefetch_leaves(&self, next: &[NodeId]) {
+        let version = |id: &NodeId| self.table.version(*id);
+        // Words held in common were there with the leaf before, as a rule.
+        if let Some(first) = next.first().and_then(version)
+            && first.is_leaf()
+            && first.patched().is_none()
+        {
+            first.entries().pieces().for_each(|(_, words)| prefetch_words(words));
+        }
+        next.get(PREFETCH_AHEAD).and_then(version).into_iter().for_each(prefetch);
+    }
 }
 
 /// Asks for all of some words at once, which otherwise come one line after the other.

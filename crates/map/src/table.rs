@@ -227,7 +227,12 @@ impl Table {
 
     /// The node if it is in memory.
     pub fn resident(&self, id: NodeId) -> Option<&Node> {
-        self.slot(id).node.as_deref()
+        self.version(id).map(Arc::as_ref)
+    }
+
+    /// The version of the node that is in memory, if one is.
+    pub fn version(&self, id: NodeId) -> Option<&Arc<Node>> {
+        self.slot(id).node.as_ref()
     }
 
     /// A node that the operation has found in memory before it changed anything.

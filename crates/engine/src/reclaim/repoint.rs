@@ -31,10 +31,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if leaves.is_empty() {
                 return Ok(());
             }
-            for id in leaves {
+            for (index, id) in leaves.iter().copied().enumerate() {
                 self.make_room_for_leaves().await?;
                 let repointed = self
                     .step(|state| {
+                        state.map.prefetch_leaves(&leaves[index + 1..]);
                         let done = state.map.repoint_by(&mut repointer, id)?;
                         state.reclaim.counters.leaves_repointed += u64::from(done.blocks > 0);
                         let left: BTreeSet<ZoneId> =
