@@ -5,7 +5,7 @@
 
 use mjolnir_units::Pba;
 
-use crate::{Map, word};
+use crate::{Bits, Map, word};
 
 /// Which blocks of some regions of addresses were displaced.
 #[derive(Default)]
@@ -14,7 +14,7 @@ pub(crate) struct Displaced {
     /// For each region its place among those that are watched, plus 1; 0 for the others.
     places: Vec<u32>,
     /// For each region that is watched a bit for each of its blocks.
-    bits: Vec<Box<[u64]>>,
+    bits: Vec<Bits>,
     /// Whether something went as a whole, of which nobody looked where it lies.
     blindly: bool,
 }
@@ -45,7 +45,7 @@ impl Displaced {
             let (region, from) = (at / self.region_blocks, at % self.region_blocks);
             let to = self.region_blocks.min(from + (end - at));
             if let Some(place @ 1..) = self.places.get(region as usize) {
-                set(&mut self.bits[*place as usize - 1], from, to);
+                self.bits[*place as usize - 1].set_run(from, to);
             }
             at += to - from;
         }
@@ -58,20 +58,10 @@ impl Displaced {
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        let bits: usize = self.bits.iter().map(|bits| size_of_val(&bits[..])).sum();
+        let bits: u64 = self.bits.iter().map(Bits::bytes).sum();
         self.places.capacity() * size_of::<u32>()
-            + self.bits.capacity() * size_of::<Box<[u64]>>()
-            + bits
-    }
-}
-
-/// Sets the bits of `from..to`.
-fn set(bits: &mut [u64], mut from: u64, to: u64) {
-    while from < to {
-        let bit = from % 64;
-        let count = (64 - bit).min(to - from);
-        bits[(from / 64) as usize] |= (u64::MAX >> (64 - count)) << bit;
-        from += count;
+            + self.bits.capacity() * size_of::<Bits>()
+            + bits as usize
     }
 }
 
@@ -82,8 +72,7 @@ impl Map {
         let mut watch = Displaced { region_blocks, ..Displaced::default() };
         if !regions.is_empty() {
             watch.places = vec![0; all];
-            let words = region_blocks.div_ceil(64) as usize;
-            watch.bits = regions.iter().map(|_| vec![0; words].into()).collect();
+            watch.bits = vec![Bits::new(region_blocks); regions.len()];
             for (place, region) in (1..).zip(regions) {
                 watch.places[*region as usize] = place;
             }
@@ -93,10 +82,10 @@ impl Map {
 
     /// Which blocks of a region were displaced since it is watched: a bit for each, from its start on.
     /// None if it is not watched, or something went as a whole.
-    pub fn displaced(&self, region: u32) -> Option<&[u64]> {
+    pub fn displaced(&self, region: u32) -> Option<&Bits> {
         let place =
             self.displaced.places.get(region as usize).filter(|_| !self.displaced.blindly)?;
-        Some(&self.displaced.bits[place.checked_sub(1)? as usize][..])
+        Some(&self.displaced.bits[place.checked_sub(1)? as usize])
     }
 
     /// Grows whenever something comes to be referred to once more, or may: by snapshots, restores, clones
@@ -166,7 +155,7 @@ mod tests {
                     assert!(map.displaced.blindly && round % 2 > 0 || !WATCHED.contains(&region));
                     continue;
                 };
-                let is_set = |at: u64| bits[at as usize / 64] & 1 << (at % 64) != 0;
+                let is_set = |at: u64| bits.count(at, at + 1) > 0;
                 let expected =
                     &expected[(u64::from(region) * REGION) as usize..][..REGION as usize];
                 assert!((0..REGION).map(is_set).eq(expected.iter().copied()), "round {round}");
@@ -182,9 +171,7 @@ mod tests {
         map.create(TREE, BLOCKS);
         map.write(TREE, Lba(0), Pba(0), BLOCKS).unwrap();
         assert_eq!((map.displaced(0), map.displaced.bytes()), (None, 0), "nothing is watched");
-        let count = |map: &Map| -> Option<u32> {
-            Some(map.displaced(0)?.iter().map(|bits| bits.count_ones()).sum())
-        };
+        let count = |map: &Map| Some(map.displaced(0)?.count(0, REGION));
         type Change = (bool, fn(&mut Map));
         let changes: [Change; 6] = [
             (true, |map| map.move_range(TREE, Lba(0), TreeId(2), Lba(0), 100).unwrap()),

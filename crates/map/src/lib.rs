@@ -63,6 +63,7 @@
 //!
 //! [`Map::verify`] checks 1 to 4 over what is resident.
 
+mod bits;
 mod checkpoint;
 mod chunks;
 mod dense;
@@ -94,6 +95,7 @@ pub mod word;
 mod words;
 mod write;
 
+pub use bits::Bits;
 pub use checkpoint::Frozen;
 pub use chunks::Chunks;
 pub use diff::{Diff, DiffRange};

@@ -9,7 +9,7 @@
 use std::ops::{Add, Sub};
 use std::sync::{Mutex, MutexGuard};
 
-use mjolnir_map::word;
+use mjolnir_map::{Bits, word};
 use mjolnir_units::{Pba, ZoneId};
 
 /// What words refer to.
@@ -47,107 +47,24 @@ impl Sub for Mapped {
     }
 }
 
-/// One bit for each block; none at all before it is first used.
-#[derive(Clone, Default)]
-pub(super) struct Sheet {
-    words: Vec<u64>,
-}
-
-impl Sheet {
-    /// Sets the bits of all that a leaf's words refer to.
-    #[inline]
-    pub fn set_all(&mut self, entries: &[u64]) -> Mapped {
-        let (mut words, mut blocks) = (entries.len() as u64, entries.len() as u64);
-        // A random map is made of single blocks. So short is their part of the loop that the misses of
-        // many are under way at once.
-        for entry in entries {
-            if word::is_single(*entry) {
-                if let Some(bits) = self.words.get_mut((*entry / 64) as usize) {
-                    *bits |= 1 << (entry % 64);
-                }
-            } else if let Some(pba) = word::pba(*entry) {
-                self.set(pba, word::blocks(*entry));
-                blocks += word::blocks(*entry) - 1;
-            } else {
-                words -= 1;
-                blocks -= 1;
-            }
-        }
-        Mapped { words, blocks }
-    }
-
-    /// Sets the bits of a run. Blocks past the end of the device are none of its.
-    fn set(&mut self, pba: Pba, blocks: u64) {
-        let (mut at, end) = (pba.0, (pba.0 + blocks).min(64 * self.words.len() as u64));
-        while at < end {
-            let bit = at % 64;
-            let count = (64 - bit).min(end - at);
-            self.words[(at / 64) as usize] |= (u64::MAX >> (64 - count)) << bit;
-            at += count;
+/// Sets the bits of all that a leaf's words refer to.
+#[inline]
+pub(super) fn set_all(live: &mut Bits, entries: &[u64]) -> Mapped {
+    let (mut words, mut blocks) = (entries.len() as u64, entries.len() as u64);
+    // A random map is made of single blocks. So short is their part of the loop that the misses of
+    // many are under way at once.
+    for entry in entries {
+        if word::is_single(*entry) {
+            live.set(*entry);
+        } else if let Some(pba) = word::pba(*entry) {
+            live.set_run(pba.0, pba.0 + word::blocks(*entry));
+            blocks += word::blocks(*entry) - 1;
+        } else {
+            words -= 1;
+            blocks -= 1;
         }
     }
-
-    /// Calls `each` with the runs of set bits in `from..to`, none of them longer than a word.
-    pub fn runs(&self, from: u64, to: u64, mut each: impl FnMut(u64, u64)) {
-        let mut at = from;
-        while at < to {
-            let left = (64 - at % 64).min(to - at);
-            let bits = self.words[(at / 64) as usize] >> (at % 64);
-            let clear = u64::from(bits.trailing_zeros()).min(left);
-            let set = u64::from((bits >> clear.min(63)).trailing_ones()).min(left - clear);
-            if set > 0 {
-                each(at + clear, set);
-            }
-            at += clear + set;
-        }
-    }
-
-    /// The bits of `from..to`, from 0 on.
-    fn part(&self, from: u64, to: u64) -> Sheet {
-        let (first, shift) = ((from / 64) as usize, from % 64);
-        let word = |at: usize| self.words.get(at).copied().unwrap_or(0);
-        let both = |at: usize| match shift {
-            0 => word(at),
-            _ => word(at) >> shift | word(at + 1) << (64 - shift),
-        };
-        let words = (first..first + (to - from).div_ceil(64) as usize).map(both).collect();
-        Sheet { words }
-    }
-
-    /// Clears the bits that are set in another's words.
-    pub fn clear(&mut self, other: &[u64]) {
-        self.words.iter_mut().zip(other).for_each(|(bits, other)| *bits &= !other);
-    }
-
-    /// Bits that are set here and in another's words.
-    pub fn in_common_with(&self, other: &[u64]) -> u64 {
-        let both = self.words.iter().zip(other).map(|(bits, other)| bits & other);
-        both.map(|bits| u64::from(bits.count_ones())).sum()
-    }
-
-    /// Bytes of memory.
-    pub fn bytes(&self) -> u64 {
-        (self.words.capacity() * size_of::<u64>()) as u64
-    }
-
-    /// Bits set in `from..to`.
-    fn count(&self, from: u64, to: u64) -> u64 {
-        if from >= to {
-            return 0;
-        }
-        let (first, last) = ((from / 64) as usize, ((to - 1) / 64) as usize);
-        let (head, tail) = (u64::MAX << (from % 64), u64::MAX >> (63 - (to - 1) % 64));
-        let ones = |word: u64| u64::from(word.count_ones());
-        match &self.words[first..=last] {
-            [only] => ones(only & head & tail),
-            // A plain loop over whole words, of which a processor counts several at once.
-            [begin, whole @ .., end] => {
-                let within: u64 = whole.iter().map(|word| ones(*word)).sum();
-                ones(begin & head) + within + ones(end & tail)
-            }
-            [] => 0,
-        }
-    }
+    Mapped { words, blocks }
 }
 
 /// The live blocks of the segments that were sealed when a mark began.
@@ -156,8 +73,8 @@ pub(super) struct LiveMap {
     zones: u64,
     /// The segments that the mark judges.
     judged: Vec<ZoneId>,
-    /// One for each job that may run at once.
-    sheets: Vec<Mutex<Sheet>>,
+    /// One for each job that may run at once; without bits before it is first used.
+    sheets: Vec<Mutex<Bits>>,
 }
 
 impl LiveMap {
@@ -169,17 +86,21 @@ impl LiveMap {
     }
 
     /// The sheet of a job, by its number, which no other has at the time: nobody waits for it.
-    pub fn sheet(&self, job: usize) -> MutexGuard<'_, Sheet> {
+    pub fn sheet(&self, job: usize) -> MutexGuard<'_, Bits> {
         let mut sheet = self.sheets[job].lock().expect("a mark ends with a job that panicked");
-        if sheet.words.is_empty() {
-            sheet.words = vec![0; (self.sheet_bytes() / 8) as usize];
+        if sheet.is_empty() {
+            *sheet = Bits::new(self.blocks());
         }
         sheet
     }
 
+    fn blocks(&self) -> u64 {
+        self.zones * self.zone_blocks
+    }
+
     /// Bytes of a sheet.
     pub fn sheet_bytes(&self) -> u64 {
-        8 * (self.zones * self.zone_blocks).div_ceil(64)
+        8 * self.blocks().div_ceil(64)
     }
 
     /// Live blocks of each segment that the mark judges. No job may be running.
@@ -193,22 +114,22 @@ impl LiveMap {
     }
 
     /// The live blocks of a segment, counted from its start. No job may be running.
-    pub fn of(&self, zone: ZoneId) -> Sheet {
+    pub fn of(&self, zone: ZoneId) -> Bits {
         let start = zone.start(self.zone_blocks).0;
         self.join().part(start, start + self.zone_blocks)
     }
 
     /// Live blocks of all segments. No job may be running.
     pub fn total(&self) -> u64 {
-        self.join().count(0, self.zones * self.zone_blocks)
+        self.join().count(0, self.blocks())
     }
 
     /// All sheets in the first one.
-    fn join(&self) -> MutexGuard<'_, Sheet> {
+    fn join(&self) -> MutexGuard<'_, Bits> {
         let mut whole = self.sheet(0);
         for sheet in &self.sheets[1..] {
             let sheet = std::mem::take(&mut *sheet.lock().expect("no job panicked"));
-            whole.words.iter_mut().zip(&sheet.words).for_each(|(word, other)| *word |= other);
+            whole.set_those_of(&sheet);
         }
         whole
     }
@@ -299,7 +220,7 @@ mod tests {
             for index in 0..marks {
                 let at = random.next_u64() % (zones as u64 * zone_blocks);
                 let blocks = 1 + random.next_u64() % 40;
-                live.sheet(index % 3).set(Pba(at), blocks);
+                live.sheet(index % 3).set_run(at, at + blocks);
                 naive.extend(at..at + blocks);
             }
             let expected = judged.iter().map(|zone| {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use mjolnir_device::{Device, Runtime};
-use mjolnir_map::{Chunks, Node, NodeId, Twins, differing, word};
+use mjolnir_map::{Bits, Chunks, Node, NodeId, Twins, differing, word};
 use mjolnir_store::Error;
 use mjolnir_units::{Pba, TreeId, ZoneId};
 
@@ -12,7 +12,6 @@ use crate::engine::Engine;
 use crate::fault;
 use crate::format::record::Record;
 use crate::memory::may_hold_leaves;
-use crate::reclaim::live::Sheet;
 use crate::reclaim::mark::are_many;
 use crate::reclaim::marked::Marked;
 use crate::reclaim::relocate::{Batch, yield_now};
@@ -64,7 +63,7 @@ impl LiveBlocks {
     }
 
     /// Notes what a mark found live of a victim.
-    fn add_marked(&mut self, zone: ZoneId, marked: &Sheet) {
+    fn add_marked(&mut self, zone: ZoneId, marked: &Bits) {
         let start = zone.start(self.zone_blocks).0;
         marked.runs(0, self.zone_blocks, |at, blocks| self.live.fill(start + at, blocks, true));
     }

@@ -14,7 +14,7 @@ use mjolnir_units::ZoneId;
 
 use crate::engine::Engine;
 use crate::memory::may_hold_leaves;
-use crate::reclaim::live::{LiveMap, Mapped, ZoneSet};
+use crate::reclaim::live::{LiveMap, Mapped, ZoneSet, set_all};
 use crate::reclaim::relocate::yield_now;
 use crate::space::{MAP_STREAM, SegmentState};
 
@@ -42,9 +42,10 @@ pub(super) struct Walked {
     pub live: LiveMap,
     /// Live blocks in all.
     pub blocks: u64,
-    /// Whether nothing was referred to twice when it began, and references made again since
-    /// ([`Map::referred_again`](mjolnir_map::Map::referred_again)) before.
+    /// Whether nothing was referred to twice when it began.
     pub singly: bool,
+    /// How often something had been referred to again by then
+    /// ([`Map::referred_again`](mjolnir_map::Map::referred_again)).
     pub again: u64,
     /// Whether many leaves that refer to candidates had a twin, and leaves may be held for it.
     pub twins: bool,
@@ -130,14 +131,14 @@ pub(super) fn scan(
         let mapped = match twin.cloned() {
             None => words.pieces().fold(Mapped::default(), |mapped, (_, piece)| {
                 referrers.add(*id, number, piece);
-                mapped + sheet.set_all(piece)
+                mapped + set_all(&mut sheet, piece)
             }),
             Some(twin) => {
                 referrers.add_those_of_twin(*id, number, twin.referrers);
                 let mut mapped = twin.mapped;
                 differing(words, leaves[twin.number].1.entries(), |_, piece, instead_of| {
                     referrers.add(*id, number, piece);
-                    mapped = mapped + sheet.set_all(piece) - Mapped::of(instead_of);
+                    mapped = mapped + set_all(&mut sheet, piece) - Mapped::of(instead_of);
                 });
                 mapped
             }

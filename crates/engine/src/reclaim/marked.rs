@@ -11,10 +11,10 @@
 
 use std::collections::BTreeMap;
 
+use mjolnir_map::Bits;
 use mjolnir_units::ZoneId;
 
 use crate::engine::State;
-use crate::reclaim::live::Sheet;
 use crate::reclaim::mark::Walked;
 
 /// At most one block in so many may be copied though nothing refers to it any more.
@@ -23,7 +23,7 @@ const IN_VAIN: u64 = 64;
 /// See the module.
 pub(super) struct Marked {
     /// A bit for each block of a candidate.
-    live: BTreeMap<ZoneId, Sheet>,
+    live: BTreeMap<ZoneId, Bits>,
     /// Whether nothing was referred to twice when the mark began, and what tells whether it is so still.
     singly: bool,
     again: u64,
@@ -40,7 +40,7 @@ impl Marked {
 
     /// Bytes of memory.
     pub fn bytes(&self) -> u64 {
-        self.live.values().map(Sheet::bytes).sum()
+        self.live.values().map(Bits::bytes).sum()
     }
 }
 
@@ -51,7 +51,7 @@ impl State {
         &mut self,
         victims: &[ZoneId],
         marked: &mut Marked,
-    ) -> Option<Vec<Sheet>> {
+    ) -> Option<Vec<Bits>> {
         marked.live.retain(|zone, _| self.reclaim.index.leaves(*zone).is_some());
         self.reclaim.mark_bytes = marked.bytes();
         let singly = marked.singly && self.map.referred_again() == marked.again;
@@ -60,7 +60,7 @@ impl State {
             let (mut sheet, displaced) =
                 (marked.live.get(zone)?.clone(), self.map.displaced(zone.0)?);
             match singly {
-                true => sheet.clear(displaced),
+                true => sheet.clear_those_of(displaced),
                 false => doubtful += sheet.in_common_with(displaced),
             }
             live += u64::from(self.space.get(*zone).live.unwrap_or(0));
