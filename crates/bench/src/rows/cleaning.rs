@@ -171,7 +171,7 @@ fn shared(bench: &Bench, report: &mut Report) -> Result<()> {
 
 /// Pairs of runs of which a round is the median: the difference of two runs that take so much longer
 /// scatters by several times its value.
-const PAIRS: u64 = 7;
+const PAIRS: u64 = 21;
 
 fn diverged(bench: &Bench, report: &mut Report) -> Result<()> {
     let device = device(bench);
