@@ -7,17 +7,17 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// For `blocks` blocks; none is set.
+    /// With room for `blocks` blocks, or up to 63 more; none is set.
     pub fn new(blocks: u64) -> Self {
         Bits { words: vec![0; blocks.div_ceil(64) as usize] }
     }
 
-    /// Whether it is for no blocks at all.
-    pub fn is_empty(&self) -> bool {
-        self.words.is_empty()
+    /// For how many blocks there is room.
+    pub fn room(&self) -> u64 {
+        64 * self.words.len() as u64
     }
 
-    /// Sets one. A block past the end is none of its.
+    /// Sets one, if there is room for it.
     #[inline]
     pub fn set(&mut self, at: u64) {
         if let Some(bits) = self.words.get_mut((at / 64) as usize) {
@@ -25,9 +25,10 @@ impl Bits {
         }
     }
 
-    /// Sets those of `from..to`. Blocks past the end are none of its.
+    /// Sets those of `from..to` for which there is room.
+    #[inline]
     pub fn set_run(&mut self, from: u64, to: u64) {
-        let (mut at, end) = (from, to.min(64 * self.words.len() as u64));
+        let (mut at, end) = (from, to.min(self.room()));
         while at < end {
             let bit = at % 64;
             let count = (64 - bit).min(end - at);
@@ -36,23 +37,26 @@ impl Bits {
         }
     }
 
-    /// Sets all that are set in another, of as many blocks.
+    /// Sets all that are set in another, which has as much room.
     pub fn set_those_of(&mut self, other: &Bits) {
+        debug_assert_eq!(self.room(), other.room());
         self.words.iter_mut().zip(&other.words).for_each(|(bits, other)| *bits |= other);
     }
 
-    /// Clears all that are set in another, of as many blocks.
+    /// Clears all that are set in another, which has as much room.
     pub fn clear_those_of(&mut self, other: &Bits) {
+        debug_assert_eq!(self.room(), other.room());
         self.words.iter_mut().zip(&other.words).for_each(|(bits, other)| *bits &= !other);
     }
 
-    /// How many are set here and in another, of as many blocks.
+    /// How many are set here and in another, which has as much room.
     pub fn in_common_with(&self, other: &Bits) -> u64 {
+        debug_assert_eq!(self.room(), other.room());
         let both = self.words.iter().zip(&other.words).map(|(bits, other)| bits & other);
         both.map(|bits| u64::from(bits.count_ones())).sum()
     }
 
-    /// Those of `from..to`, from 0 on.
+    /// Those of `from..to`, and no others, from 0 on.
     pub fn part(&self, from: u64, to: u64) -> Bits {
         let (first, shift) = ((from / 64) as usize, from % 64);
         let word = |at: usize| self.words.get(at).copied().unwrap_or(0);
@@ -60,12 +64,16 @@ impl Bits {
             0 => word(at),
             _ => word(at) >> shift | word(at + 1) << (64 - shift),
         };
-        let words = (first..first + (to - from).div_ceil(64) as usize).map(both).collect();
+        let mut words: Vec<u64> =
+            (first..first + (to - from).div_ceil(64) as usize).map(both).collect();
+        if let Some(last) = words.last_mut() {
+            *last &= u64::MAX >> (63 - (to - from - 1) % 64);
+        }
         Bits { words }
     }
 
-    /// Calls `each` with the runs of set bits in `from..to`, by first and length, none of them longer
-    /// than a word.
+    /// Calls `each` with the runs of set bits in `from..to`, for which there must be room, by first and
+    /// length, none of them longer than a word.
     pub fn runs(&self, from: u64, to: u64, mut each: impl FnMut(u64, u64)) {
         let mut at = from;
         while at < to {
@@ -80,7 +88,7 @@ impl Bits {
         }
     }
 
-    /// How many are set in `from..to`.
+    /// How many are set in `from..to`, for which there must be room.
     pub fn count(&self, from: u64, to: u64) -> u64 {
         if from >= to {
             return 0;
@@ -100,8 +108,8 @@ impl Bits {
     }
 
     /// Bytes of memory, beside its own.
-    pub fn bytes(&self) -> u64 {
-        (self.words.capacity() * size_of::<u64>()) as u64
+    pub fn bytes(&self) -> usize {
+        self.words.capacity() * size_of::<u64>()
     }
 }
 
@@ -132,7 +140,7 @@ mod tests {
     fn all(bits: &Bits, from: u64, to: u64) -> BTreeSet<u64> {
         let mut found = BTreeSet::new();
         bits.runs(from, to, |at, blocks| {
-            assert!(blocks > 0 && found.last().is_none_or(|last| *last < at));
+            assert!((1..=64).contains(&blocks) && found.last().is_none_or(|last| *last < at));
             found.extend(at..at + blocks);
         });
         found
@@ -151,8 +159,11 @@ mod tests {
             let within: BTreeSet<u64> = naive.range(from..to).copied().collect();
             assert_eq!(all(&bits, from, to), within);
             assert_eq!(bits.count(from, to), within.len() as u64);
-            let part = all(&bits.part(from, to), 0, to - from);
-            assert!(part.iter().map(|at| from + at).eq(within));
+            let part = bits.part(from, to);
+            let found = all(&part, 0, part.room());
+            assert!(found.iter().map(|at| from + at).eq(within.iter().copied()));
+            let common = others.range(from..to).filter(|at| within.contains(at)).count();
+            assert_eq!(part.in_common_with(&other.part(from, to)), common as u64);
             assert_eq!(bits.in_common_with(&other), (&naive & &others).len() as u64);
             let (mut both, mut less) = (bits.clone(), bits);
             both.set_those_of(&other);
@@ -163,13 +174,12 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_past_the_end_is_none_of_theirs() {
-        let mut bits = Bits::new(64);
+    fn what_there_is_no_room_for_is_not_set() {
+        let mut bits = Bits::new(33);
         bits.set(64);
         bits.set_run(62, 300);
-        assert_eq!((bits.count(0, 64), bits.bytes()), (2, 8));
         bits.set(u64::MAX);
-        let none = Bits::default();
-        assert!(none.is_empty() && none.count(5, 5) == 0 && !bits.is_empty());
+        assert_eq!((bits.count(0, 64), bits.room(), bits.bytes()), (2, 64, 8));
+        assert_eq!((Bits::default().room(), Bits::default().count(5, 5)), (0, 0));
     }
 }

@@ -121,20 +121,21 @@ impl<T: Copy> Chunks<T> {
     pub fn near_words<'a>(&self, words: &[u64], room: &'a mut Vec<u32>) -> &'a [u32] {
         room.resize(room.len().max(words.len()), 0);
         let mut found = 0;
+        // Whether a word is near is not for a processor to foresee: nothing branches on it.
         let mut note = |number: usize, is_near: bool| {
             room[found] = number as u32;
             found += usize::from(is_near);
         };
         let (pieces, rest) = words.as_chunks::<PIECE>();
         for (first, piece) in (0..).step_by(PIECE).zip(pieces) {
-            match self.near_few(piece) {
-                Some(some) => {
-                    some.for_each(|number| note(first + number, self.is_word_near(piece[number])));
-                }
-                // Whether a word is near is not for a processor to foresee: nothing branches on it.
-                None => (first..).zip(piece).for_each(|(number, word)| {
+            let may_be = self.may_be_near(piece);
+            if may_be.iter().fold(0, |any, may_be| any | may_be) == 0 {
+                continue;
+            }
+            for (number, (word, may_be)) in (first..).zip(piece.iter().zip(may_be)) {
+                if may_be != 0 {
                     note(number, self.is_word_near(*word));
-                }),
+                }
             }
         }
         let from = words.len() - rest.len();
@@ -155,15 +156,14 @@ impl<T: Copy> Chunks<T> {
         }
     }
 
-    /// Those of some words that may refer to blocks of the few extents: none that does is missed. None at
-    /// all if the extents are not few or some words not short. By half of each word, which processors
-    /// compare several of at once.
+    /// For each word 1 if it may refer to blocks of the extents, else 0: all of them 1 if the extents are
+    /// not few or some words not short. By half of each word, which processors compare several of at once.
     #[inline]
-    fn near_few(&self, words: &[u64; PIECE]) -> Option<impl Iterator<Item = usize> + use<T>> {
+    fn may_be_near(&self, words: &[u64; PIECE]) -> [u32; PIECE] {
         // Of a hole, the uppermost bits of its length instead.
         let lengths = words.iter().fold(0, |all, word| all | word) << 1 >> (u64::BITS - 16);
         if self.few.is_empty() || lengths >= SHORT {
-            return None;
+            return [1; PIECE];
         }
         let mut near = [0; PIECE];
         for (from, blocks) in &self.few {
@@ -173,9 +173,7 @@ impl<T: Copy> Chunks<T> {
                 *near |= u32::from((*word as u32).wrapping_sub(from) < reach);
             }
         }
-        let any = near.iter().fold(0, |any, near| any | near) != 0;
-        let all = if any { PIECE } else { 0 };
-        Some((0..all).filter(move |number| near[*number] != 0))
+        near
     }
 
     /// Bytes of memory that it takes.
@@ -230,20 +228,24 @@ mod tests {
             for at in [0, 1, u64::MAX >> 17] {
                 assert_eq!(table.get(at), 0);
             }
-            let mut room = Vec::new();
+            let (mut room, mut passed_over) = (Vec::new(), 0);
             for round in 0..200 {
                 let words: Vec<_> = (0..below(300))
                     .map(|_| {
                         let (from, blocks) = any(below(count));
                         let at = Pba((from + below(90 * blocks)).saturating_sub(45 * blocks));
                         match below(5 + round % 2) {
-                            0 => word::hole(1 + below(1 << 40)),
+                            0 => word::hole(1 + below(1 << (40 + 20 * (round % 2)))),
                             1..=4 => word::mapped(at, 1 + below(round % 70 + 1)),
                             _ => word::mapped(at, 1 + below(word::EXTENT_BLOCKS_MAX)),
                         }
                     })
                     .collect();
                 let near = table.near_words(&words, &mut room);
+                assert!(near.is_sorted_by(|a, b| a < b));
+                let pieces = words.as_chunks::<PIECE>().0;
+                passed_over +=
+                    pieces.iter().filter(|words| table.may_be_near(words)[..].contains(&0)).count();
                 for (number, word) in (0..).zip(&words) {
                     let refers = word::pba(*word).is_some_and(|at| {
                         let end = at.0 + word::blocks(*word);
@@ -255,6 +257,7 @@ mod tests {
                     assert!(may || !near.contains(&number), "{number}, spread {spread}");
                 }
             }
+            assert_eq!(passed_over > 0, count as usize <= FEW, "spread {spread}");
             assert!(table.bytes() < 8 << 20, "{} for a spread of {spread}", table.bytes());
         }
     }

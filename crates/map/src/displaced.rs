@@ -58,10 +58,8 @@ impl Displaced {
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        let bits: u64 = self.bits.iter().map(Bits::bytes).sum();
-        self.places.capacity() * size_of::<u32>()
-            + self.bits.capacity() * size_of::<Bits>()
-            + bits as usize
+        let bits: usize = self.bits.iter().map(Bits::bytes).sum();
+        self.places.capacity() * size_of::<u32>() + self.bits.capacity() * size_of::<Bits>() + bits
     }
 }
 

@@ -123,7 +123,7 @@ impl Map {
             let grey = &mut mark_of(table).grey;
             let Some(id) = grey.pop() else { break };
             let later = grey.len().checked_sub(PREFETCH_AHEAD).map(|at| grey[at]);
-            if let Some(node) = later.and_then(|id| table.slot(id).node.as_ref()) {
+            if let Some(node) = later.and_then(|id| table.version(id)) {
                 prefetch(node);
             }
             let slot = table.slot(id);

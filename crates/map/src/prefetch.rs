@@ -20,17 +20,17 @@ pub fn prefetch(node: &Arc<Node>) {
 
 impl Map {
     /// Asks for the words of the first of some leaves, and for where to find those of one further on:
-    /// for who goes through them in order.
+    /// for who goes through them in order. Not for words that it has in common with others, which were
+    /// asked for with the first of these; nor is anything done about what is gone or absent.
     pub fn prefetch_leaves(&self, next: &[NodeId]) {
-        let version = |id: &NodeId| self.table.version(*id);
-        // Words held in common were there with the leaf before, as a rule.
+        let version =
+            |id: &NodeId| self.table.is_used(*id).then(|| self.table.version(*id)).flatten();
         if let Some(first) = next.first().and_then(version)
-            && first.is_leaf()
             && first.patched().is_none()
         {
             first.entries().pieces().for_each(|(_, words)| prefetch_words(words));
         }
-        next.get(PREFETCH_AHEAD).and_then(version).into_iter().for_each(prefetch);
+        next.get(PREFETCH_AHEAD - 1).and_then(version).into_iter().for_each(prefetch);
     }
 }
 

@@ -116,9 +116,9 @@ impl GroupHeader {
         };
         let base = input.u64()?;
         let (blocks, records) = (input.u16()?, input.u16()?);
-        // What a damaged header says is believed no further than a block can hold.
+        // What it says is believed no further than a block can hold: a record takes more than 8 bytes.
         header.checksums.reserve_exact(usize::from(blocks).min(BLOCK_BYTES / 4));
-        header.records.reserve_exact(usize::from(records).min(BLOCK_BYTES / 4));
+        header.records.reserve_exact(usize::from(records).min(BLOCK_BYTES / 8));
         for _ in 0..blocks {
             header.checksums.push(input.u32()?);
         }

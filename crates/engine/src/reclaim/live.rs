@@ -73,7 +73,7 @@ pub(super) struct LiveMap {
     zones: u64,
     /// The segments that the mark judges.
     judged: Vec<ZoneId>,
-    /// One for each job that may run at once; without bits before it is first used.
+    /// One for each job that may run at once; without room before it is first used.
     sheets: Vec<Mutex<Bits>>,
 }
 
@@ -88,7 +88,7 @@ impl LiveMap {
     /// The sheet of a job, by its number, which no other has at the time: nobody waits for it.
     pub fn sheet(&self, job: usize) -> MutexGuard<'_, Bits> {
         let mut sheet = self.sheets[job].lock().expect("a mark ends with a job that panicked");
-        if sheet.is_empty() {
+        if sheet.room() == 0 {
             *sheet = Bits::new(self.blocks());
         }
         sheet
@@ -129,7 +129,9 @@ impl LiveMap {
         let mut whole = self.sheet(0);
         for sheet in &self.sheets[1..] {
             let sheet = std::mem::take(&mut *sheet.lock().expect("no job panicked"));
-            whole.set_those_of(&sheet);
+            if sheet.room() > 0 {
+                whole.set_those_of(&sheet);
+            }
         }
         whole
     }

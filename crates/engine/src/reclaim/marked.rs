@@ -40,7 +40,7 @@ impl Marked {
 
     /// Bytes of memory.
     pub fn bytes(&self) -> u64 {
-        self.live.values().map(Bits::bytes).sum()
+        self.live.values().map(|live| live.bytes() as u64).sum()
     }
 }
 
