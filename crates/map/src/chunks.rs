@@ -15,7 +15,7 @@ pub struct Chunks<T> {
     index: Vec<u32>,
     cells: Vec<T>,
     /// The extents, if they are [`FEW`] and not huge: words are compared with all of them.
-    few: Vec<(u64, u64)>,
+    few: Vec<Near>,
 }
 
 /// The chunk of cells that all blocks without one read: so no branch depends on whether a block has
@@ -27,7 +27,7 @@ const BITS: (u32, u32) = (6, 12);
 /// So many extents are compared faster than the index is read.
 const FEW: usize = 6;
 /// Words that are compared with them at once.
-const PIECE: usize = 16;
+const PIECE: usize = 8;
 /// Blocks of a run that cannot reach past a chunk of which it does not touch an end.
 const SHORT: u64 = 1 << BITS.0;
 /// An index of so many chunks is made in any case.
@@ -53,7 +53,7 @@ impl<T: Copy> Chunks<T> {
             .or_else(|| (most..=bits_max.max(most)).find(|bits| chunks(bits) < INDEX_MAX))?;
         let index = vec![NOWHERE; ((end - from) >> bits) as usize + 2];
         let few = extents.len() <= FEW && extents.iter().all(|(_, blocks)| *blocks < 1 << 31);
-        let few = if few { extents.to_vec() } else { Vec::new() };
+        let few = if few { extents.iter().map(Near::to).collect() } else { Vec::new() };
         let mut table = Chunks { from, bits, index, cells: vec![empty; 1 << bits], few };
         for (at, blocks) in extents.iter().filter(|(_, blocks)| *blocks > 0) {
             for chunk in table.chunk(*at)..=table.chunk(at + blocks - 1) {
@@ -120,6 +120,30 @@ impl<T: Copy> Chunks<T> {
     /// they are put.
     pub fn near_words<'a>(&self, words: &[u64], room: &'a mut Vec<u32>) -> &'a [u32] {
         room.resize(room.len().max(words.len()), 0);
+        // How many extents there are is known to the loop: it has them in registers then.
+        let found = match self.few.len() {
+            1 => self.near_words_by(&self.nearest::<1>(), words, room),
+            2 => self.near_words_by(&self.nearest::<2>(), words, room),
+            3 | 4 => self.near_words_by(&self.nearest::<4>(), words, room),
+            5..=FEW => self.near_words_by(&self.nearest::<FEW>(), words, room),
+            _ => self.near_words_by(&[], words, room),
+        };
+        &room[..found]
+    }
+
+    /// The extents if they are 1 to `N`, the last one again and again if they are fewer.
+    fn nearest<const N: usize>(&self) -> [Near; N] {
+        std::array::from_fn(|number| self.few[number.min(self.few.len() - 1)])
+    }
+
+    /// How many words may refer to blocks of the extents, which are those of `few` if that has any. Their
+    /// numbers come to lie in `room`, which has as much room as there are words.
+    fn near_words_by<const N: usize>(
+        &self,
+        few: &[Near; N],
+        words: &[u64],
+        room: &mut [u32],
+    ) -> usize {
         let mut found = 0;
         // Whether a word is near is not for a processor to foresee: nothing branches on it.
         let mut note = |number: usize, is_near: bool| {
@@ -128,19 +152,14 @@ impl<T: Copy> Chunks<T> {
         };
         let (pieces, rest) = words.as_chunks::<PIECE>();
         for (first, piece) in (0..).step_by(PIECE).zip(pieces) {
-            let may_be = self.may_be_near(piece);
-            if may_be.iter().fold(0, |any, may_be| any | may_be) == 0 {
-                continue;
-            }
-            for (number, (word, may_be)) in (first..).zip(piece.iter().zip(may_be)) {
-                if may_be != 0 {
-                    note(number, self.is_word_near(*word));
-                }
+            if may_be_near(few, piece) {
+                let numbered = (first..).zip(piece);
+                numbered.for_each(|(number, word)| note(number, self.is_word_near(*word)));
             }
         }
         let from = words.len() - rest.len();
         (from..).zip(rest).for_each(|(number, word)| note(number, self.is_word_near(*word)));
-        &room[..found]
+        found
     }
 
     /// Whether a word may refer to blocks of the extents.
@@ -156,31 +175,38 @@ impl<T: Copy> Chunks<T> {
         }
     }
 
-    /// For each word 1 if it may refer to blocks of the extents, else 0: all of them 1 if the extents are
-    /// not few or some words not short. By half of each word, which processors compare several of at once.
-    #[inline]
-    fn may_be_near(&self, words: &[u64; PIECE]) -> [u32; PIECE] {
-        // Of a hole, the uppermost bits of its length instead.
-        let lengths = words.iter().fold(0, |all, word| all | word) << 1 >> (u64::BITS - 16);
-        if self.few.is_empty() || lengths >= SHORT {
-            return [1; PIECE];
-        }
-        let mut near = [0; PIECE];
-        for (from, blocks) in &self.few {
-            let from = from.wrapping_sub(SHORT) as u32;
-            let reach = (blocks + SHORT) as u32;
-            for (near, word) in near.iter_mut().zip(words) {
-                *near |= u32::from((*word as u32).wrapping_sub(from) < reach);
-            }
-        }
-        near
-    }
-
     /// Bytes of memory that it takes.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.index.len() * size_of::<u32>() + self.cells.len() * size_of::<T>()
     }
+}
+
+/// What words are compared with to tell whether they may refer to an extent, by half of each, of which
+/// processors compare several at once: the first such half, and how many there are from it on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Near(u32, u32);
+
+impl Near {
+    /// Of words of runs of at most [`SHORT`] blocks.
+    fn to((at, blocks): &(u64, u64)) -> Self {
+        Near(at.wrapping_sub(SHORT) as u32, (blocks + SHORT) as u32)
+    }
+}
+
+/// Whether some of these words may refer to one of the extents; always if there are none.
+#[inline]
+fn may_be_near<const N: usize>(few: &[Near; N], words: &[u64; PIECE]) -> bool {
+    let (mut all, mut near) = (0, 0);
+    for word in words {
+        all |= word;
+        for Near(from, reach) in few {
+            near |= u32::from((*word as u32).wrapping_sub(*from) < *reach);
+        }
+    }
+    // Of a hole, the uppermost bits of its length.
+    let lengths = all << 1 >> (u64::BITS - 16);
+    N == 0 || near != 0 || lengths >= SHORT
 }
 
 #[cfg(test)]
@@ -197,7 +223,9 @@ mod tests {
     fn it_equals_a_map_of_what_the_extents_cover() {
         let mut random = Pcg64::seed_from_u64(1);
         let mut below = |limit: u64| random.next_u64() % limit;
-        for (spread, count) in [(1, 6), (7, 9), (1000, 5), (1 << 20, 6), (1 << 19, 7)] {
+        let shapes =
+            [(1, 6), (7, 9), (1000, 5), (1 << 20, 6), (1 << 19, 7), (9, 1), (1 << 20, 2), (70, 3)];
+        for (spread, count) in shapes {
             let extents: Vec<_> = (0..count)
                 .map(|i| ((3 + i * 5000) * spread + below(100), 1 + below(3000)))
                 .collect();
@@ -243,9 +271,13 @@ mod tests {
                     .collect();
                 let near = table.near_words(&words, &mut room);
                 assert!(near.is_sorted_by(|a, b| a < b));
-                let pieces = words.as_chunks::<PIECE>().0;
-                passed_over +=
-                    pieces.iter().filter(|words| table.may_be_near(words)[..].contains(&0)).count();
+                let pieces = words.as_chunks::<PIECE>().0.iter();
+                passed_over += match table.few.len() {
+                    0 => pieces.filter(|words| !may_be_near(&[], words)).count(),
+                    _ => {
+                        pieces.filter(|words| !may_be_near(&table.nearest::<FEW>(), words)).count()
+                    }
+                };
                 for (number, word) in (0..).zip(&words) {
                     let refers = word::pba(*word).is_some_and(|at| {
                         let end = at.0 + word::blocks(*word);
