@@ -25,6 +25,7 @@
 
 mod admin;
 mod admission;
+mod arrivals;
 mod catalog;
 mod check;
 mod checkpoint;

@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use futures_util::StreamExt;
 use futures_util::stream;
 use mjolnir_device::{Device, Runtime};
-use mjolnir_map::NodeId;
 use mjolnir_units::{Lba, TreeId};
 
 use crate::engine::Engine;
@@ -19,24 +18,29 @@ const ROUNDS: usize = mjolnir_map::LEVEL_MAX as usize + 1;
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Brings the nodes into memory that lead to the given blocks, as far as they can be read. Only
     /// a hint: what is missing still is found, or found to be damaged, by whoever needs it.
-    pub(crate) async fn prefetch(&self, blocks: &[(TreeId, u64)]) {
+    pub(crate) async fn prefetch(&self, mut blocks: Vec<(TreeId, u64)>) {
+        // In order, so that a lookup finds the nodes of the one before in the processor's cache.
+        blocks.sort_unstable();
+        blocks.dedup();
         for _ in 0..ROUNDS {
             let usage = self.state().map.usage();
             if usage.resident == usage.nodes {
                 return;
             }
-            let absent: BTreeSet<NodeId> = {
+            let mut absent = BTreeSet::new();
+            {
                 let state = self.state();
                 let mut runs = Vec::new();
-                let reaches = |(tree, lba): &&(TreeId, u64)| {
-                    state.map.blocks(*tree).is_some_and(|size| *lba < size)
-                };
-                let lookups = blocks.iter().filter(reaches).filter_map(|(tree, lba)| {
+                blocks.retain(|(tree, lba)| {
                     runs.clear();
-                    state.map.lookup(*tree, Lba(*lba), 1, &mut runs).err()
+                    let reaches = state.map.blocks(*tree).is_some_and(|size| *lba < size);
+                    let missing = reaches
+                        .then(|| state.map.lookup(*tree, Lba(*lba), 1, &mut runs).err())
+                        .flatten();
+                    absent.extend(missing.as_ref().map(|missing| missing.0));
+                    missing.is_some()
                 });
-                lookups.map(|absent| absent.0).collect()
-            };
+            }
             if absent.is_empty() {
                 return;
             }

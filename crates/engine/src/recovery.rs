@@ -6,9 +6,10 @@
 //! 1. read the root and the manifest it names;
 //! 2. find the segments written since: those the manifest lists for scanning, and those at the
 //!    front of its order of free ones whose first block shows a newer incarnation (`survey.rs`);
-//! 3. walk their groups; verify the payload of groups that no later group calls durable;
+//! 3. walk their groups;
 //! 4. load the map's roots and node table (nodes come as needed);
-//! 5. replay records by sequence number until one is missing;
+//! 5. replay records by sequence number until one is missing or did not arrive: the payload of
+//!    groups that no later group calls durable is verified ahead of it (`arrivals.rs`);
 //! 6. drop what was staged for vectors that never came;
 //! 7. count what lives in the map's segments.
 //!
@@ -21,31 +22,30 @@
 use std::collections::BTreeMap;
 use std::pin::pin;
 
+use futures_util::future::try_join;
 use futures_util::{StreamExt, stream};
 use mjolnir_device::{AlignedBuf, Device, Runtime};
 use mjolnir_map::Map;
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Lba, Pba, TreeId, ZoneId};
 
+use crate::arrivals::{Arrivals, Payload};
 use crate::catalog::Entry;
 use crate::engine::{Engine, Hurdle};
 use crate::fault;
-use crate::format::bind;
 use crate::format::group::GroupHeader;
 use crate::format::manifest::{Manifest, TreeKind};
 use crate::format::record::Record;
 use crate::format::root::Root;
-use crate::groups::TRIES;
 use crate::loss::{DamagedPlace, LogLoss, WAYS_ON, refusal};
 use crate::node_io::{LOST, Place};
 use crate::options::OpenOptions;
+use crate::reclaim::yield_now;
 use crate::space::{MAP_STREAM, Segment, SegmentState};
 use crate::survey::{LostGroups, Walked};
 
 /// Reads that are under way at once.
 const READS: usize = 32;
-/// Groups whose payload is verified at once: a MiB each, or less.
-const PAYLOADS: usize = 8;
 /// Records whose way through the map is fetched ahead of their replay.
 const PREFETCH_RECORDS: u64 = 4096;
 
@@ -53,15 +53,8 @@ const PREFETCH_RECORDS: u64 = 4096;
 struct Logged {
     record: Record,
     payload: Pba,
-}
-
-/// What is on the device of a group whose header is.
-enum Payload {
-    Whole,
-    /// A power cut took some of it.
-    Torn,
-    /// The medium does not return it, for this reason.
-    Unreadable(String),
+    /// The number of its group among those of which it is not known whether they arrived.
+    unsure: Option<usize>,
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
@@ -112,38 +105,21 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let newest = |group: &GroupHeader| group.records.iter().map(|r| r.0).max().unwrap_or(0);
         let counts =
             |group: &GroupHeader| newest(group) > root.sequence && group.epoch == root.epoch;
-        let mut arrivals = BTreeMap::new();
-        {
-            let unsure = groups().filter(|(_, of)| counts(of) && newest(of) > durable);
-            let verify = async |(zone, group): (ZoneId, &GroupHeader)| {
-                (zone, group.offset, engine.payload_of(zone, group).await)
-            };
-            let mut verified = pin!(stream::iter(unsure).map(verify).buffered(PAYLOADS));
-            while let Some((zone, offset, arrived)) = verified.next().await {
-                arrivals.insert((zone, offset), arrived?);
-            }
-        }
-        let mut highest = root.sequence;
-        let mut unreadable: Vec<(&GroupHeader, DamagedPlace)> = Vec::new();
-        for (zone, group) in groups() {
-            highest = highest.max(newest(group));
-            if !counts(group) {
-                continue;
-            }
-            let arrived = arrivals.remove(&(zone, group.offset)).unwrap_or(Payload::Whole);
-            let whole = matches!(arrived, Payload::Whole);
-            if let Payload::Unreadable(what) = arrived {
-                let block = u64::from(group.offset) + 1;
-                unreadable.push((group, DamagedPlace { zone: zone.0, block, what }));
-            }
+        let highest = groups().map(|(_, group)| newest(group)).fold(root.sequence, u64::max);
+        let mut counting: Vec<(ZoneId, &GroupHeader)> =
+            groups().filter(|(_, group)| counts(group)).collect();
+        counting.sort_by_cached_key(|(_, group)| newest(group));
+        let sure = counting.partition_point(|(_, group)| newest(group) <= durable);
+        for (index, (zone, group)) in counting.iter().enumerate() {
+            let unsure = index.checked_sub(sure);
             let mut payload = zone.start(info.zone_blocks).plus(u64::from(group.offset) + 1);
             for (sequence, record) in group.records.iter().cloned() {
                 let blocks = record.payload_blocks();
                 if sequence > root.sequence && salvage {
                     known.insert(sequence, record.clone());
                 }
-                if sequence > root.sequence && whole {
-                    logged.insert(sequence, Logged { record, payload });
+                if sequence > root.sequence {
+                    logged.insert(sequence, Logged { record, payload, unsure });
                 }
                 payload = payload.plus(blocks);
             }
@@ -151,37 +127,17 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
         let mut loss = LogLoss { durable_to: durable, ..LogLoss::default() };
         engine.load_map(&manifest, &mut loss).await?;
-        let mut next = root.sequence + 1;
-        let mut fetched = next;
-        while let Some(Logged { record, payload }) = logged.remove(&next) {
-            if next >= fetched {
-                fetched = next + PREFETCH_RECORDS;
-                let ahead = logged.range(..fetched).map(|(_, of)| &of.record).chain([&record]);
-                let ends = |record: &Record| match record {
-                    Record::Write { tree, lba, blocks } => {
-                        vec![(*tree, *lba), (*tree, lba.saturating_add(u64::from(*blocks)))]
-                    }
-                    _ => Vec::new(),
-                };
-                let blocks: Vec<(TreeId, u64)> = ahead.flat_map(ends).collect();
-                engine.prefetch(&blocks).await;
-            }
-            match engine.replay(next, &record, payload).await {
-                Err(error) if salvage && error.kind == ErrorKind::Damaged => {
-                    // A part of the map that it changes cannot be read, and does not come back by
-                    // leaving out what follows.
-                    engine.note_unreplayed(next, &record, &error, &mut loss);
-                }
-                Err(error) if error.kind == ErrorKind::Damaged => {
-                    return Err(fault::damaged(format!(
-                        "record {next} of the log cannot be applied: {}; {WAYS_ON}",
-                        error.message
-                    )));
-                }
-                outcome => outcome?,
-            }
-            next += 1;
-        }
+        let arrivals = Arrivals::new(&counting[sure..]);
+        let replay = engine.replay_log(root.sequence + 1, &mut logged, &arrivals, &mut loss);
+        let ((), next) = try_join(arrivals.verify(&engine), replay).await?;
+        let arrivals = arrivals.into_found();
+        let whole = |unsure: usize| matches!(arrivals[unsure], Payload::Whole);
+        logged.retain(|_, of| of.unsure.is_none_or(whole));
+        let unreadable = arrivals.iter().zip(&counting[sure..]).filter_map(|(arrived, of)| {
+            let Payload::Unreadable(what) = arrived else { return None };
+            let (zone, block) = (of.0.0, u64::from(of.1.offset) + 1);
+            Some((of.1, DamagedPlace { zone, block, what: what.clone() }))
+        });
         for Walked { zone, walk, known } in &survey.walks {
             engine.note_walked(*zone, walk, *known, next);
         }
@@ -190,7 +146,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let fatal = |lost: &LostGroups| lost.before.is_none_or(|before| before > next);
         let mut lost: Vec<LostGroups> = survey.damage.into_iter().filter(fatal).collect();
         // Nor does it matter which groups behind the gap cannot be read.
-        lost.extend(unreadable.into_iter().filter_map(|(group, place)| {
+        lost.extend(unreadable.filter_map(|(group, place)| {
             let ends_here = group.records.iter().any(|(sequence, _)| *sequence == next);
             ends_here.then_some(LostGroups { place, certain: true, before: None, bytes: 0 })
         }));
@@ -265,40 +221,52 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(engine)
     }
 
-    /// Whether all of a group's payload reached the device. A device that fails is an error.
-    async fn payload_of(&self, zone: ZoneId, group: &GroupHeader) -> Result<Payload, Error> {
-        if group.checksums.is_empty() {
-            return Ok(Payload::Whole);
-        }
-        let zone_blocks = self.state().info.zone_blocks;
-        let start = zone.start(zone_blocks).plus(u64::from(group.offset) + 1);
-        let checksum = self.device().block_checksum();
-        let mut state = Payload::Torn;
-        // More than once, so that a passing fault does not pass for a torn write.
-        for _ in 0..TRIES {
-            let buffer = AlignedBuf::zeroed(group.checksums.len() * BLOCK_BYTES);
-            let read = self.device().read(start, buffer).await;
-            let what = format!("reading what was logged at {start} (segment {})", zone.0);
-            let bytes = match read.map_err(|error| fault::device(&what, error)) {
-                Ok(bytes) => bytes,
-                // No power cut does that.
-                Err(error) if error.kind == ErrorKind::Damaged => {
-                    state = Payload::Unreadable(error.message);
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            let blocks = bytes.as_ref().chunks_exact(BLOCK_BYTES).zip(&group.checksums);
-            let whole = blocks.enumerate().all(|(index, (block, expected))| {
-                let at = start.plus(index as u64);
-                checksum(block) ^ bind(at, group.incarnation) == *expected
-            });
-            if whole {
-                return Ok(Payload::Whole);
+    /// Replays what was logged from record `next` on, up to the first that is missing or of whose
+    /// group something did not arrive. Returns the number of that one.
+    async fn replay_log(
+        &self,
+        mut next: u64,
+        logged: &mut BTreeMap<u64, Logged>,
+        arrivals: &Arrivals<'_>,
+        loss: &mut LogLoss,
+    ) -> Result<u64, Error> {
+        let salvage = self.inner.options.salvage;
+        let mut fetched = next;
+        while let Some(Logged { record, payload, unsure }) = logged.remove(&next) {
+            if next >= fetched {
+                fetched = next + PREFETCH_RECORDS;
+                let ahead = logged.range(..fetched).map(|(_, of)| &of.record).chain([&record]);
+                let ends = |record: &Record| match record {
+                    Record::Write { tree, lba, blocks } => {
+                        vec![(*tree, *lba), (*tree, lba.saturating_add(u64::from(*blocks)))]
+                    }
+                    _ => Vec::new(),
+                };
+                self.prefetch(ahead.flat_map(ends).collect()).await;
+                yield_now().await; // The groups that come later are verified meanwhile.
             }
-            state = Payload::Torn;
+            if let Some(group) = unsure
+                && !arrivals.is_whole(group).await
+            {
+                break;
+            }
+            match self.replay(next, &record, payload).await {
+                Err(error) if salvage && error.kind == ErrorKind::Damaged => {
+                    // A part of the map that it changes cannot be read, and does not come back by
+                    // leaving out what follows.
+                    self.note_unreplayed(next, &record, &error, loss);
+                }
+                Err(error) if error.kind == ErrorKind::Damaged => {
+                    return Err(fault::damaged(format!(
+                        "record {next} of the log cannot be applied: {}; {WAYS_ON}",
+                        error.message
+                    )));
+                }
+                outcome => outcome?,
+            }
+            next += 1;
         }
-        Ok(state)
+        Ok(next)
     }
 
     /// Notes a record that changes a part of the map which cannot be read: what it changed is

@@ -1,0 +1,109 @@
+//! Which groups of the log reached the device whole. What no later group calls durable is read and
+//! its checksums are compared, in the order in which records are replayed, ahead of their replay.
+
+use std::cell::RefCell;
+use std::pin::pin;
+
+use event_listener::Event;
+use futures_util::{StreamExt, stream};
+use mjolnir_device::{AlignedBuf, Device, Runtime};
+use mjolnir_store::{Error, ErrorKind};
+use mjolnir_units::{BLOCK_BYTES, ZoneId};
+
+use crate::engine::Engine;
+use crate::fault;
+use crate::format::bind;
+use crate::format::group::GroupHeader;
+use crate::groups::TRIES;
+
+/// Groups whose payload is read at once: a MiB each, or less.
+const PAYLOADS: usize = 16;
+
+/// What is on the device of a group whose header is.
+pub(crate) enum Payload {
+    Whole,
+    /// A power cut took some of it.
+    Torn,
+    /// The medium does not return it, for this reason.
+    Unreadable(String),
+}
+
+/// Groups of which it is not known whether they arrived, and what was found of them.
+pub(crate) struct Arrivals<'a> {
+    groups: &'a [(ZoneId, &'a GroupHeader)],
+    /// Of the first groups.
+    found: RefCell<Vec<Payload>>,
+    changed: Event,
+}
+
+impl<'a> Arrivals<'a> {
+    pub fn new(groups: &'a [(ZoneId, &'a GroupHeader)]) -> Self {
+        Arrivals { groups, found: RefCell::default(), changed: Event::new() }
+    }
+
+    /// Finds out about each group, in turn. A device that fails is an error.
+    pub async fn verify<D: Device, R: Runtime>(&self, engine: &Engine<D, R>) -> Result<(), Error> {
+        let payloads = stream::iter(self.groups).map(|of| engine.payload_of(of.0, of.1));
+        let mut payloads = pin!(payloads.buffered(PAYLOADS));
+        while let Some(payload) = payloads.next().await {
+            self.found.borrow_mut().push(payload?);
+            self.changed.notify(usize::MAX);
+        }
+        Ok(())
+    }
+
+    /// Whether the group of this number is whole, once that is known.
+    pub async fn is_whole(&self, group: usize) -> bool {
+        let known = || self.found.borrow().get(group).map(|of| matches!(of, Payload::Whole));
+        loop {
+            if let Some(whole) = known() {
+                return whole;
+            }
+            // Nothing comes between a look and the wait: both are one step of one thread.
+            self.changed.listen().await;
+        }
+    }
+
+    /// What was found of each group.
+    pub fn into_found(self) -> Vec<Payload> {
+        self.found.into_inner()
+    }
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Whether all of a group's payload reached the device. A device that fails is an error.
+    async fn payload_of(&self, zone: ZoneId, group: &GroupHeader) -> Result<Payload, Error> {
+        if group.checksums.is_empty() {
+            return Ok(Payload::Whole);
+        }
+        let zone_blocks = self.state().info.zone_blocks;
+        let start = zone.start(zone_blocks).plus(u64::from(group.offset) + 1);
+        let checksum = self.device().block_checksum();
+        let mut state = Payload::Torn;
+        // More than once, so that a passing fault does not pass for a torn write.
+        for _ in 0..TRIES {
+            let buffer = AlignedBuf::zeroed(group.checksums.len() * BLOCK_BYTES);
+            let read = self.device().read(start, buffer).await;
+            let what = format!("reading what was logged at {start} (segment {})", zone.0);
+            let bytes = match read.map_err(|error| fault::device(&what, error)) {
+                Ok(bytes) => bytes,
+                // No power cut does that.
+                Err(error) if error.kind == ErrorKind::Damaged => {
+                    state = Payload::Unreadable(error.message);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let blocks = bytes.as_ref().chunks_exact(BLOCK_BYTES).zip(&group.checksums);
+            let whole = blocks.enumerate().all(|(index, (block, expected))| {
+                let at = start.plus(index as u64);
+                checksum(block) ^ bind(at, group.incarnation) == *expected
+            });
+            if whole {
+                return Ok(Payload::Whole);
+            }
+            state = Payload::Torn;
+        }
+        Ok(state)
+    }
+}
