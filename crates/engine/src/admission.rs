@@ -75,6 +75,8 @@ impl Drop for Turn<'_> {
 enum Obstacle {
     /// Too much is unwritten.
     Dirty,
+    /// Too much was accepted since the flush began that is under way.
+    Unflushed,
     /// Checkpoints have more of the map to write than memory has room for.
     Map,
     /// No free space is left for clients.
@@ -89,6 +91,12 @@ impl State {
         self.undurable_map_bytes() > undurable_nodes_max(options)
     }
 
+    /// Whether the device's flush, which is under way, lags behind clients. Once it ends the next one
+    /// covers what was accepted meanwhile: so half of the bound may be, each time.
+    fn outruns_flushes(&self, options: &OpenOptions) -> bool {
+        self.flush_running && self.log.since_flush > options.unflushed_bytes_max / 2
+    }
+
     /// What keeps clients from writing; nothing if the store takes no more changes, which they shall
     /// be told.
     fn obstacle(&self, options: &OpenOptions) -> Option<Obstacle> {
@@ -96,6 +104,8 @@ impl State {
             None
         } else if self.log.dirty_bytes > dirty_bytes_max(options) {
             Some(Obstacle::Dirty)
+        } else if self.outruns_flushes(options) {
+            Some(Obstacle::Unflushed)
         } else if self.outruns_checkpoints(options) {
             Some(Obstacle::Map)
         } else if self.reclaim.gate_closed() {
@@ -145,8 +155,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 drop(guard);
                 self.submit();
             }
-            // Checkpoints are begun in time by whoever makes the nodes dirty.
-            Obstacle::Map => {}
+            // Checkpoints are begun in time by whoever makes the nodes dirty; a flush runs.
+            Obstacle::Map | Obstacle::Unflushed => {}
             Obstacle::Panic | Obstacle::Share => {
                 self.inner.lead_wanted.notify(1);
                 self.call_reclaim();

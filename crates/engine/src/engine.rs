@@ -93,11 +93,6 @@ pub(crate) struct State {
     pub info: DeviceInfo,
 }
 
-/// Bytes of log that no flush covers, after which the engine flushes of its own accord. Recovery
-/// must read and verify what is not known to be durable, so this bounds the time it takes, and what
-/// a power cut can take from clients that never flush.
-const UNFLUSHED_BYTES_MAX: u64 = 32 << 20;
-
 /// Dropped map nodes that each step works off: more than a step can drop, so none pile up.
 const FREES_A_STEP: usize = 32;
 
@@ -319,7 +314,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         {
             self.inner.checkpoint_wanted.notify(1);
         }
-        if state.log.since_flush >= UNFLUSHED_BYTES_MAX && !state.flush_running {
+        if state.log.since_flush >= options.unflushed_bytes_max / 8 && !state.flush_running {
             state.log.since_flush = 0;
             let (engine, sequence) = (self.clone(), state.log.sequence);
             drop(state);

@@ -18,6 +18,11 @@ pub struct OpenOptions {
     /// Bytes of acknowledged writes that may wait in memory; more of them wait for the device. At
     /// most a quarter of `memory_bytes` counts.
     pub dirty_bytes_max: u64,
+    /// Bytes of acknowledged writes that no flush of the device covers, about: a power cut takes no
+    /// more from clients that never flush, and recovery has no more to verify. The engine flushes of
+    /// its own accord after an eighth of it; while a flush runs, half of it is accepted, and more
+    /// waits.
+    pub unflushed_bytes_max: u64,
     /// How long a partly filled group waits for company when no flush asks for it.
     pub linger: Duration,
     /// Client streams: append points that writes are spread over (1 to 8). Counts for placement
@@ -84,6 +89,7 @@ impl Default for OpenOptions {
             read_only: false,
             salvage: false,
             dirty_bytes_max: 64 << 20,
+            unflushed_bytes_max: 256 << 20,
             linger: Duration::from_millis(1),
             client_streams: 1,
             placement: "apart".into(),

@@ -40,7 +40,11 @@ async fn stuck(runtime: &Tick, fails: bool) -> (Device, Engine<Device, Tick>, Tr
 }
 
 /// Writes that wait, in this order, all to the same block.
-async fn writers(engine: &Engine<Device, Tick>, tree: TreeId, lba: u64) -> Vec<Writer<'_>> {
+async fn writers<D: mjolnir_device::Device>(
+    engine: &Engine<D, Tick>,
+    tree: TreeId,
+    lba: u64,
+) -> Vec<Writer<'_>> {
     let mut writers: Vec<Writer<'_>> = Vec::new();
     for tag in 0..WAITING {
         writers.push(Box::pin(async move { put(engine, tree, lba, 100 + tag).await }));
@@ -102,5 +106,56 @@ fn writes_that_wait_are_told_that_the_store_closes() {
         }
         device.release(Verb::Append);
         soon("closing", closing).await.unwrap();
+    });
+}
+
+/// However long the device's flush takes: what it does not cover is bounded.
+#[test]
+fn writes_wait_for_a_flush_that_lags_behind() {
+    run(async |runtime| {
+        const MAX: u64 = 64 * BLOCK;
+        let device = Held::new(MemoryDevice::of_zones(32, 64));
+        let options = OpenOptions { unflushed_bytes_max: MAX, ..OpenOptions::default() };
+        let engine = fresh(|| device.clone(), &runtime, options).await;
+        let volume = engine.create_volume("v", 1000 * BLOCK).await.unwrap();
+        engine.flush().await.unwrap();
+        let flushes = async |count: u64| {
+            for _ in 0..1000 {
+                if engine.stats().device_flushes >= count {
+                    return;
+                }
+                turns(1).await;
+            }
+            panic!("{} flushes", engine.stats().device_flushes);
+        };
+        // Nobody asks for a flush: the engine does, in good time.
+        let before = engine.stats().device_flushes;
+        for lba in 0..MAX / BLOCK / 8 {
+            soon("a write", put(&engine, volume.id, lba, lba + 1)).await.unwrap();
+        }
+        flushes(before + 1).await;
+        device.hold(Verb::Flush);
+        let mut accepted = 0;
+        while accepted < 2 * MAX / BLOCK {
+            let mut write = Box::pin(put(&engine, volume.id, accepted, accepted + 1));
+            if poll_once(&mut write).await.is_none() {
+                turns(100).await;
+                if poll_once(&mut write).await.is_none() {
+                    break;
+                }
+            }
+            accepted += 1;
+            turns(1).await;
+        }
+        let bound = MAX / 8 + MAX / 2;
+        let bytes = accepted * BLOCK;
+        assert!(bytes <= bound + 2 * BLOCK, "{bytes} were accepted that no flush covers");
+        assert!(bytes >= bound / 2, "{bytes}: writes waited too early");
+        let waiting = writers(&engine, volume.id, accepted).await;
+        device.release(Verb::Flush);
+        let written = soon("all writes", join_all(waiting)).await;
+        assert!(written.iter().all(Result::is_ok), "{written:?}");
+        assert_eq!(tag_of(&engine, volume.id, accepted).await, 100 + WAITING - 1);
+        soon("closing", engine.close()).await.unwrap();
     });
 }
