@@ -58,6 +58,7 @@ impl Setting {
                 checkpoint_bytes: 1 << 30,
                 memory_bytes: 64 << 20,
                 dirty_bytes: 64 << 20,
+                unflushed_bytes: 256 << 20,
             },
         }
     }

@@ -20,6 +20,8 @@ pub struct SubjectOptions {
     pub memory_bytes: u64,
     /// Bytes of acknowledged writes that may wait in memory.
     pub dirty_bytes: u64,
+    /// Bytes of acknowledged writes that no flush covers, at most.
+    pub unflushed_bytes: u64,
 }
 
 /// A store that can be made, opened, recovered and closed on a simulated disk. Handles are cheap
@@ -83,6 +85,7 @@ impl Subject for Engine<SimDisk, SimRuntime> {
             checkpoint_bytes: options.checkpoint_bytes,
             memory_bytes: options.memory_bytes,
             dirty_bytes_max: options.dirty_bytes,
+            unflushed_bytes_max: options.unflushed_bytes,
             ..OpenOptions::default()
         };
         Engine::open(disk, runtime, options).await

@@ -187,6 +187,7 @@ impl Swarm {
                 memory_bytes: *chance.pick(&[1 << 18, 1 << 20, 64 << 20]),
                 dirty_bytes: *chance.pick(&[256 << 10, 4 << 20, 64 << 20]),
                 placement: *chance.pick(&PLACEMENTS),
+                unflushed_bytes: *chance.pick(&[64 << 10, 1 << 20, 256 << 20]),
             },
         }
     }
