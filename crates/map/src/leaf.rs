@@ -62,6 +62,16 @@ pub(crate) fn replace(
 ) -> usize {
     debug_assert!(lo < hi && hi <= total && (pba.is_none() || hi - lo <= REPLACE_BLOCKS_MAX));
     let (first, first_start) = word::seek(words, total, lo);
+    let before = first.checked_sub(1).map(|before| words[before]);
+    if first_start == lo
+        && word::blocks(words[first]) == hi - lo
+        && let Some(one) = one_word(pba, hi - lo)
+        && !word::joins(before, one, words.get(first + 1).copied())
+    {
+        displaced.note([words[first]].into_iter(), lo, lo, hi);
+        words[first] = one; // As a rule, where leaves are written at random.
+        return first;
+    }
     let (last, last_start) = word::seek_from(words, (first, first_start), hi - 1);
     displaced.note(words[first..=last].iter().copied(), first_start, lo, hi);
     let (mut from, mut to) = (first, last + 1);

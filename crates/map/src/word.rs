@@ -88,6 +88,13 @@ pub(crate) fn join(a: u64, b: u64) -> Option<u64> {
     }
 }
 
+/// Whether a word could be one with either neighbour.
+#[inline]
+pub(crate) fn joins(before: Option<u64>, word: u64, behind: Option<u64>) -> bool {
+    before.is_some_and(|before| join(before, word).is_some())
+        || behind.is_some_and(|behind| join(word, behind).is_some())
+}
+
 /// The length of all extents together, in blocks.
 #[inline]
 pub fn sum(words: &[u64]) -> u64 {

@@ -291,8 +291,7 @@ impl<'a> Words<'a> {
     pub(crate) fn joins(self, at: usize, word: u64) -> bool {
         let before = at.checked_sub(1).map(|before| self.get(before));
         let behind = (at + 1 < self.len()).then(|| self.get(at + 1));
-        before.is_some_and(|before| word::join(before, word).is_some())
-            || behind.is_some_and(|behind| word::join(word, behind).is_some())
+        word::joins(before, word, behind)
     }
 
     /// Calls `each` with the words that are not those of a leaf that has the others in common with
