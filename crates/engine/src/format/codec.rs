@@ -57,29 +57,35 @@ pub fn nearly(bytes: &[u8], expected: &[u8]) -> bool {
 
 impl<'a> Decoder<'a> {
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
-        if self.0.len() < count {
-            return Err(Malformed(format!(
-                "ends {} bytes early (wanted {count}, {} left)",
-                count - self.0.len(),
-                self.0.len()
-            )));
-        }
-        let (head, tail) = self.0.split_at(count);
+        let (head, tail) = self.0.split_at_checked(count).ok_or_else(|| self.ends_early(count))?;
         self.0 = tail;
         Ok(head)
     }
+    // Inlined, these are a comparison and a load each; headers of a hundred records are read often.
+    #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        Ok(self.take(N)?.try_into().expect("take returned N bytes"))
+        let (head, tail) = self.0.split_first_chunk().ok_or_else(|| self.ends_early(N))?;
+        self.0 = tail;
+        Ok(*head)
     }
+    #[cold]
+    fn ends_early(&self, wanted: usize) -> Malformed {
+        let left = self.0.len();
+        Malformed(format!("ends {} bytes early (wanted {wanted}, {left} left)", wanted - left))
+    }
+    #[inline]
     pub fn u8(&mut self) -> Result<u8, Malformed> {
         Ok(self.array::<1>()?[0])
     }
+    #[inline]
     pub fn u16(&mut self) -> Result<u16, Malformed> {
         Ok(u16::from_le_bytes(self.array()?))
     }
+    #[inline]
     pub fn u32(&mut self) -> Result<u32, Malformed> {
         Ok(u32::from_le_bytes(self.array()?))
     }
+    #[inline]
     pub fn u64(&mut self) -> Result<u64, Malformed> {
         Ok(u64::from_le_bytes(self.array()?))
     }
@@ -101,7 +107,7 @@ impl<'a> Decoder<'a> {
     }
     /// Checks and removes the CRC-32C that [`Encoder::seal`] put at the end.
     pub fn unseal(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let split = bytes.len().checked_sub(4).ok_or(Malformed("too short".into()))?;
+        let split = bytes.len().checked_sub(4).ok_or_else(|| Malformed("too short".into()))?;
         let (body, tail) = bytes.split_at(split);
         let stored = u32::from_le_bytes(tail.try_into().expect("four bytes"));
         if crc32c::crc32c(body) != stored {

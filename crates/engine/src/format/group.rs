@@ -116,17 +116,15 @@ impl GroupHeader {
         };
         let base = input.u64()?;
         let (blocks, records) = (input.u16()?, input.u16()?);
+        let (checksums, _) = input.take(4 * usize::from(blocks))?.as_chunks();
+        header.checksums.extend(checksums.iter().map(|bytes| u32::from_le_bytes(*bytes)));
         // What it says is believed no further than a block can hold: a record takes more than 8 bytes.
-        header.checksums.reserve_exact(usize::from(blocks).min(BLOCK_BYTES / 4));
         header.records.reserve_exact(usize::from(records).min(BLOCK_BYTES / 8));
-        for _ in 0..blocks {
-            header.checksums.push(input.u32()?);
-        }
         let mut payload = 0;
         for _ in 0..records {
             let sequence = base
                 .checked_add(u64::from(input.u32()?))
-                .ok_or(Malformed("a sequence number overflows".into()))?;
+                .ok_or_else(|| Malformed("a sequence number overflows".into()))?;
             let record = Record::decode(&mut input)?;
             payload += record.payload_blocks();
             header.records.push((if record.is_sequenced() { sequence } else { 0 }, record));

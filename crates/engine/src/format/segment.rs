@@ -114,8 +114,9 @@ impl Footer {
         }
         head.u64()?;
         let total = 24 + 4 * (head.u32()? as usize + head.u32()? as usize) + 4;
-        let mut input =
-            Decoder::unseal(bytes.get(..total).ok_or(Malformed("footer cut short".into()))?)?;
+        let mut input = Decoder::unseal(
+            bytes.get(..total).ok_or_else(|| Malformed("footer cut short".into()))?,
+        )?;
         input.take(8)?;
         let incarnation = input.u64()?;
         let (blocks, groups) = (input.u32()?, input.u32()?);
