@@ -267,7 +267,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 state.checksums.insert(zone, checksums);
                 state.keep_within(&self.inner.options);
             }
-            (std::mem::take(&mut state.log.outbox), state.log.oldest_open_group().is_some())
+            (std::mem::take(&mut state.log.outbox), std::mem::take(&mut state.log.begun))
         };
         if begun {
             self.inner.group_begun.notify(1);

@@ -132,6 +132,8 @@ pub(crate) struct Log {
     pub sealing: BTreeSet<ZoneId>,
     /// Checksums of segments that were sealed since the engine last looked.
     pub sealed: Vec<(ZoneId, Vec<u32>)>,
+    /// Whether a group was begun that somebody may wait for, since the engine last looked.
+    pub begun: bool,
     /// Blocks appended, by stream, headers included.
     pub blocks_written: Vec<u64>,
     /// Of those in clients' streams, blocks that reclaim moved there, and the headers of groups
@@ -173,6 +175,7 @@ impl Log {
             outbox: Vec::new(),
             sealing: BTreeSet::new(),
             sealed: Vec::new(),
+            begun: false,
             blocks_written: vec![0; streams],
             moved_beside_clients: 0,
             since_checkpoint: 0,
@@ -232,15 +235,9 @@ impl Log {
         }
     }
 
-    /// Adds a record with its payload where [`prepare`](Self::prepare) said. It gets the next
-    /// sequence number, if it has any. Returns the group's id.
-    pub fn push(
-        &mut self,
-        stream: u8,
-        record: Record,
-        payload: &[Bytes],
-        record_bytes: usize,
-    ) -> u64 {
+    /// Adds a record with its payload, if it has some, where [`prepare`](Self::prepare) said. It gets
+    /// the next sequence number, if it has any. Returns the group's id.
+    pub fn push(&mut self, stream: u8, record: Record, payload: Bytes, record_bytes: usize) -> u64 {
         self.push_known(stream, record, payload, &[], record_bytes)
     }
 
@@ -250,7 +247,7 @@ impl Log {
         &mut self,
         stream: u8,
         record: Record,
-        payload: &[Bytes],
+        payload: Bytes,
         content: &[u32],
         record_bytes: usize,
     ) -> u64 {
@@ -262,19 +259,20 @@ impl Log {
             .zone
             .start(zone_blocks)
             .plus(u64::from(builder.offset) + 1 + builder.checksums.len() as u64);
+        let (first, bytes) = (at.0, payload.len() as u64);
         let mut known = content.iter().copied();
-        for piece in payload {
-            builder.payload.push((at.0, piece.clone()));
-            for block in piece.chunks_exact(BLOCK_BYTES) {
-                let content = known.next().unwrap_or_else(|| checksum(block));
-                builder.checksums.push(content ^ bind(at, open.incarnation));
-                at = at.plus(1);
-            }
-            self.dirty_bytes += piece.len() as u64;
+        for block in payload.chunks_exact(BLOCK_BYTES) {
+            let content = known.next().unwrap_or_else(|| checksum(block));
+            builder.checksums.push(content ^ bind(at, open.incarnation));
+            at = at.plus(1);
         }
+        if bytes > 0 {
+            builder.payload.push((first, payload));
+        }
+        self.dirty_bytes += bytes;
         let sequence = if sequenced {
             self.sequence += 1;
-            let bytes = payload.iter().map(|p| p.len() as u64).sum::<u64>() + 64;
+            let bytes = bytes + 64;
             self.since_checkpoint += bytes;
             self.since_flush += bytes;
             self.sequence
@@ -282,6 +280,7 @@ impl Log {
             0
         };
         builder.record_bytes += record_bytes;
+        self.begun |= sequenced && !builder.awaited;
         builder.awaited |= sequenced;
         if let Record::Moved { blocks, .. } = record {
             builder.moved_blocks += blocks;
@@ -305,6 +304,7 @@ impl Log {
             at = at.plus(1);
         }
         self.dirty_bytes += payload.len() as u64;
+        self.begun |= !builder.awaited;
         builder.awaited = true;
         builder.payload.push((first, payload));
         builder.serial

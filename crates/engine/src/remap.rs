@@ -1,5 +1,6 @@
 //! Records that write nothing: applied to the map live and in recovery by the same code.
 
+use bytes::Bytes;
 use mjolnir_device::{Device, Runtime};
 use mjolnir_map::Absent;
 use mjolnir_store::Error;
@@ -46,7 +47,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 };
                 let sequence = state.log.sequence + 1;
                 state.apply(&record, sequence)?;
-                state.log.push(stream, record.clone(), &[], bytes);
+                state.log.push(stream, record.clone(), Bytes::new(), bytes);
                 Ok(sequence)
             })
             .await;

@@ -145,7 +145,7 @@ impl State {
         self.log.push(
             room.stream,
             Record::Write { tree, lba, blocks: fit },
-            &[data.slice(..fit as usize * BLOCK_BYTES)],
+            data.slice(..fit as usize * BLOCK_BYTES),
             WRITE_RECORD_BYTES,
         );
         self.placed(stream, &room);

@@ -1,7 +1,7 @@
 //! Copy forward: a victim's live blocks are read, verified, and appended to the log elsewhere.
 
 use std::collections::BTreeSet;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -72,6 +72,14 @@ impl<D: Device, R: Runtime> Reads<D, R> {
     }
 }
 
+/// A live run that was read.
+struct Verified<'a> {
+    run: &'a LiveRun,
+    bytes: Bytes,
+    /// Where the checksums of its content are, as far as they are known.
+    content: Range<usize>,
+}
+
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Copies a victim's live runs forward. Returns where they went; `groups` gains the groups that
     /// hold them. If it fails, the old data stays in force and nothing is lost but the effort.
@@ -108,16 +116,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let reads = ahead.take().unwrap_or_else(|| self.start_reads(zone, slice));
             ahead = rest.peek().map(|next| self.start_reads(zone, next));
             let read = reads.finish().await;
-            let copied = async {
-                let mut content = Vec::new();
-                for run in slice {
-                    content.clear();
-                    let bytes = self.verified(&read, run, &mut content).await?;
-                    self.copy_run(zone, run, bytes, &content, &mut moves, groups).await?;
-                }
-                Ok(())
-            };
-            let copied = copied.await;
+            let copied = self.copy_slice(zone, slice, read, &mut moves, groups).await;
             // Before any wait, and though the copy failed: clients may wait for what has not been
             // sent.
             self.send_relocated();
@@ -168,57 +167,46 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.read_verified(run.at, run.blocks).await
     }
 
-    /// Appends a run to the stream that placement names and notes where each part went.
-    async fn copy_run(
+    /// Verifies the runs of a slice, then appends each to the stream that placement names and notes
+    /// where its parts went.
+    async fn copy_slice(
         &self,
         zone: ZoneId,
-        run: &LiveRun,
-        bytes: Bytes,
-        content: &[u32],
+        slice: &[LiveRun],
+        read: Vec<(Pba, Bytes)>,
         moves: &mut RelocationsBuilder,
         groups: &mut BTreeSet<u64>,
     ) -> Result<(), Error> {
-        let mut done = 0;
-        let moved_at = self.runtime().now();
-        while done < run.blocks {
-            let rest = bytes.slice((done * BLOCK_SIZE) as usize..);
-            let record = |blocks: u32| Record::Moved {
-                tree: run.owner.tree,
-                lba: run.owner.lba + done,
-                blocks,
-                birth: run.owner.birth,
-            };
-            let record_bytes = record(1).encoded_bytes();
-            let (at, fit, group) = self
-                .step(|state| {
-                    let block = Moved {
-                        tree: run.owner.tree,
-                        lba: run.owner.lba + done,
-                        from: state.space.get(zone).stream,
-                        birth: run.owner.birth,
-                    };
-                    let now = state.log.sequence;
-                    let wanted = state.placement.of_moved(&block, now);
-                    let (stream, at, fit) =
-                        state.room_for_moved(wanted, record_bytes, (run.blocks - done) as u32)?;
-                    state.placement.moved(&block, fit, wanted, stream, now);
-                    state.note_births(at, fit, block.birth, true);
-                    let payload = rest.slice(..(u64::from(fit) * BLOCK_SIZE) as usize);
-                    let group = state.log.push_known(
-                        stream,
-                        record(fit),
-                        &[payload],
-                        content.get(done as usize..).unwrap_or(&[]),
-                        record_bytes,
-                    );
-                    state.reclaim.moved(u64::from(fit), moved_at);
-                    Ok((at, fit, group))
-                })
-                .await?;
-            moves.add(run.at.plus(done), u64::from(fit), at);
-            groups.insert(group);
-            done += u64::from(fit);
+        let mut content = Vec::new();
+        let mut verified = Vec::with_capacity(slice.len());
+        for run in slice {
+            let from = content.len();
+            let bytes = self.verified(&read, run, &mut content).await?;
+            verified.push(Verified { run, bytes, content: from..content.len() });
         }
+        let moved_at = self.runtime().now();
+        // How many runs were appended, and how many blocks of the next one.
+        let (mut runs, mut done) = (0, 0);
+        self.step(|state| {
+            let mut moved = 0;
+            let outcome = loop {
+                let Some(next) = verified.get(runs) else { break Ok(()) };
+                let known = content[next.content.clone()].get(done as usize..).unwrap_or(&[]);
+                let (at, fit, group) = match state.append_moved(zone, next, done, known) {
+                    Ok(appended) => appended,
+                    Err(hurdle) => break Err(hurdle),
+                };
+                moves.add(next.run.at.plus(done), fit, at);
+                groups.insert(group);
+                (moved, done) = (moved + fit, done + fit);
+                if done == next.run.blocks {
+                    (runs, done) = (runs + 1, 0);
+                }
+            };
+            state.reclaim.moved(moved, moved_at);
+            outcome
+        })
+        .await?;
         self.notify();
         Ok(())
     }
@@ -305,7 +293,7 @@ fn slices(runs: &[LiveRun], most: u64) -> impl Iterator<Item = &[LiveRun]> {
 
 impl State {
     /// Whether no client waits, nor anything that clients wrote.
-    fn is_quiet(&self) -> bool {
+    pub fn is_quiet(&self) -> bool {
         self.clients_waiting == 0 && self.log.dirty_bytes == 0
     }
 
@@ -321,6 +309,32 @@ impl State {
             && !idle
             && reclaim.gate.reclaim_may_move() == 0
             && reclaim.last_pacing.active
+    }
+
+    /// Appends as much as fits of a run of `zone`, from its block `done` on. Returns where it lies, how
+    /// many blocks that are, and in which group.
+    fn append_moved(
+        &mut self,
+        zone: ZoneId,
+        Verified { run, bytes, .. }: &Verified<'_>,
+        done: u64,
+        content: &[u32],
+    ) -> Result<(Pba, u64, u64), Hurdle> {
+        let LiveRun { blocks, owner, .. } = **run;
+        let (tree, lba, birth) = (owner.tree, owner.lba + done, owner.birth);
+        let record = |blocks: u32| Record::Moved { tree, lba, blocks, birth };
+        let record_bytes = record(1).encoded_bytes();
+        let block = Moved { tree, lba, from: self.space.get(zone).stream, birth };
+        let now = self.log.sequence;
+        let wanted = self.placement.of_moved(&block, now);
+        let (stream, at, fit) =
+            self.room_for_moved(wanted, record_bytes, (blocks - done) as u32)?;
+        self.placement.moved(&block, fit, wanted, stream, now);
+        self.note_births(at, fit, birth, true);
+        let end = done + u64::from(fit);
+        let payload = bytes.slice((done * BLOCK_SIZE) as usize..(end * BLOCK_SIZE) as usize);
+        let group = self.log.push_known(stream, record(fit), payload, content, record_bytes);
+        Ok((at, u64::from(fit), group))
     }
 
     /// Room for relocated blocks: in `wanted`, as long as clients might open a segment for it, or
