@@ -4,8 +4,8 @@
 //! A zone is a superblock ([`Layout`]). Appends fill its program units in order. What does not fill
 //! a unit waits in the controller's memory, which a capacitor keeps: it counts as written, and
 //! sealing the zone pads it. Clients' blocks are kept as tags, or, where no oracle looks at them,
-//! not at all; others whole, packed ([`packed`]), but for the map's where the engine has memory for
-//! all of it and nobody else will look. The root lies beside the zones, and takes one program to replace.
+//! not at all; others with all their bytes, packed ([`packed`]) unless the drive is small, but for the
+//! map's where the engine has memory for all of it and nobody else will look. The root lies beside the zones, and takes one program to replace.
 //!
 //! Where a program or an erase fails, the controller lets another erase block of the plane stand in
 //! ([`stand_ins`](super::stand_ins)), copies what the failed one held, and goes on; the engine hears
@@ -15,7 +15,7 @@
 
 use std::cell::RefCell;
 use std::future::Future;
-use std::mem::replace;
+use std::mem::{replace, take};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -28,6 +28,11 @@ use super::packed;
 use super::payload::{self, PLAIN_TAG};
 use super::stand_ins::StandIns;
 use super::world::WorldRuntime;
+
+/// A drive of at most so many bytes keeps blocks as they are, up to one byte in so many: packing them
+/// takes time, and what a larger one keeps would take memory.
+const SMALL_BYTES: u64 = 8 << 30;
+const AS_THEY_ARE_SHARE: u64 = 64;
 
 /// What the drive did since it was last asked to count anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,7 +70,20 @@ pub(super) struct Zone {
     /// Blocks that are kept whole, by offset, with where each ends in `packed`.
     whole: Vec<(u32, u32)>,
     packed: Vec<u8>,
+    /// Bytes of those that are not packed.
+    as_they_are: u64,
     about: packed::Zone,
+}
+
+/// How a block is kept.
+#[derive(Clone, Copy)]
+enum Keep {
+    AsItIs,
+    /// `tagged` says whether an oracle looks: then nobody knows here what the tags are that a header
+    /// sums.
+    Packed {
+        tagged: bool,
+    },
 }
 
 impl Zone {
@@ -79,13 +97,20 @@ impl Zone {
         self.whole.iter().map(|(offset, _)| *offset)
     }
 
-    /// Keeps the block at an offset, which lies behind all that are kept. `tagged` says whether an
-    /// oracle looks: then nobody knows here what the tags are that a header sums.
-    pub fn keep(&mut self, start: u64, offset: u32, block: &[u8], tagged: bool) {
+    /// Keeps the block at an offset, which lies behind all that are kept.
+    fn keep(&mut self, start: u64, offset: u32, block: &[u8], how: Keep) {
         self.about.start = start;
         self.about.note(offset, block);
-        let sums = sums(&self.whole, self.about.in_footer(offset), tagged);
-        self.about.pack(offset, block, &mut self.packed, sums);
+        match how {
+            Keep::AsItIs => {
+                packed::copy(block, &mut self.packed);
+                self.as_they_are += BLOCK_SIZE;
+            }
+            Keep::Packed { tagged } => {
+                let sums = sums(&self.whole, self.about.in_footer(offset), tagged);
+                self.about.pack(offset, block, &mut self.packed, sums);
+            }
+        }
         self.whole.push((offset, self.packed.len() as u32));
     }
 
@@ -165,6 +190,9 @@ pub(super) struct State {
     pub zones: Vec<Zone>,
     /// Room for what open zones keep.
     room: Vec<Room>,
+    /// Bytes that zones keep as they are, and the most.
+    as_they_are: u64,
+    as_they_are_max: u64,
     /// The tag of each block, where an oracle wants to know; 0 for blocks that are kept whole.
     pub tags: Option<Vec<u64>>,
     pub root: Option<Bytes>,
@@ -200,6 +228,8 @@ impl SimDrive {
             sealing: Sealing::Free,
         };
         let blocks = info.blocks() as usize;
+        let bytes = info.blocks() * BLOCK_SIZE;
+        let as_they_are_max = if bytes <= SMALL_BYTES { bytes / AS_THEY_ARE_SHARE } else { 0 };
         let root_ns = nand.timing().program_ns.first().copied().unwrap_or(0);
         SimDrive {
             shared: Rc::new(Shared {
@@ -208,6 +238,8 @@ impl SimDrive {
                     table: ZoneTable::new(info),
                     zones: vec![Zone::default(); layout.zones as usize],
                     room: Vec::new(),
+                    as_they_are: 0,
+                    as_they_are_max,
                     stand_ins: layout.stand_ins(),
                     layout,
                     nand,
@@ -278,6 +310,19 @@ fn broken(error: NandError) -> DeviceError {
 }
 
 impl State {
+    /// Keeps the block at an offset of a zone, which lies behind all that are kept there. `tagged`
+    /// says whether an oracle looks at the drive.
+    pub fn keep(&mut self, zone: u32, offset: u32, block: &[u8], tagged: bool) {
+        let how = if self.as_they_are < self.as_they_are_max {
+            self.as_they_are += BLOCK_SIZE;
+            Keep::AsItIs
+        } else {
+            Keep::Packed { tagged }
+        };
+        let start = u64::from(zone) * self.layout.zone_blocks;
+        self.zones[zone as usize].keep(start, offset, block, how);
+    }
+
     fn append(&mut self, at: Pba, data: &[Bytes], now: Option<u64>) -> Result<u64, DeviceError> {
         let blocks = self.table.claim(at, data)?;
         let zone = at.zone(self.layout.zone_blocks).0;
@@ -291,12 +336,13 @@ impl State {
         for (offset, block) in (first..).zip(appended).take_while(|_| !forgets) {
             let tag = payload::tag_of(block);
             if tag.is_none() {
-                state.keep(tags_from, offset, block, self.tags.is_some());
+                self.keep(zone, offset, block, self.tags.is_some());
             }
             if let Some(tags) = &mut self.tags {
                 tags[(tags_from + u64::from(offset)) as usize] = tag.unwrap_or(0);
             }
         }
+        let state = &mut self.zones[zone as usize];
         state.blocks += blocks as u32;
         let filled = u64::from(state.blocks) * BLOCK_SIZE;
         self.program(zone, filled / self.layout.unit_bytes * self.layout.unit_bytes, now)
@@ -385,7 +431,7 @@ impl State {
             } else if offset < u64::from(state.blocks) {
                 let at = u64::from(zone) * self.layout.zone_blocks + offset;
                 let mut tag = self.tags.as_ref().map_or(PLAIN_TAG, |tags| tags[at as usize]);
-                if std::mem::take(&mut self.wrong_tag) {
+                if take(&mut self.wrong_tag) {
                     // As a drive does that mixes two blocks up: the sum is right, the block wrong.
                     tag = tag.wrapping_add(1);
                 }
@@ -449,7 +495,8 @@ impl State {
                 return Err(worn_out(&self.nand));
             }
         }
-        self.zones[zone.0 as usize] = Zone::default();
+        let before = take(&mut self.zones[zone.0 as usize]);
+        self.as_they_are -= before.as_they_are;
         self.table.end_reset(ticket);
         Ok(())
     }

@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! packed  a byte: how
+//!         AS_IT_IS: the block
 //!         HEADER: a group header, as [`header`] packs it
 //!         ALONE: 4 bytes, the end of the block, then as any other
 //!         regions, each: rows (u16), stride (u8), then its chunks of at most 64 rows
@@ -36,6 +37,8 @@ pub(super) const MAP_STREAM: u8 = 0;
 const PLAIN: u8 = 0;
 const ALONE: u8 = 1;
 const HEADER: u8 = 2;
+/// Not at all.
+const AS_IT_IS: u8 = 3;
 const STRIDE_MAX: usize = 32;
 const CHUNK_ROWS: usize = 64;
 
@@ -196,6 +199,9 @@ impl Zone {
         block: &mut [u8],
         mut sum_of: impl FnMut(u64) -> Option<u32>,
     ) {
+        if packed[0] == AS_IT_IS {
+            return block.copy_from_slice(&packed[1..]);
+        }
         block.fill(0);
         let (alone, mut rest) = (packed[0] == ALONE, &packed[1..]);
         if packed[0] == HEADER {
@@ -231,6 +237,12 @@ impl Zone {
         }
         self.fold(offset, block, &mut sum_of);
     }
+}
+
+/// Puts a block as it is to the end of `out`.
+pub(super) fn copy(block: &[u8], out: &mut Vec<u8>) {
+    out.push(AS_IT_IS);
+    out.extend_from_slice(block);
 }
 
 /// Packs the bytes from `at` to before `end` in rows of `stride`, and what is left over as single
@@ -320,7 +332,12 @@ mod tests {
         let mut back = vec![0xaa; BLOCK_BYTES];
         zone.unpack(offset, &packed, &mut back, sum_of);
         assert!(back == block, "offset {offset}");
-        packed.len()
+        let length = packed.len();
+        packed.clear();
+        copy(block, &mut packed);
+        zone.unpack(offset, &packed, &mut back, sum_of);
+        assert!(back == block, "offset {offset}, as it is");
+        length
     }
 
     /// A group header of moved blocks, as the engine's format has it.

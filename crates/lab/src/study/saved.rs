@@ -129,15 +129,14 @@ pub(super) fn restore(drive: &SimDrive, path: &str) -> Result<Option<Vec<u64>>, 
         }
         // What was written with tags of its own is read with them.
         let tagged = state.tags.is_some() || !tags.is_empty();
-        let zone_blocks = state.layout.zone_blocks;
         let mut block = [0; BLOCK_BYTES];
-        for (zone, head) in heads.chunks_exact(3).enumerate() {
+        for (zone, head) in (0u32..).zip(heads.chunks_exact(3)) {
             for _ in 0..head[2] {
                 let (offset, length) = (reader.u32()?, reader.u32()?);
                 let bytes = reader.take(length as usize)?;
                 block.get_mut(..bytes.len())?.copy_from_slice(bytes);
                 block[bytes.len()..].fill(0);
-                state.zones[zone].keep(zone as u64 * zone_blocks, offset, &block, tagged);
+                state.keep(zone, offset, &block, tagged);
             }
         }
         let length = reader.u32()?;
