@@ -280,8 +280,19 @@ impl Model {
 
     /// Operations that were neither acknowledged nor refused yet.
     pub fn in_flight(&self) -> Vec<String> {
+        self.waiting().map(|op| op.to_string()).collect()
+    }
+
+    /// Blocks that they change: so many may be in the store besides those that count as live.
+    pub fn blocks_in_flight(&self) -> u64 {
+        let blocks =
+            |op: &Rc<Op>| op.keys.iter().filter(|key| matches!(key, Key::Block(..))).count();
+        self.waiting().map(blocks).sum::<usize>() as u64
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = &Rc<Op>> {
         let waiting = |op: &&Rc<Op>| op.acked.get().is_none() && !op.failed.get();
-        self.pending.values().filter(waiting).map(|op| op.to_string()).collect()
+        self.pending.values().filter(waiting)
     }
 
     /// A flush begins.
@@ -438,5 +449,23 @@ impl Model {
         values.sort_unstable();
         values.dedup();
         values.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_flight_is_counted_until_it_is_acknowledged() {
+        let mut model = Model::default();
+        let writes =
+            |at: u64| (at..at + 5).map(|b| (Key::Block(Incarnation(1), b), 7 + b)).collect();
+        let ops = [0, 10].map(|at| model.invoke("a write".to_owned(), false, writes(at)));
+        assert_eq!((model.live_blocks(), model.blocks_in_flight()), (0, 10));
+        model.acked(&ops[0], false);
+        assert_eq!((model.live_blocks(), model.blocks_in_flight()), (5, 5));
+        model.acked(&ops[1], true);
+        assert_eq!((model.live_blocks(), model.blocks_in_flight()), (10, 0));
     }
 }

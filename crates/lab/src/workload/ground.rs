@@ -80,12 +80,14 @@ impl<S: Store> Ground<S> {
         self.crowded()
     }
 
-    /// Whether so much is live that a refusal for want of space is no surprise. A store keeps
-    /// some segments open and some in reserve, which on a device as small as these is much.
+    /// Whether so much is live, or may be, that a refusal for want of space is no surprise: of a write
+    /// that is under way nobody knows how much the store has taken in. A store keeps some segments
+    /// open and some in reserve, which on a device as small as these is much.
     fn nearly_full(&self) -> bool {
         let kept = (12 + u64::from(self.swarm.subject.streams)) * self.swarm.info.zone_blocks;
         let usable = self.swarm.capacity().saturating_sub(kept);
-        self.model.borrow().live_blocks() * 100 > usable * 60
+        let model = self.model.borrow();
+        (model.live_blocks() + model.blocks_in_flight()) * 100 > usable * 60
     }
 
     /// Whether an error was to be expected; a violation if not.
@@ -107,9 +109,11 @@ impl<S: Store> Ground<S> {
         tally.no_space += u64::from(error.kind == ErrorKind::NoSpace);
         self.runtime.trace("refused", [error.kind as u64, 0, 0]);
         fine.then_some(()).ok_or_else(|| {
-            let live = self.model.borrow().live_blocks();
+            let model = self.model.borrow();
+            let (live, flying) = (model.live_blocks(), model.blocks_in_flight());
             Violation::new(format!(
-                "{what} failed without cause ({:?}; {live} of {} blocks are live): {error}",
+                "{what} failed without cause ({:?}; {live} of {} blocks are live, {flying} in \
+                 flight): {error}",
                 error.kind,
                 self.swarm.capacity()
             ))
