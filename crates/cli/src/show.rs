@@ -270,8 +270,9 @@ fn space(stats: &Stats) -> String {
     let mut table = Table::new(&["  KIND", ">BYTES", ">PART", ""]);
     let free = format!("of which {} are kept for reclaim", bytes(space.reserved_bytes));
     for (kind, count, remark) in [
-        ("  live", space.live_bytes, ""),
-        ("  stale", space.stale_bytes, "overwritten or deleted, as far as marks have counted"),
+        ("  live", space.live_bytes, "as the last mark counted"),
+        ("  stale", space.stale_bytes, "overwritten or deleted, as the last mark counted"),
+        ("  not counted", space.uncounted_bytes, "written since the last mark; live or stale"),
         ("  metadata", space.metadata_bytes, ""),
         ("  unused", space.unused_bytes, "room in segments sealed before they were full"),
         ("  being filled", space.open_bytes, "segments that are open, their room included"),
@@ -293,8 +294,8 @@ fn reclaim(stats: &Stats) -> String {
     format!(
         "reclaim: {}, {} won, {} moved\n  \
          segments opened {}, freed {} (the map's too); mappings scanned {} in {} of processor time\n  \
-         now: {} of bandwidth, pressure {}{}; {} panics, {} waits for room, \
-         {} copy-forwards failed\n",
+         now: {} of bandwidth, pressure {}{}; {} panics (clients stopped until space was won), \
+         {} waits for room, {} copy-forwards failed\n",
         count(stats.reclaim_cycles, "cycle"),
         count(stats.segments_reclaimed, "segment"),
         bytes(stats.moved_bytes),

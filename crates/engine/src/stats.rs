@@ -121,9 +121,11 @@ pub struct LatencySummary {
 pub struct SpaceStats {
     /// All segments.
     pub total_bytes: u64,
-    /// Client data that something refers to, as the last mark counted it; segments not marked yet
-    /// count as live.
+    /// Client data that something refers to, as the last mark counted it.
     pub live_bytes: u64,
+    /// Client data in segments that were filled since: no mark has told yet what of it is live.
+    #[serde(default)]
+    pub uncounted_bytes: u64,
     /// Client data that nothing refers to, as far as marks have counted, and what the map left
     /// behind.
     pub stale_bytes: u64,
@@ -427,9 +429,13 @@ impl crate::engine::State {
                         continue;
                     }
                     let payload = (u64::from(segment.payload) * BLOCK_SIZE).min(used);
-                    let live = segment.live.map_or(payload, |live| u64::from(live) * BLOCK_SIZE);
-                    stats.live_bytes += live.min(payload);
-                    stats.stale_bytes += payload - live.min(payload);
+                    match segment.live.map(|live| (u64::from(live) * BLOCK_SIZE).min(payload)) {
+                        Some(live) => {
+                            stats.live_bytes += live;
+                            stats.stale_bytes += payload - live;
+                        }
+                        None => stats.uncounted_bytes += payload,
+                    }
                     stats.metadata_bytes += used - payload;
                 }
             }
@@ -437,7 +443,8 @@ impl crate::engine::State {
         let reserved = (self.space.reserve() as u64 * segment_bytes).min(stats.free_bytes);
         stats.reserved_bytes = reserved;
         let left_behind = stats.stale_bytes + stats.unused_bytes + stats.retiring_bytes;
-        let winnable = stats.free_bytes - reserved + left_behind;
+        // Once space is scarce, a mark tells soon what of it is live: before that it is no alarm.
+        let winnable = stats.free_bytes - reserved + left_behind + stats.uncounted_bytes;
         stats.low = winnable * 10 < stats.total_bytes;
         stats
     }

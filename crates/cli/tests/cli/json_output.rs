@@ -31,7 +31,8 @@ fn data_is_printed_as_json_at_rest_and_served() {
             assert!(stats[term].is_number(), "{term}");
         }
         assert_eq!(stats["accepted_write_bytes"], if served { 4096 } else { 0 });
-        for kind in ["live_bytes", "stale_bytes", "metadata_bytes", "free_bytes"] {
+        for kind in ["live_bytes", "uncounted_bytes", "stale_bytes", "metadata_bytes", "free_bytes"]
+        {
             assert!(stats["space"][kind].is_u64(), "{kind}");
         }
         assert!(stats["write_latency"]["p99_ns"].is_u64() && stats["map_bytes"].is_u64());
