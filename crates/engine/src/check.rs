@@ -39,6 +39,21 @@ pub struct CheckReport {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Of a store that failed, memory knows more than the device: what is missing there is no damage.
+    fn refuse_if_failed(&self) -> Result<(), Error> {
+        match &self.state().failed {
+            Some(error) if !self.inner.options.read_only => Err(Error::new(
+                error.kind,
+                format!(
+                    "a check of it now would tell of what could not be written as lost, which it is \
+                     not before the store is opened again: {}",
+                    error.message
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Checks the store's structure. Works on a store in use: each step sees a whole state.
     pub async fn check(&self) -> Result<CheckReport, Error> {
         self.check_telling(|_| {}).await
@@ -46,6 +61,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     /// As [`check`](Self::check); `progress` hears the part done, 0 to 1.
     pub async fn check_telling(&self, mut progress: impl FnMut(f64)) -> Result<CheckReport, Error> {
+        self.refuse_if_failed()?;
         let mut report = CheckReport { log: self.log_loss(), ..CheckReport::default() };
         if let Some(log) = &report.log {
             report.problems.extend(log.lines(usize::MAX));

@@ -16,8 +16,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Periods between two words about damage, of which there may be much.
 const DAMAGE_PERIODS: u32 = 10;
 
-/// Sends what is recorded on its way, and warns on standard error when that fails, when space gets low and when the store fails, once each time, and now
-/// and then while damaged blocks are being read.
+/// Sends what is recorded on its way, and warns on standard error when that fails, when space gets low
+/// and when the store fails, once each time, and now and then while damaged blocks are being read.
 pub async fn watch(
     engine: HostEngine,
     recorder: Rc<Recorder>,
@@ -53,7 +53,7 @@ pub async fn watch(
         // A store that is only read takes no changes, and that is no failure.
         if let Some(why) = stats.failed.filter(|_| !was_failed && !read_only) {
             output::complain(&format!(
-                "error: {why} (reads go on; once that is mended, start this server anew)"
+                "error: {why} (reads go on; once that is mended, stop this server and start it anew)"
             ));
             was_failed = true;
         }

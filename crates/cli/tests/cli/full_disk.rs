@@ -53,6 +53,7 @@ fn a_limit_on_file_sizes_is_told_and_loses_nothing() {
     let mut client = server.client("big");
     assert!(client.read(0, PIECE as u32).unwrap() == pattern(0, PIECE), "it is still readable");
     folder.refused("volume create s.mj w --size 1M", &["takes no more changes"]);
+    folder.refused("check s.mj", &["a check of it now", "takes no more changes"]);
     drop(client);
     server.signal(rustix::process::Signal::TERM);
     assert_eq!(server.wait(), Some(1), "a failed store does not end well");
