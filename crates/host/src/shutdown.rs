@@ -5,12 +5,13 @@ use std::os::unix::net::UnixStream;
 
 use async_io::Async;
 use signal_hook::SigId;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::{pipe, unregister};
 
 use crate::HostError;
 
-/// Hears SIGTERM and SIGINT, which do not end the process by themselves while it exists.
+/// Hears SIGTERM, SIGINT and SIGHUP, which do not end the process by themselves while it exists. A
+/// SIGHUP that was ignored when it was made stays so, as `nohup` has it.
 pub struct Shutdown {
     receiver: Async<UnixStream>,
     registered: Vec<SigId>,
@@ -23,7 +24,8 @@ impl Shutdown {
         let (receiver, sender) = UnixStream::pair().map_err(failed())?;
         let mut shutdown =
             Shutdown { receiver: Async::new(receiver).map_err(failed())?, registered: Vec::new() };
-        for signal in [SIGTERM, SIGINT] {
+        let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+        for signal in [SIGTERM, SIGINT].into_iter().chain(hangup) {
             let sender = sender.try_clone().map_err(failed())?;
             shutdown.registered.push(pipe::register(signal, sender).map_err(failed())?);
         }
@@ -45,6 +47,14 @@ impl Shutdown {
     }
 }
 
+/// Whether this process ignores a signal.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
 impl Drop for Shutdown {
     fn drop(&mut self) {
         for id in self.registered.drain(..) {
@@ -63,7 +73,7 @@ mod tests {
     fn each_signal_is_heard_once() {
         let shutdown = Shutdown::new().unwrap();
         assert!(block_on(poll_once(shutdown.requested())).is_none());
-        for signal in [SIGTERM, SIGINT] {
+        for signal in [SIGTERM, SIGINT, SIGHUP] {
             signal_hook::low_level::raise(signal).unwrap();
             async_io::block_on(shutdown.requested());
         }

@@ -10,7 +10,7 @@ use super::values::{NbdAddress, memory, part};
 
 /// How to serve a store.
 ///
-/// Ends in order on SIGTERM and SIGINT: requests in flight are finished, for at most five seconds,
+/// Ends in order on SIGTERM, SIGINT and SIGHUP: requests in flight are finished, for at most five seconds,
 /// and all acknowledged writes are made durable; a second signal ends it at once. Other commands
 /// reach the server through its control socket, STORE.ctl, which is for its owner alone.
 ///

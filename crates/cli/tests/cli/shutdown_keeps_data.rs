@@ -1,14 +1,16 @@
-//! SIGTERM and SIGINT end a server in order: exit status 0, sockets gone, and every write that was
+//! SIGTERM, SIGINT and SIGHUP end a server in order: exit status 0, sockets gone, and every write that was
 //! acknowledged is there, flushed or not.
+
+use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::support::{Folder, pattern};
+use crate::support::{Folder, pattern, program};
 
 #[test]
-fn either_signal_ends_in_order_and_keeps_what_was_acknowledged() {
+fn each_signal_ends_in_order_and_keeps_what_was_acknowledged() {
     let folder = Folder::with_store();
-    for (round, signal) in [Signal::TERM, Signal::INT].into_iter().enumerate() {
+    for (round, signal) in [Signal::TERM, Signal::INT, Signal::HUP].into_iter().enumerate() {
         let server = folder.serve("");
         let mut client = server.client("v");
         let data = pattern(round as u64, 3 << 20);
@@ -21,6 +23,20 @@ fn either_signal_ends_in_order_and_keeps_what_was_acknowledged() {
         assert!(server.client("v").read(0, 3 << 20).unwrap() == data);
         server.stop();
     }
+}
+
+#[test]
+fn a_hangup_that_is_ignored_stays_so() {
+    let folder = Folder::with_store();
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "trap '' HUP && exec \"$0\" serve s.mj --nbd unix:n.sock"])
+        .arg(program())
+        .current_dir(folder.path(""));
+    let server = folder.start(command);
+    server.signal(Signal::HUP);
+    server.client("v").write(0, 0, &pattern(1, 4096)).unwrap();
+    server.stop();
 }
 
 #[test]
