@@ -17,6 +17,8 @@ use crate::request::{Message, Refusal, Request, Response};
 
 /// The longest line that a server may answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
+/// How long a server may say nothing before whoever waits is told.
+const LATE: Duration = Duration::from_secs(5);
 /// How long to wait for another command to let go of the store.
 const BUSY_WAIT: Duration = Duration::from_secs(2);
 const BUSY_RETRY: Duration = Duration::from_millis(50);
@@ -180,6 +182,20 @@ impl Door {
     }
 }
 
+/// Waits for the first word of a server, and says so if it takes long. What goes wrong shows when it
+/// is read.
+fn await_word(stream: &mut BufReader<UnixStream>) {
+    let _ = stream.get_ref().set_read_timeout(Some(LATE));
+    let late = [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut];
+    if stream.fill_buf().is_err_and(|error| late.contains(&error.kind())) {
+        output::complain(&format!(
+            "the server has said nothing for {} seconds; still waiting for it (Ctrl-C ends that)",
+            LATE.as_secs()
+        ));
+    }
+    let _ = stream.get_ref().set_read_timeout(None);
+}
+
 /// Nothing else runs in a program that asks a server, so this may wait.
 fn ask_server(
     stream: &mut BufReader<UnixStream>,
@@ -196,6 +212,7 @@ fn ask_server(
     let mut line = serde_json::to_string(&request).map_err(|error| lost(error.to_string()))?;
     line.push('\n');
     stream.get_mut().write_all(line.as_bytes()).map_err(|error| lost(error.to_string()))?;
+    await_word(stream);
     loop {
         let mut line = String::new();
         let mut limited = stream.by_ref().take(ANSWER_BYTES_MAX);

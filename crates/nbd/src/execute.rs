@@ -103,10 +103,8 @@ pub(crate) fn check(request: &Request, export: &Export) -> Result<Command, Refus
     }
     let end = request.offset.checked_add(u64::from(request.length));
     if end.is_none_or(|end| end > export.target.size) {
-        let errno =
-            if matches!(command, Write | WriteZeroes) { Errno::NoSpc } else { Errno::Inval };
         return Err(Refusal::new(
-            errno,
+            past_end(command),
             format!(
                 "{} bytes at {} end past the export's {} bytes",
                 request.length, request.offset, export.target.size
@@ -120,6 +118,14 @@ pub(crate) fn check(request: &Request, export: &Export) -> Result<Command, Refus
         return invalid("the status of no bytes".to_owned());
     }
     Ok(command)
+}
+
+/// What the protocol calls a request past the end of the export.
+fn past_end(command: Command) -> Errno {
+    match command {
+        Command::Write | Command::WriteZeroes => Errno::NoSpc,
+        _ => Errno::Inval,
+    }
 }
 
 /// Does what the job asks.
@@ -151,5 +157,14 @@ pub(crate) async fn execute<S: Store>(store: &S, export: &Export, job: Job) -> O
         }
         Command::Disconnect => unreachable!("a goodbye is no job"),
     };
-    Outcome { request, cost: cost(&request, command), result: result.map_err(Refusal::from) }
+    let refusal = |error: Error| {
+        let mut refusal = Refusal::from(error);
+        // A volume that shrank since this client was told its size ends earlier for writes, too.
+        let is_past_end = || store.info(id).is_ok_and(|now| offset + length > now.size);
+        if refusal.errno == Errno::Inval && is_past_end() {
+            refusal.errno = past_end(command);
+        }
+        refusal
+    };
+    Outcome { request, cost: cost(&request, command), result: result.map_err(refusal) }
 }

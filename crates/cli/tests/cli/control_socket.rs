@@ -3,6 +3,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use rustix::process::Signal;
+
 use crate::support::{Folder, nbd, pattern};
 
 #[test]
@@ -66,10 +68,27 @@ fn a_volume_that_is_deleted_or_shrunk_in_use_fails_its_clients_requests() {
     folder.refused("volume resize s.mj w --size 1M", &["8 KiB stored past", "--shrink"]);
     assert!(w.read(5 << 20, 8192).unwrap() == pattern(4, 8192), "nothing is lost unasked");
     folder.ok("volume resize s.mj w --size 1M --shrink");
-    assert_eq!(w.write(0, 4 << 20, &[0; 4096]), Err(nbd::EINVAL));
+    assert_eq!(w.write(0, 4 << 20, &[0; 4096]), Err(nbd::ENOSPC), "as past any export's end");
+    assert_eq!(w.read(4 << 20, 4096), Err(nbd::EINVAL));
     assert!(w.read(0, 65536).unwrap() == pattern(2, 65536));
     folder.ok("volume rename s.mj w x");
     w.write(0, 0, &pattern(3, 65536)).unwrap();
     assert!(server.client("x").read(0, 65536).unwrap() == pattern(3, 65536));
+    server.stop();
+}
+
+#[test]
+fn who_asks_a_server_that_says_nothing_is_told_so() {
+    let folder = Folder::with_store();
+    let server = folder.serve("");
+    server.signal(Signal::STOP);
+    let asking = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| folder.run("volume list s.mj"));
+        std::thread::sleep(std::time::Duration::from_secs(7));
+        server.signal(Signal::CONT);
+        asking.join().expect("it ends")
+    });
+    assert!(asking.err.contains("has said nothing for 5 seconds"), "{}", asking.err);
+    assert!(asking.out.contains('v'), "and it has its answer: {}", asking.out);
     server.stop();
 }
