@@ -124,8 +124,7 @@ pub fn run(options: &AdviseOptions, json: bool) -> Result<(), Failure> {
         PrepareError::Trace(error) => refused(error),
         PrepareError::Useless(why) => Failure::new(why),
     })?;
-    std::fs::create_dir_all(out)
-        .map_err(|error| Failure::new(format!("making {}: {error}", out.display())))?;
+    output::make_folder(out)?;
     keep(&prepared, &trace)?;
     let stages = Stages {
         out,

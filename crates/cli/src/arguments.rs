@@ -101,10 +101,10 @@ pub struct FormatOptions {
     /// The file to make, or the block device to use.
     pub store: PathBuf,
     /// Size of the store; a block device is used whole unless told otherwise.
-    #[arg(long, value_parser = size, value_name = "SIZE")]
+    #[arg(long, value_parser = size, value_name = "SIZE", allow_hyphen_values = true)]
     pub size: Option<u64>,
     /// Size of a segment, the unit that is reclaimed [default: 128M, less for small stores].
-    #[arg(long, value_parser = size, value_name = "SIZE")]
+    #[arg(long, value_parser = size, value_name = "SIZE", allow_hyphen_values = true)]
     pub segment_size: Option<u64>,
     /// Reserve all space on the file system now. Otherwise the file is sparse, and writes fail
     /// once its disk is full.
@@ -174,7 +174,7 @@ pub enum StoreCommand {
         /// The store.
         store: PathBuf,
         /// Its new size in all.
-        #[arg(long, value_parser = size, value_name = "SIZE")]
+        #[arg(long, value_parser = size, value_name = "SIZE", allow_hyphen_values = true)]
         size: u64,
     },
     /// Write a checkpoint now, so that the next opening has nothing to replay.
@@ -194,7 +194,7 @@ pub enum VolumeCommand {
         /// Name of the volume.
         name: String,
         /// Its size, up to 256T; may exceed the store's.
-        #[arg(long, value_parser = size, value_name = "SIZE")]
+        #[arg(long, value_parser = size, value_name = "SIZE", allow_hyphen_values = true)]
         size: u64,
     },
     /// List volumes.
@@ -236,7 +236,7 @@ pub enum VolumeCommand {
         /// Name of the volume.
         name: String,
         /// Its new size.
-        #[arg(long, value_parser = size, value_name = "SIZE")]
+        #[arg(long, value_parser = size, value_name = "SIZE", allow_hyphen_values = true)]
         size: u64,
         /// Accept a smaller size, and lose what lies past it.
         #[arg(long)]
@@ -265,6 +265,8 @@ pub enum SnapshotCommand {
         mapped: bool,
     },
     /// Delete a snapshot. Its space comes back by and by.
+    ///
+    /// Clients that read it get errors from then on.
     Delete {
         /// The store.
         store: PathBuf,
@@ -273,7 +275,8 @@ pub enum SnapshotCommand {
     },
     /// Give a volume the content and size that it had at a snapshot. The snapshot stays.
     ///
-    /// What was written since is lost, unless another snapshot has it.
+    /// What was written since is lost, unless another snapshot has it. Its content changes below
+    /// clients that use it: unmount what is on it first.
     Restore {
         /// The store.
         store: PathBuf,

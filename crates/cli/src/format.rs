@@ -36,11 +36,19 @@ pub fn run(options: &FormatOptions, json: bool) -> Result<(), Failure> {
             "segment_bytes": shape.segment_bytes,
         }));
     }
-    let name = store.display();
+    // The volume is thin: as large as the store, or what that comes near.
+    let size = match bytes >> 30 {
+        0 => format!("{}M", (bytes >> 20).max(1)),
+        _ => format!("{}G", (bytes + (1 << 29)) >> 30),
+    };
+    let (mut socket, name) = (store.as_os_str().to_owned(), output::quoted(store));
+    socket.push(".sock");
+    let socket = output::quoted(Path::new(&socket));
     output::print(&format!(
-        "made {name}: {} in {} segments of {}\nnext:\n  \
-         mjolnir volume create {name} v --size 64G\n  \
-         mjolnir serve {name} --nbd unix:{name}.sock\n",
+        "made {}: {} in {} segments of {}\nnext:\n  \
+         mjolnir volume create {name} v --size {size}\n  \
+         mjolnir serve {name} --nbd unix:{socket}\n",
+        store.display(),
         output::bytes(bytes),
         shape.segments,
         output::bytes(shape.segment_bytes),

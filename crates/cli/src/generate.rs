@@ -30,7 +30,7 @@ pub fn man(folder: Option<&Path>) -> Result<(), Failure> {
             .map_err(|error| Failure::new(format!("rendering the manual page: {error}")))?;
         return output::print_bytes(&text);
     };
+    output::make_folder(folder)?;
     let failed = |error| Failure::new(format!("writing pages to {}: {error}", folder.display()));
-    std::fs::create_dir_all(folder).map_err(failed)?;
     clap_mangen::generate_to(Arguments::command(), folder).map_err(failed)
 }

@@ -54,7 +54,11 @@ fn main() -> ExitCode {
         Command::Advise(options) => advise::run(&options, json),
         Command::Trace(command) => trace::run(&command, json),
         Command::Lab(command) => lab::run(&command, json),
-        Command::Demo(options) => demo::run(options, json).map_err(Failure::from),
+        Command::Demo(options) => demo::run(options, json).map_err(|error| {
+            let interrupted = error.is::<demo::Interrupted>();
+            let status = if interrupted { lab::INTERRUPTED } else { 1 };
+            Failure::from(error).with_status(status)
+        }),
         Command::Store(command) => commands::run(command, json),
     })
 }

@@ -1,6 +1,7 @@
 //! Printing: tables, JSON and complaints. A reader that has seen enough (`| head`) is no error.
 
 use std::io::{self, ErrorKind, Write};
+use std::path::Path;
 
 use mjolnir_units::ByteSize;
 use serde::Serialize;
@@ -35,6 +36,27 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
 pub fn complain(message: &str) {
     // Where nobody listens there is nobody to tell.
     let _ = writeln!(io::stderr(), "mjolnir: {message}");
+}
+
+/// A path as a shell takes it.
+pub fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+@%=:,".contains(c);
+    match !text.is_empty() && text.chars().all(plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+/// Makes a folder for results, and those it is in.
+pub fn make_folder(folder: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(folder).map_err(|error| {
+        let name = folder.display();
+        Failure::new(match folder.exists() && !folder.is_dir() {
+            true => format!("{name} is a file: name a folder, or a path where nothing is yet"),
+            false => format!("making the folder {name}: {error}"),
+        })
+    })
 }
 
 /// Columns under their heads. Columns whose head begins with `>` are aligned to the right.

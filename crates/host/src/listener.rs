@@ -60,7 +60,13 @@ impl Listener {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        let folder = File::open(folder).map_err(failed())?;
+        let folder = File::open(folder).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => HostError::new(
+                HostErrorKind::Io,
+                format!("listening on {name}: there is no folder {}; make it", folder.display()),
+            ),
+            _ => failed()(error),
+        })?;
         rustix::fs::flock(&folder, FlockOperation::LockExclusive)
             .map_err(|error| failed()(error.into()))?;
         remove_stale(path)?;
@@ -84,7 +90,13 @@ impl Listener {
     /// [loopback](is_loopback) may be used.
     pub fn tcp(address: SocketAddr) -> Result<Self, HostError> {
         let failed = || HostError::of(format!("listening on {address}"));
-        let socket = TcpListener::bind(address).map_err(failed())?;
+        let socket = TcpListener::bind(address).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => HostError::new(
+                HostErrorKind::Busy,
+                format!("another program listens on {address}; stop it, or choose another port"),
+            ),
+            _ => failed()(error),
+        })?;
         Self::from_tcp(socket)
     }
 

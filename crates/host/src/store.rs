@@ -173,7 +173,7 @@ fn block_device_bytes(path: &Path) -> Result<u64, Error> {
         }
         _ => Err(Error::new(
             ErrorKind::Invalid,
-            format!("{name} is no block device, so say how large the store is to be"),
+            format!("{name} is no block device, so say how large the store is to be (`--size`)"),
         )),
     }
 }

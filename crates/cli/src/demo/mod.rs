@@ -27,13 +27,14 @@ mod versions;
 mod view;
 mod writer;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use mjolnir_engine::OpenOptions;
 use mjolnir_units::ByteSize;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -103,7 +104,7 @@ pub fn run(options: DemoOptions, json: bool) -> Result<()> {
     let Demo { place, tally, .. } = demo;
     place.remove()?;
     if interrupted {
-        bail!("interrupted; the files are removed");
+        return Err(Interrupted.into());
     }
     let summary = outcome.map_err(|error| match tally.wrong() {
         (0, _) => error,
@@ -135,6 +136,18 @@ fn signals() -> Result<Arc<AtomicBool>> {
     }
     Ok(interrupted)
 }
+
+/// A signal came.
+#[derive(Debug)]
+pub struct Interrupted;
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interrupted; the files are removed")
+    }
+}
+
+impl std::error::Error for Interrupted {}
 
 struct Demo {
     options: DemoOptions,
@@ -173,6 +186,7 @@ impl Demo {
         let tables: Vec<Vec<u32>> = written.iter().map(|w| w.versions.clone()).collect();
         let versions = Versions::exact(&self.deal, &tables);
 
+        ensure!(!self.tally.is_interrupted(), Interrupted);
         view.tell("the load is over: reading every block back".into());
         self.read_back(VOLUME, &versions)?;
         let mut problems = server.admin().check()?.problems;

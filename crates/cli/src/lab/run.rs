@@ -22,8 +22,7 @@ pub const INTERRUPTED: u8 = 130;
 pub fn run(options: &RunOptions, json: bool) -> Result<(), Failure> {
     let plans = plans(options)?;
     let out = &options.out;
-    std::fs::create_dir_all(out)
-        .map_err(|error| Failure::new(format!("making {}: {error}", out.display())))?;
+    output::make_folder(out)?;
     let stop = signals()?;
     let (version, jobs) = (build::version(), jobs(options.jobs));
     let (mut summaries, mut failed, mut empty) = (Vec::new(), 0, 0);

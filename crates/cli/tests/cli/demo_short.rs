@@ -66,7 +66,7 @@ fn an_interrupted_demo_cleans_up_and_says_so() {
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     let text = text(&output);
-    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert_eq!(output.status.code(), Some(130), "{text}");
     assert!(text.contains("interrupted; the files are removed"), "{text}");
     assert_empty(&folder);
 }

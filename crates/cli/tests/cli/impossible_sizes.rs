@@ -9,6 +9,7 @@ fn sizes_that_are_none_are_misuse() {
         ("format s.mj --size 10X", "10X"),
         ("format s.mj --size 1.5G", "1.5G"),
         ("format s.mj --size lots", "lots"),
+        ("format s.mj --size -1G", "-1G"),
         ("format s.mj --size 99999999999P", "99999999999P"),
     ] {
         folder.misused(words, &[odd, "such as 10G"]);

@@ -1,6 +1,6 @@
 //! Names that would be ambiguous, or unsafe to print, are refused with what is odd about them.
 
-use crate::support::Folder;
+use crate::support::{Folder, program};
 
 #[test]
 fn odd_names_are_refused_at_rest_and_served() {
@@ -28,6 +28,20 @@ fn odd_names_are_refused_at_rest_and_served() {
     let server = folder.serve("");
     attempts();
     server.stop();
+}
+
+#[test]
+fn what_to_do_next_with_an_odd_path_can_be_pasted() {
+    let folder = Folder::empty();
+    let mut command = folder.command("format");
+    let made = command.args(["it's a store", "--size", "64M"]).output().unwrap();
+    let made = String::from_utf8(made.stdout).unwrap();
+    let next = made.lines().find(|line| line.contains("volume create")).expect("what is next");
+    let words = next.trim().strip_prefix("mjolnir").unwrap();
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &format!("\"$0\" {words}")]).arg(program()).current_dir(folder.path(""));
+    let said = shell.output().unwrap();
+    assert!(said.status.success(), "{next}: {}", String::from_utf8_lossy(&said.stderr));
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn a_trace_is_converted_and_back() {
     assert!(told.contains("lost: 2 latencies left out"), "{told}");
     let said = folder.run("trace convert a.mjtrace - --to spc");
     assert_eq!(said.out, "0,13700410,24576,r,0.000000000\n1,1,4096,w,1.000000000\n");
-    assert!(said.err.contains("2 volumes renamed"), "{}", said.err);
+    assert!(said.err.contains("2 names of volumes changed"), "{}", said.err);
 }
 
 #[test]

@@ -47,7 +47,8 @@ pub fn find(name_or_path: &str) -> Result<(String, String), Mistake> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let hint = nearest_hint(name_or_path, SHIPPED.iter().map(|(name, _)| *name));
             Err(Mistake(format!(
-                "no experiment is called {name_or_path:?}, and there is no file of that path{hint}"
+                "no experiment is called {name_or_path:?}, and there is no file of that path{hint}; \
+                 `mjolnir lab list` names them all"
             )))
         }
         Err(error) => Err(Mistake(format!("reading {name_or_path}: {error}"))),

@@ -48,7 +48,7 @@ impl Losses {
             (self.times_left_out, "times left out: the format has none"),
             (self.times_rounded, "times cut to the format's unit"),
             (self.addresses_rounded, "requests widened to whole sectors of 512 bytes"),
-            (self.names_changed, "volumes renamed: the format's names are of another kind"),
+            (self.names_changed, "names of volumes changed: the format's are of another kind"),
         ]
         .into_iter()
         .filter(|(count, _)| *count > 0)
