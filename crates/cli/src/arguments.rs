@@ -207,7 +207,7 @@ pub enum VolumeCommand {
     },
     /// Delete a volume. Its space comes back by and by.
     ///
-    /// Clients that use it have their requests fail from then on.
+    /// One that clients use stays, unless told otherwise.
     Delete {
         /// The store.
         store: PathBuf,
@@ -216,6 +216,9 @@ pub enum VolumeCommand {
         /// Delete its snapshots, too.
         #[arg(long)]
         snapshots: bool,
+        /// Though clients use it: their requests fail from then on.
+        #[arg(long)]
+        force: bool,
     },
     /// Give a volume another name. Clients that use it go on.
     Rename {
@@ -266,22 +269,28 @@ pub enum SnapshotCommand {
     },
     /// Delete a snapshot. Its space comes back by and by.
     ///
-    /// Clients that read it get errors from then on.
+    /// One that clients use stays, unless told otherwise.
     Delete {
         /// The store.
         store: PathBuf,
         /// VOLUME@NAME.
         snapshot: SnapshotName,
+        /// Though clients use it: their requests fail from then on.
+        #[arg(long)]
+        force: bool,
     },
     /// Give a volume the content and size that it had at a snapshot. The snapshot stays.
     ///
-    /// What was written since is lost, unless another snapshot has it. Its content changes below
-    /// clients that use it: unmount what is on it first.
+    /// What was written since is lost, unless another snapshot has it. A volume that clients use stays
+    /// as it is, unless told otherwise.
     Restore {
         /// The store.
         store: PathBuf,
         /// VOLUME@NAME.
         snapshot: SnapshotName,
+        /// Though clients use the volume: its content changes below them.
+        #[arg(long)]
+        force: bool,
     },
     /// List the ranges that differ between two volumes or snapshots.
     Diff {

@@ -108,8 +108,8 @@ fn plan(command: StoreCommand) -> Result<(PathBuf, Request, View), Failure> {
                 plain(store, Request::CreateVolume { name, bytes: size })
             }
             VolumeCommand::List { store, mapped } => plain(store, Request::ListVolumes { mapped }),
-            VolumeCommand::Delete { store, name, snapshots } => {
-                plain(store, Request::DeleteVolume { name, snapshots })
+            VolumeCommand::Delete { store, name, snapshots, force } => {
+                plain(store, Request::DeleteVolume { name, snapshots, force })
             }
             VolumeCommand::Rename { store, name, new } => {
                 plain(store, Request::RenameVolume { name, new })
@@ -126,13 +126,13 @@ fn plan(command: StoreCommand) -> Result<(PathBuf, Request, View), Failure> {
             SnapshotCommand::List { store, volume, mapped } => {
                 plain(store, Request::ListSnapshots { volume, mapped })
             }
-            SnapshotCommand::Delete { store, snapshot } => {
+            SnapshotCommand::Delete { store, snapshot, force } => {
                 let (volume, name) = (snapshot.volume, snapshot.name);
-                plain(store, Request::DeleteSnapshot { volume, name })
+                plain(store, Request::DeleteSnapshot { volume, name, force })
             }
-            SnapshotCommand::Restore { store, snapshot } => {
+            SnapshotCommand::Restore { store, snapshot, force } => {
                 let (volume, name) = (snapshot.volume, snapshot.name);
-                plain(store, Request::RestoreSnapshot { volume, name })
+                plain(store, Request::RestoreSnapshot { volume, name, force })
             }
             SnapshotCommand::Diff { store, old, new } => {
                 let volume = || old.split('@').next().unwrap_or_default().to_owned();

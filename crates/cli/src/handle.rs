@@ -1,27 +1,46 @@
 //! Requests, carried out. The only way to a store's commands, at rest or served.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use mjolnir_device::{Device, Runtime};
 use mjolnir_engine::Engine;
-use mjolnir_host::{HostError, HostErrorKind, Recorder};
+use mjolnir_host::{HostError, HostErrorKind, HostRuntime, Recorder};
 use mjolnir_store::{Durability, Error, ErrorKind, Op, Store, TargetInfo, VolumeRange};
 use mjolnir_units::{BLOCK_SIZE, ByteSize};
 
 use crate::arguments::Place;
+use crate::output::count;
 use crate::payload::Payload;
 use crate::request::{CheckOf, RangeOp, Request, Response, StatsOf, Target};
+use crate::users::Users;
 
 /// Extents in one page of a difference.
 const DIFF_EXTENTS: usize = 4096;
 
+/// How long the end of a client may take to be heard of.
+const PARTING: Duration = Duration::from_secs(1);
+
 /// How the store was opened.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Circumstances {
-    /// It is being served, to clients whom this can record.
-    pub served: Option<Rc<Recorder>>,
+    /// It is being served.
+    pub served: Option<Serving>,
     /// What was odd about its container.
     pub warnings: Vec<String>,
+}
+
+/// What there is of clients.
+#[derive(Clone)]
+pub struct Serving {
+    /// What can record them.
+    pub recorder: Rc<Recorder>,
+    /// What they use.
+    pub users: Rc<Users>,
+    /// The store takes no changes, whoever uses it.
+    pub read_only: bool,
+    /// The server's.
+    pub runtime: HostRuntime,
 }
 
 /// Carries out a request. `progress` hears the part done of long ones, 0 to 1.
@@ -39,7 +58,12 @@ pub async fn handle<D: Device, R: Runtime>(
         Request::CreateVolume { name, bytes } => {
             engine.create_volume(&name, bytes).await.map(target)
         }
-        Request::DeleteVolume { name, snapshots } => {
+        Request::DeleteVolume { name, snapshots, force } => {
+            if !force {
+                let of = format!("{name}@");
+                let gone = |target: &str| target == name || snapshots && target.starts_with(&of);
+                refuse_if_used(engine, circumstances, gone, "their requests would fail").await?;
+            }
             engine.delete_volume(&name, snapshots).await.map(done)
         }
         Request::RenameVolume { name, new } => engine.rename_volume(&name, &new).await.map(target),
@@ -55,10 +79,20 @@ pub async fn handle<D: Device, R: Runtime>(
         Request::CreateSnapshot { volume, name } => {
             engine.create_snapshot(&volume, &name).await.map(target)
         }
-        Request::DeleteSnapshot { volume, name } => {
+        Request::DeleteSnapshot { volume, name, force } => {
+            if !force {
+                let full = format!("{volume}@{name}");
+                let gone = |target: &str| target == full;
+                refuse_if_used(engine, circumstances, gone, "their requests would fail").await?;
+            }
             engine.delete_snapshot(&volume, &name).await.map(done)
         }
-        Request::RestoreSnapshot { volume, name } => {
+        Request::RestoreSnapshot { volume, name, force } => {
+            if !force {
+                let changed = |target: &str| target == volume;
+                let what = "its content would change below them";
+                refuse_if_used(engine, circumstances, changed, what).await?;
+            }
             engine.restore_snapshot(&volume, &name).await.map(target)
         }
         Request::ListSnapshots { volume, mapped } => {
@@ -85,7 +119,8 @@ pub async fn handle<D: Device, R: Runtime>(
         }
         Request::Stats {} => {
             let served = circumstances.served.is_some();
-            let recording = circumstances.served.as_ref().and_then(|recorder| recorder.recording());
+            let serving = circumstances.served.as_ref();
+            let recording = serving.and_then(|serving| serving.recorder.recording());
             Ok(Response::Stats(Box::new(StatsOf { served, recording, stats: engine.stats() })))
         }
         Request::Scrub {} => engine.scrub(progress).await.map(Response::Scrub),
@@ -104,7 +139,7 @@ pub async fn handle<D: Device, R: Runtime>(
 }
 
 fn recorder(circumstances: &Circumstances) -> Result<&Recorder, Error> {
-    circumstances.served.as_deref().ok_or_else(|| {
+    circumstances.served.as_ref().map(|serving| &*serving.recorder).ok_or_else(|| {
         Error::new(
             ErrorKind::Unsupported,
             "the store is not being served, so there are no clients to record",
@@ -166,6 +201,37 @@ async fn refuse_to_shrink<D: Device, R: Runtime>(
             ByteSize(bytes)
         ),
     ))
+}
+
+/// Refuses what clients would not expect of the targets that they use; `what` says what that is. One
+/// that has just ended is given the time that it takes to hear of it.
+async fn refuse_if_used<D: Device, R: Runtime>(
+    engine: &Engine<D, R>,
+    circumstances: &Circumstances,
+    concerned: impl Fn(&str) -> bool,
+    what: &str,
+) -> Result<(), Error> {
+    let Some(serving) = circumstances.served.as_ref().filter(|serving| !serving.read_only) else {
+        return Ok(());
+    };
+    let begun = serving.runtime.now();
+    loop {
+        let used = engine.targets().into_iter().find_map(|target| {
+            let users = serving.users.of(target.id) as u64;
+            (users > 0 && concerned(&target.name)).then_some((target.name, users))
+        });
+        let Some((name, users)) = used else { return Ok(()) };
+        if serving.runtime.now().since(begun) >= PARTING {
+            let users = count(users, "client");
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "{name} is in use by {users}, and {what}; disconnect them first, or add --force"
+                ),
+            ));
+        }
+        serving.runtime.sleep(PARTING / 50).await;
+    }
 }
 
 async fn check<D: Device, R: Runtime>(

@@ -29,6 +29,7 @@ mod salvage;
 mod serve;
 mod show;
 mod trace;
+mod users;
 
 use std::process::ExitCode;
 

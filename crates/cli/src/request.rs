@@ -18,8 +18,13 @@ use crate::payload::Payload;
 pub enum Request {
     /// Make a volume of `bytes` bytes.
     CreateVolume { name: String, bytes: u64 },
-    /// Delete a volume, and its snapshots if `snapshots`.
-    DeleteVolume { name: String, snapshots: bool },
+    /// Delete a volume, and its snapshots if `snapshots`; one that is in use only if `force`.
+    DeleteVolume {
+        name: String,
+        snapshots: bool,
+        #[serde(default)]
+        force: bool,
+    },
     /// Give a volume another name.
     RenameVolume { name: String, new: String },
     /// Give a volume another size, in bytes; a smaller one only if `shrink`.
@@ -33,10 +38,20 @@ pub enum Request {
     ListVolumes { mapped: bool },
     /// Take a snapshot.
     CreateSnapshot { volume: String, name: String },
-    /// Delete a snapshot.
-    DeleteSnapshot { volume: String, name: String },
-    /// Give a volume the content of its snapshot.
-    RestoreSnapshot { volume: String, name: String },
+    /// Delete a snapshot; one that is in use only if `force`.
+    DeleteSnapshot {
+        volume: String,
+        name: String,
+        #[serde(default)]
+        force: bool,
+    },
+    /// Give a volume the content of its snapshot; one that is in use only if `force`.
+    RestoreSnapshot {
+        volume: String,
+        name: String,
+        #[serde(default)]
+        force: bool,
+    },
     /// Snapshots of one volume or of all, with their mapped bytes if `mapped`.
     ListSnapshots { volume: Option<String>, mapped: bool },
     /// What differs between two targets, from byte `from` on; answered in pages.

@@ -20,7 +20,7 @@ use crate::arguments::{NbdAddress, ServeOptions};
 use crate::control;
 use crate::door;
 use crate::failure::Failure;
-use crate::handle::Circumstances;
+use crate::handle::{Circumstances, Serving};
 use crate::output;
 
 use clients::Clients;
@@ -59,14 +59,16 @@ pub fn run(options: ServeOptions, json: bool) -> Result<(), Failure> {
         }
         let engine = opened.engine;
         let recorder = Recorder::new(runtime.clone());
+        let (users, read_only) = (Rc::default(), options.read_only);
+        let (recording, world) = (recorder.clone(), runtime.clone());
+        let serving = Serving { recorder: recording, users, read_only, runtime: world };
         let circumstances =
-            Circumstances { served: Some(recorder.clone()), warnings: opened.warnings };
+            Circumstances { served: Some(serving.clone()), warnings: opened.warnings };
         let doors = listen(&options, addresses, inherited)
             .and_then(|doors| record(&options, &recorder).map(|()| doors));
         match doors {
             Ok((control, doors)) => {
-                let (of_clients, world) = (recorder.clone(), runtime.clone());
-                let clients = Clients::new(engine.clone(), of_clients, world, &options, tls);
+                let clients = Clients::new(engine.clone(), serving, &options, tls);
                 let clients = Rc::new(clients);
                 let control = control::answer_all(
                     control,

@@ -17,7 +17,9 @@ use mjolnir_nbd::{
 };
 
 use crate::arguments::ServeOptions;
+use crate::handle::Serving;
 use crate::output;
+use crate::users::Users;
 
 /// How long to wait when no more connections can be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -52,6 +54,7 @@ impl Stop {
 pub struct Clients {
     engine: HostEngine,
     recorder: Rc<Recorder>,
+    users: Rc<Users>,
     runtime: HostRuntime,
     options: Options,
     tls: Option<Tls>,
@@ -67,8 +70,7 @@ impl Clients {
     /// Nobody yet. With `tls`, clients talk by it or about nothing.
     pub fn new(
         engine: HostEngine,
-        recorder: Rc<Recorder>,
-        runtime: HostRuntime,
+        Serving { recorder, users, runtime, .. }: Serving,
         options: &ServeOptions,
         tls: Option<Tls>,
     ) -> Self {
@@ -84,6 +86,7 @@ impl Clients {
         Clients {
             engine,
             recorder,
+            users,
             runtime,
             options,
             tls,
@@ -201,7 +204,9 @@ impl Clients {
         T: AsyncRead + AsyncWrite + Unpin,
     {
         let (engine, recorder) = (self.engine.clone(), self.recorder.clone());
-        let store = Recorded::new(engine, recorder, session.export().target.id);
+        let id = session.export().target.id;
+        let _use = self.users.clone().begin(id);
+        let store = Recorded::new(engine, recorder, id);
         transmit(&store, session, self.stop.requested()).await.map(|_| ())
     }
 }

@@ -60,7 +60,16 @@ fn a_volume_that_is_deleted_or_shrunk_in_use_fails_its_clients_requests() {
     let server = folder.serve("");
     let (mut v, mut w) = (server.client("v"), server.client("w"));
     v.write(0, 0, &pattern(1, 65536)).unwrap();
-    folder.ok("volume delete s.mj v");
+    folder.ok("snapshot create s.mj v@a");
+    let reader = server.client("v@a");
+    let used = ["in use by 1 client", "--force"];
+    folder.refused("volume delete s.mj v --snapshots", &used);
+    folder.refused("snapshot delete s.mj v@a", &used);
+    reader.leave();
+    folder.ok("snapshot delete s.mj v@a");
+    folder.refused("volume delete s.mj v", &used);
+    v.write(0, 0, &pattern(1, 65536)).unwrap();
+    folder.ok("volume delete s.mj v --force");
     assert_eq!(v.read(0, 4096), Err(nbd::ESHUTDOWN));
     assert_eq!(v.write(0, 0, &[0; 4096]), Err(nbd::ESHUTDOWN));
     w.write(0, 0, &pattern(2, 65536)).unwrap();

@@ -28,7 +28,9 @@ fn commands_and_clients_share_a_store() {
     assert_eq!(snapshot.write(0, 0, &[1; 4096]), Err(EPERM));
     folder.ok("volume create s.mj x --size 1M");
     server.client("x").write(0, 0, &new).unwrap();
-    folder.ok("snapshot restore s.mj v@monday");
+    folder.refused("snapshot restore s.mj v@monday", &["v is in use by 1 client", "--force"]);
+    assert_eq!(client.read(4096, 65536).unwrap(), new);
+    folder.ok("snapshot restore s.mj v@monday --force");
     assert_eq!(client.read(4096, 65536).unwrap(), old);
     server.stop();
 

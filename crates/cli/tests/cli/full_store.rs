@@ -29,7 +29,7 @@ fn a_full_store_loses_nothing_and_recovers_by_deletion() {
         assert!(read == pattern(piece, PIECE), "piece {piece}");
     }
     assert!(folder.ok("stats s.mj").contains("space is low"));
-    folder.ok("volume delete s.mj big");
+    folder.ok("volume delete s.mj big --force");
     folder.ok("gc run s.mj");
     let mut client = server.client("v");
     assert!(client.read(0, PIECE as u32).unwrap() == pattern(500, PIECE));
