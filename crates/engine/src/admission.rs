@@ -94,7 +94,9 @@ impl State {
     /// Whether the device's flush, which is under way, lags behind clients. Once it ends the next one
     /// covers what was accepted meanwhile: so half of the bound may be, each time.
     fn outruns_flushes(&self, options: &OpenOptions) -> bool {
-        self.flush_running && self.log.since_flush > options.unflushed_bytes_max / 2
+        let (log, most) = (&self.log, options.unflushed_bytes_max);
+        (self.flush_running || self.flush_wanted)
+            && (log.since_flush > most / 2 || log.since_flush + log.being_flushed > most)
     }
 
     /// What keeps clients from writing; nothing if the store takes no more changes, which they shall

@@ -86,6 +86,8 @@ pub(crate) struct State {
     /// Tasks end once they have nothing to do.
     pub stopping: bool,
     pub flush_running: bool,
+    /// The engine has asked for one of its own accord, which may not have begun.
+    pub flush_wanted: bool,
     /// Tasks of the engine that have not ended.
     pub tasks: usize,
     /// Client requests that wait for space or pacing.
@@ -314,13 +316,18 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         {
             self.inner.checkpoint_wanted.notify(1);
         }
-        if state.log.since_flush >= options.unflushed_bytes_max / 8 && !state.flush_running {
-            state.log.since_flush = 0;
+        // A checkpoint may have made all of it durable meanwhile.
+        let due = state.log.durable < state.log.sequence
+            && state.log.since_flush >= (options.unflushed_bytes_max / 8).max(1);
+        if due && !state.flush_running && !state.flush_wanted {
+            state.flush_wanted = true;
             let (engine, sequence) = (self.clone(), state.log.sequence);
             drop(state);
-            // If it fails, the store does, and says so to whoever asks next.
             self.spawn(async move {
+                // If it fails, the store does, and says so to whoever asks next.
                 let _ = engine.flush_to(sequence).await;
+                engine.state().flush_wanted = false;
+                engine.submit(); // So much may have come meanwhile that the next one is due.
             });
         }
     }
@@ -403,8 +410,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     None
                 } else {
                     state.flush_running = true;
-                    state.log.since_flush = 0;
                     state.log.close_logged_groups(&mut state.space);
+                    state.log.being_flushed = std::mem::take(&mut state.log.since_flush);
                     Some(state.log.sequence)
                 }
             };
@@ -421,6 +428,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                         let mut state = self.state();
                         if state.failed.is_none() {
                             state.log.durable = state.log.durable.max(target);
+                            state.log.being_flushed = 0;
                         }
                         state.counters.device_flushes += 1;
                     }
@@ -428,16 +436,21 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 }
             }
             drop(leader);
+            self.submit(); // So much may have come meanwhile that the next flush is due.
         }
     }
 }
 
-/// Lets another flush lead when this one ends, even if its future is dropped.
+/// Lets another flush lead when this one ends, even if its future is dropped. What it did not cover
+/// counts again.
 struct FlushLeader<D: Device, R: Runtime>(Engine<D, R>);
 
 impl<D: Device, R: Runtime> Drop for FlushLeader<D, R> {
     fn drop(&mut self) {
-        self.0.state().flush_running = false;
+        let mut state = self.0.state();
+        state.flush_running = false;
+        state.log.since_flush += std::mem::take(&mut state.log.being_flushed);
+        drop(state);
         self.0.notify();
     }
 }

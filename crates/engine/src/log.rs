@@ -141,8 +141,10 @@ pub(crate) struct Log {
     pub moved_beside_clients: u64,
     /// Bytes of client log since the last checkpoint was frozen.
     pub since_checkpoint: u64,
-    /// The same since the last flush of the device began.
+    /// The same that no flush covers, but for what the one that is under way is to cover.
     pub since_flush: u64,
+    /// And that.
+    pub being_flushed: u64,
     pub groups_total: u64,
 }
 
@@ -180,6 +182,7 @@ impl Log {
             moved_beside_clients: 0,
             since_checkpoint: 0,
             since_flush: 0,
+            being_flushed: 0,
             groups_total: 0,
         }
     }

@@ -109,6 +109,68 @@ fn writes_that_wait_are_told_that_the_store_closes() {
     });
 }
 
+/// Whoever asks for flushes and leaves before they end: what no flush covers is bounded all the same.
+#[test]
+fn flushes_that_nobody_waits_for_count_as_none() {
+    run(async |runtime| {
+        const MAX: u64 = 64 * BLOCK;
+        let device = Held::new(MemoryDevice::of_zones(32, 64));
+        let options = OpenOptions { unflushed_bytes_max: MAX, ..OpenOptions::default() };
+        let engine = fresh(|| device.clone(), &runtime, options).await;
+        let volume = engine.create_volume("v", 1000 * BLOCK).await.unwrap();
+        engine.flush().await.unwrap();
+        device.hold(Verb::Flush);
+        let mut accepted = 0;
+        'writes: while accepted < 3 * MAX / BLOCK {
+            for _ in 0..4 {
+                let mut write = Box::pin(put(&engine, volume.id, accepted, accepted + 1));
+                if poll_once(&mut write).await.is_none() {
+                    turns(100).await;
+                    if poll_once(&mut write).await.is_none() {
+                        break 'writes;
+                    }
+                }
+                accepted += 1;
+            }
+            let mut flush = Box::pin(engine.flush());
+            for _ in 0..20 {
+                assert!(poll_once(&mut flush).await.is_none(), "the device holds it");
+                turns(1).await;
+            }
+        }
+        let bytes = accepted * BLOCK;
+        assert!(bytes <= MAX, "{bytes} were accepted that no flush covers");
+        device.release(Verb::Flush);
+        soon("a flush", engine.flush()).await.unwrap();
+        soon("closing", engine.close()).await.unwrap();
+    });
+}
+
+/// What came while a flush lagged is flushed, too, though clients do nothing any more.
+#[test]
+fn a_flush_that_lagged_is_followed_by_another() {
+    run(async |runtime| {
+        const MAX: u64 = 64 * BLOCK;
+        let device = Held::new(MemoryDevice::of_zones(32, 64));
+        let options = OpenOptions { unflushed_bytes_max: MAX, ..OpenOptions::default() };
+        let engine = fresh(|| device.clone(), &runtime, options).await;
+        let volume = engine.create_volume("v", 1000 * BLOCK).await.unwrap();
+        engine.flush().await.unwrap();
+        let before = engine.stats().device_flushes;
+        device.hold(Verb::Flush);
+        for lba in 0..MAX / BLOCK / 4 {
+            soon("a write", put(&engine, volume.id, lba, lba + 1)).await.unwrap();
+            turns(2).await;
+        }
+        turns(1000).await;
+        assert_eq!(engine.stats().device_flushes, before);
+        device.release(Verb::Flush);
+        turns(1000).await;
+        assert_eq!(engine.stats().device_flushes, before + 2);
+        soon("closing", engine.close()).await.unwrap();
+    });
+}
+
 /// However long the device's flush takes: what it does not cover is bounded.
 #[test]
 fn writes_wait_for_a_flush_that_lags_behind() {
