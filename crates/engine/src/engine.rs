@@ -316,8 +316,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         {
             self.inner.checkpoint_wanted.notify(1);
         }
-        // A checkpoint may have made all of it durable meanwhile.
-        let due = state.log.durable < state.log.sequence
+        // A checkpoint may have made all of it durable meanwhile; a store that failed never will.
+        let due = state.failed.is_none()
+            && state.log.durable < state.log.sequence
             && state.log.since_flush >= (options.unflushed_bytes_max / 8).max(1);
         if due && !state.flush_running && !state.flush_wanted {
             state.flush_wanted = true;

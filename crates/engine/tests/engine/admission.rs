@@ -146,6 +146,29 @@ fn flushes_that_nobody_waits_for_count_as_none() {
     });
 }
 
+/// A store that failed flushes no more, however much there is to flush.
+#[test]
+fn a_failed_flush_is_not_tried_again() {
+    run(async |runtime| {
+        const MAX: u64 = 64 * BLOCK;
+        let fault = Fault::new(MemoryDevice::of_zones(32, 64));
+        let faults = fault.control();
+        let device = Held::new(fault);
+        let options = OpenOptions { unflushed_bytes_max: MAX, ..OpenOptions::default() };
+        let engine = fresh(|| device.clone(), &runtime, options).await;
+        let volume = engine.create_volume("v", 1000 * BLOCK).await.unwrap();
+        engine.flush().await.unwrap();
+        faults.fail(Verb::Flush, 1, DeviceErrorKind::Io, false);
+        for lba in 0..MAX / BLOCK / 4 {
+            let _ = soon("a write", put(&engine, volume.id, lba, lba + 1)).await;
+            turns(2).await;
+        }
+        turns(100).await;
+        assert!(engine.stats().failed.is_some());
+        let _ = soon("closing", engine.close()).await;
+    });
+}
+
 /// What came while a flush lagged is flushed, too, though clients do nothing any more.
 #[test]
 fn a_flush_that_lagged_is_followed_by_another() {
