@@ -94,9 +94,7 @@ impl State {
     /// Whether the device's flush, which is under way, lags behind clients. Once it ends the next one
     /// covers what was accepted meanwhile: so half of the bound may be, each time.
     fn outruns_flushes(&self, options: &OpenOptions) -> bool {
-        let (log, most) = (&self.log, options.unflushed_bytes_max);
-        (self.flush_running || self.flush_wanted)
-            && (log.since_flush > most / 2 || log.since_flush + log.being_flushed > most)
+        self.flush_running && self.log.since_flush > options.unflushed_bytes_max / 2
     }
 
     /// What keeps clients from writing; nothing if the store takes no more changes, which they shall
@@ -178,7 +176,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 }
 
-/// A client that waits for space or pacing, counted until it ends or its future is dropped.
+/// A client that waits to be admitted, or for space, counted until it ends or its future is dropped.
 pub(crate) struct Waiting<D: Device, R: Runtime>(Engine<D, R>);
 
 impl<D: Device, R: Runtime> Waiting<D, R> {

@@ -1,5 +1,6 @@
 //! Which groups of the log reached the device whole. What no later group calls durable is read and
-//! its checksums are compared, in the order in which records are replayed, ahead of their replay.
+//! its checksums are compared ahead of the replay of its records: by each group's last record, so that
+//! it comes about when it is needed.
 
 use std::cell::RefCell;
 use std::pin::pin;

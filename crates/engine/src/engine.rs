@@ -86,11 +86,9 @@ pub(crate) struct State {
     /// Tasks end once they have nothing to do.
     pub stopping: bool,
     pub flush_running: bool,
-    /// The engine has asked for one of its own accord, which may not have begun.
-    pub flush_wanted: bool,
     /// Tasks of the engine that have not ended.
     pub tasks: usize,
-    /// Client requests that wait for space or pacing.
+    /// Client requests that wait to be admitted, or for space.
     pub clients_waiting: usize,
     pub info: DeviceInfo,
 }
@@ -320,16 +318,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let due = state.failed.is_none()
             && state.log.durable < state.log.sequence
             && state.log.since_flush >= (options.unflushed_bytes_max / 8).max(1);
-        if due && !state.flush_running && !state.flush_wanted {
-            state.flush_wanted = true;
-            let (engine, sequence) = (self.clone(), state.log.sequence);
-            drop(state);
-            self.spawn(async move {
-                // If it fails, the store does, and says so to whoever asks next.
-                let _ = engine.flush_to(sequence).await;
-                engine.state().flush_wanted = false;
-                engine.submit(); // So much may have come meanwhile that the next one is due.
-            });
+        drop(state);
+        if due {
+            self.begin_flush();
         }
     }
 
@@ -398,60 +389,55 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub(crate) async fn flush_to(&self, sequence: u64) -> Result<(), Error> {
         loop {
             let listener = self.inner.changed.listen();
-            let target = {
-                let mut guard = self.state();
-                let state = &mut *guard;
+            {
+                let state = self.state();
                 if state.log.durable >= sequence {
                     return Ok(());
                 }
                 if let Some(error) = &state.failed {
                     return Err(error.clone());
                 }
-                if state.flush_running {
-                    None
-                } else {
-                    state.flush_running = true;
-                    state.log.close_logged_groups(&mut state.space);
-                    state.log.being_flushed = std::mem::take(&mut state.log.since_flush);
-                    Some(state.log.sequence)
-                }
-            };
-            self.submit();
-            let Some(target) = target else {
-                listener.await;
-                continue;
-            };
-            let leader = FlushLeader(self.clone());
-            self.wait_while(|state| state.log.waits_for(target) && state.failed.is_none()).await;
-            if self.state().failed.is_none() {
-                match self.device().flush().await {
-                    Ok(()) => {
-                        let mut state = self.state();
-                        if state.failed.is_none() {
-                            state.log.durable = state.log.durable.max(target);
-                            state.log.being_flushed = 0;
-                        }
-                        state.counters.device_flushes += 1;
-                    }
-                    Err(error) => self.fail(fault::device("flushing the device", error)),
-                }
             }
-            drop(leader);
-            self.submit(); // So much may have come meanwhile that the next flush is due.
+            self.begin_flush();
+            listener.await;
         }
     }
-}
 
-/// Lets another flush lead when this one ends, even if its future is dropped. What it did not cover
-/// counts again.
-struct FlushLeader<D: Device, R: Runtime>(Engine<D, R>);
+    /// Begins to flush the device, unless that is under way. It is a task's work: whoever wants a flush
+    /// may leave before it ends, and what is counted on it to cover is covered all the same.
+    fn begin_flush(&self) {
+        if std::mem::replace(&mut self.state().flush_running, true) {
+            return;
+        }
+        let engine = self.clone();
+        self.spawn(async move {
+            engine.flush_all().await;
+            engine.state().flush_running = false;
+            engine.submit(); // So much may have come meanwhile that the next flush is due.
+        });
+    }
 
-impl<D: Device, R: Runtime> Drop for FlushLeader<D, R> {
-    fn drop(&mut self) {
-        let mut state = self.0.state();
-        state.flush_running = false;
-        state.log.since_flush += std::mem::take(&mut state.log.being_flushed);
-        drop(state);
-        self.0.notify();
+    /// Makes all records that there are now durable. If that fails, so does the store.
+    async fn flush_all(&self) {
+        let target = {
+            let mut guard = self.state();
+            let state = &mut *guard;
+            state.log.since_flush = 0;
+            state.log.close_logged_groups(&mut state.space);
+            state.log.sequence
+        };
+        self.submit();
+        self.wait_while(|state| state.log.waits_for(target) && state.failed.is_none()).await;
+        if self.state().failed.is_some() {
+            return;
+        }
+        if let Err(error) = self.device().flush().await {
+            return self.fail(fault::device("flushing the device", error));
+        }
+        let mut state = self.state();
+        state.counters.device_flushes += 1;
+        if state.failed.is_none() {
+            state.log.durable = state.log.durable.max(target);
+        }
     }
 }

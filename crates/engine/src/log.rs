@@ -141,10 +141,8 @@ pub(crate) struct Log {
     pub moved_beside_clients: u64,
     /// Bytes of client log since the last checkpoint was frozen.
     pub since_checkpoint: u64,
-    /// The same that no flush covers, but for what the one that is under way is to cover.
+    /// The same since the last flush began, a checkpoint's aside.
     pub since_flush: u64,
-    /// And that.
-    pub being_flushed: u64,
     pub groups_total: u64,
 }
 
@@ -182,7 +180,6 @@ impl Log {
             moved_beside_clients: 0,
             since_checkpoint: 0,
             since_flush: 0,
-            being_flushed: 0,
             groups_total: 0,
         }
     }

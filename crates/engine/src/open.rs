@@ -161,7 +161,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             closing: false,
             stopping: false,
             flush_running: false,
-            flush_wanted: false,
             tasks: 0,
             clients_waiting: 0,
             info,

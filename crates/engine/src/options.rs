@@ -19,9 +19,9 @@ pub struct OpenOptions {
     /// most a quarter of `memory_bytes` counts.
     pub dirty_bytes_max: u64,
     /// Bytes of acknowledged writes that no flush of the device covers, about: a power cut takes no
-    /// more from clients that never flush, and recovery has no more to verify. The engine flushes of
-    /// its own accord after an eighth of it; while a flush runs, half of it is accepted, and more
-    /// waits.
+    /// more from clients that never flush, and recovery has no more to verify, but for what reclaim
+    /// moved into the same groups, where placement puts both into one stream. The engine flushes of its
+    /// own accord after an eighth of it; while a flush runs, half of it is accepted, and more waits.
     pub unflushed_bytes_max: u64,
     /// How long a partly filled group waits for company when no flush asks for it.
     pub linger: Duration,

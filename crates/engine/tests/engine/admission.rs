@@ -1,6 +1,6 @@
 //! Writes that wait to be accepted: they end in order, all of them, whatever becomes of the first one.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 
 use futures_lite::future::poll_once;
 use futures_util::future::join_all;
@@ -109,26 +109,39 @@ fn writes_that_wait_are_told_that_the_store_closes() {
     });
 }
 
+const UNFLUSHED_MAX: u64 = 64 * BLOCK;
+
+/// A store that bounds narrowly what no flush covers.
+async fn bounded(runtime: &Tick) -> (Device, Engine<Device, Tick>, TreeId) {
+    let device = Held::new(Fault::new(MemoryDevice::of_zones(32, 64)));
+    let options = OpenOptions { unflushed_bytes_max: UNFLUSHED_MAX, ..OpenOptions::default() };
+    let engine = fresh(|| device.clone(), runtime, options).await;
+    let volume = engine.create_volume("v", 1000 * BLOCK).await.unwrap();
+    engine.flush().await.unwrap();
+    (device, engine, volume.id)
+}
+
+/// Whether a write is accepted before long.
+async fn is_accepted(engine: &Engine<Device, Tick>, volume: TreeId, lba: u64) -> bool {
+    let mut write = pin!(put(engine, volume, lba, lba + 1));
+    if poll_once(&mut write).await.is_none() {
+        turns(100).await;
+        return poll_once(&mut write).await.is_some();
+    }
+    true
+}
+
 /// Whoever asks for flushes and leaves before they end: what no flush covers is bounded all the same.
 #[test]
 fn flushes_that_nobody_waits_for_count_as_none() {
     run(async |runtime| {
-        const MAX: u64 = 64 * BLOCK;
-        let device = Held::new(MemoryDevice::of_zones(32, 64));
-        let options = OpenOptions { unflushed_bytes_max: MAX, ..OpenOptions::default() };
-        let engine = fresh(|| device.clone(), &runtime, options).await;
-        let volume = engine.create_volume("v", 1000 * BLOCK).await.unwrap();
-        engine.flush().await.unwrap();
+        let (device, engine, volume) = bounded(&runtime).await;
         device.hold(Verb::Flush);
         let mut accepted = 0;
-        'writes: while accepted < 3 * MAX / BLOCK {
+        'writes: while accepted < 3 * UNFLUSHED_MAX / BLOCK {
             for _ in 0..4 {
-                let mut write = Box::pin(put(&engine, volume.id, accepted, accepted + 1));
-                if poll_once(&mut write).await.is_none() {
-                    turns(100).await;
-                    if poll_once(&mut write).await.is_none() {
-                        break 'writes;
-                    }
+                if !is_accepted(&engine, volume, accepted).await {
+                    break 'writes;
                 }
                 accepted += 1;
             }
@@ -139,7 +152,7 @@ fn flushes_that_nobody_waits_for_count_as_none() {
             }
         }
         let bytes = accepted * BLOCK;
-        assert!(bytes <= MAX, "{bytes} were accepted that no flush covers");
+        assert!(bytes <= UNFLUSHED_MAX, "{bytes} were accepted that no flush covers");
         device.release(Verb::Flush);
         soon("a flush", engine.flush()).await.unwrap();
         soon("closing", engine.close()).await.unwrap();
@@ -150,17 +163,10 @@ fn flushes_that_nobody_waits_for_count_as_none() {
 #[test]
 fn a_failed_flush_is_not_tried_again() {
     run(async |runtime| {
-        const MAX: u64 = 64 * BLOCK;
-        let fault = Fault::new(MemoryDevice::of_zones(32, 64));
-        let faults = fault.control();
-        let device = Held::new(fault);
-        let options = OpenOptions { unflushed_bytes_max: MAX, ..OpenOptions::default() };
-        let engine = fresh(|| device.clone(), &runtime, options).await;
-        let volume = engine.create_volume("v", 1000 * BLOCK).await.unwrap();
-        engine.flush().await.unwrap();
-        faults.fail(Verb::Flush, 1, DeviceErrorKind::Io, false);
-        for lba in 0..MAX / BLOCK / 4 {
-            let _ = soon("a write", put(&engine, volume.id, lba, lba + 1)).await;
+        let (device, engine, volume) = bounded(&runtime).await;
+        device.inner.control().fail(Verb::Flush, 1, DeviceErrorKind::Io, false);
+        for lba in 0..UNFLUSHED_MAX / BLOCK / 4 {
+            let _ = soon("a write", put(&engine, volume, lba, lba + 1)).await;
             turns(2).await;
         }
         turns(100).await;
@@ -173,16 +179,11 @@ fn a_failed_flush_is_not_tried_again() {
 #[test]
 fn a_flush_that_lagged_is_followed_by_another() {
     run(async |runtime| {
-        const MAX: u64 = 64 * BLOCK;
-        let device = Held::new(MemoryDevice::of_zones(32, 64));
-        let options = OpenOptions { unflushed_bytes_max: MAX, ..OpenOptions::default() };
-        let engine = fresh(|| device.clone(), &runtime, options).await;
-        let volume = engine.create_volume("v", 1000 * BLOCK).await.unwrap();
-        engine.flush().await.unwrap();
+        let (device, engine, volume) = bounded(&runtime).await;
         let before = engine.stats().device_flushes;
         device.hold(Verb::Flush);
-        for lba in 0..MAX / BLOCK / 4 {
-            soon("a write", put(&engine, volume.id, lba, lba + 1)).await.unwrap();
+        for lba in 0..UNFLUSHED_MAX / BLOCK / 4 {
+            soon("a write", put(&engine, volume, lba, lba + 1)).await.unwrap();
             turns(2).await;
         }
         turns(1000).await;
@@ -198,12 +199,7 @@ fn a_flush_that_lagged_is_followed_by_another() {
 #[test]
 fn writes_wait_for_a_flush_that_lags_behind() {
     run(async |runtime| {
-        const MAX: u64 = 64 * BLOCK;
-        let device = Held::new(MemoryDevice::of_zones(32, 64));
-        let options = OpenOptions { unflushed_bytes_max: MAX, ..OpenOptions::default() };
-        let engine = fresh(|| device.clone(), &runtime, options).await;
-        let volume = engine.create_volume("v", 1000 * BLOCK).await.unwrap();
-        engine.flush().await.unwrap();
+        let (device, engine, volume) = bounded(&runtime).await;
         let flushes = async |count: u64| {
             for _ in 0..1000 {
                 if engine.stats().device_flushes >= count {
@@ -215,32 +211,25 @@ fn writes_wait_for_a_flush_that_lags_behind() {
         };
         // Nobody asks for a flush: the engine does, in good time.
         let before = engine.stats().device_flushes;
-        for lba in 0..MAX / BLOCK / 8 {
-            soon("a write", put(&engine, volume.id, lba, lba + 1)).await.unwrap();
+        for lba in 0..UNFLUSHED_MAX / BLOCK / 8 {
+            soon("a write", put(&engine, volume, lba, lba + 1)).await.unwrap();
         }
         flushes(before + 1).await;
         device.hold(Verb::Flush);
         let mut accepted = 0;
-        while accepted < 2 * MAX / BLOCK {
-            let mut write = Box::pin(put(&engine, volume.id, accepted, accepted + 1));
-            if poll_once(&mut write).await.is_none() {
-                turns(100).await;
-                if poll_once(&mut write).await.is_none() {
-                    break;
-                }
-            }
+        while accepted < 2 * UNFLUSHED_MAX / BLOCK && is_accepted(&engine, volume, accepted).await {
             accepted += 1;
             turns(1).await;
         }
-        let bound = MAX / 8 + MAX / 2;
+        let bound = UNFLUSHED_MAX / 8 + UNFLUSHED_MAX / 2;
         let bytes = accepted * BLOCK;
         assert!(bytes <= bound + 2 * BLOCK, "{bytes} were accepted that no flush covers");
         assert!(bytes >= bound / 2, "{bytes}: writes waited too early");
-        let waiting = writers(&engine, volume.id, accepted).await;
+        let waiting = writers(&engine, volume, accepted).await;
         device.release(Verb::Flush);
         let written = soon("all writes", join_all(waiting)).await;
         assert!(written.iter().all(Result::is_ok), "{written:?}");
-        assert_eq!(tag_of(&engine, volume.id, accepted).await, 100 + WAITING - 1);
+        assert_eq!(tag_of(&engine, volume, accepted).await, 100 + WAITING - 1);
         soon("closing", engine.close()).await.unwrap();
     });
 }

@@ -53,11 +53,11 @@ fn zones_that_the_device_grew_by_are_found_after_a_crash() {
                 put(&engine, volume.id, lba, 1).await.unwrap();
             }
             engine.checkpoint().await.unwrap();
-            let trim = engine.trim(volume.id, 0, 3000 * BLOCK, Durability::Durable);
-            trim.await.unwrap();
             // The device grows while a checkpoint is under way that frees most segments.
             let before = engine.stats().checkpoints;
             device.hold(Verb::WriteRoot);
+            let trim = engine.trim(volume.id, 0, 3000 * BLOCK, Durability::Durable);
+            trim.await.unwrap();
             dropped_after(3000, engine.collect()).await;
             assert!(engine.stats().space.retiring_bytes > 40 * 32 * BLOCK);
             dropped_after(50, engine.grow(130 * 32 * BLOCK)).await;
