@@ -54,16 +54,12 @@ pub async fn handle<D: Device, R: Runtime>(
     let target = |info: TargetInfo| {
         Response::Target(Target { name: info.name, bytes: info.size, mapped_bytes: None })
     };
+    refuse_if_used(engine, circumstances, &request).await?;
     match request {
         Request::CreateVolume { name, bytes } => {
             engine.create_volume(&name, bytes).await.map(target)
         }
-        Request::DeleteVolume { name, snapshots, force } => {
-            if !force {
-                let of = format!("{name}@");
-                let gone = |target: &str| target == name || snapshots && target.starts_with(&of);
-                refuse_if_used(engine, circumstances, gone, "their requests would fail").await?;
-            }
+        Request::DeleteVolume { name, snapshots, .. } => {
             engine.delete_volume(&name, snapshots).await.map(done)
         }
         Request::RenameVolume { name, new } => engine.rename_volume(&name, &new).await.map(target),
@@ -79,20 +75,10 @@ pub async fn handle<D: Device, R: Runtime>(
         Request::CreateSnapshot { volume, name } => {
             engine.create_snapshot(&volume, &name).await.map(target)
         }
-        Request::DeleteSnapshot { volume, name, force } => {
-            if !force {
-                let full = format!("{volume}@{name}");
-                let gone = |target: &str| target == full;
-                refuse_if_used(engine, circumstances, gone, "their requests would fail").await?;
-            }
+        Request::DeleteSnapshot { volume, name, .. } => {
             engine.delete_snapshot(&volume, &name).await.map(done)
         }
-        Request::RestoreSnapshot { volume, name, force } => {
-            if !force {
-                let changed = |target: &str| target == volume;
-                let what = "its content would change below them";
-                refuse_if_used(engine, circumstances, changed, what).await?;
-            }
+        Request::RestoreSnapshot { volume, name, .. } => {
             engine.restore_snapshot(&volume, &name).await.map(target)
         }
         Request::ListSnapshots { volume, mapped } => {
@@ -203,13 +189,12 @@ async fn refuse_to_shrink<D: Device, R: Runtime>(
     ))
 }
 
-/// Refuses what clients would not expect of the targets that they use; `what` says what that is. One
-/// that has just ended is given the time that it takes to hear of it.
+/// Refuses what clients would not expect of the targets that they use, unless it is forced. One that
+/// has just ended is given the time that it takes to hear of it.
 async fn refuse_if_used<D: Device, R: Runtime>(
     engine: &Engine<D, R>,
     circumstances: &Circumstances,
-    concerned: impl Fn(&str) -> bool,
-    what: &str,
+    request: &Request,
 ) -> Result<(), Error> {
     let Some(serving) = circumstances.served.as_ref().filter(|serving| !serving.read_only) else {
         return Ok(());
@@ -217,10 +202,11 @@ async fn refuse_if_used<D: Device, R: Runtime>(
     let begun = serving.runtime.now();
     loop {
         let used = engine.targets().into_iter().find_map(|target| {
+            let what = what_becomes_of(&target.name, request)?;
             let users = serving.users.of(target.id) as u64;
-            (users > 0 && concerned(&target.name)).then_some((target.name, users))
+            (users > 0).then_some((target.name, users, what))
         });
-        let Some((name, users)) = used else { return Ok(()) };
+        let Some((name, users, what)) = used else { return Ok(()) };
         if serving.runtime.now().since(begun) >= PARTING {
             let users = count(users, "client");
             return Err(Error::new(
@@ -231,6 +217,25 @@ async fn refuse_if_used<D: Device, R: Runtime>(
             ));
         }
         serving.runtime.sleep(PARTING / 50).await;
+    }
+}
+
+/// What an unforced request would do to the clients of a volume or snapshot, if they are not to
+/// expect it.
+fn what_becomes_of(target: &str, request: &Request) -> Option<&'static str> {
+    let (fails, changes) = ("their requests would fail", "its content would change below them");
+    let snapshot_of = |volume: &str| target.split_once('@').is_some_and(|(of, _)| of == volume);
+    match request {
+        Request::DeleteVolume { name, snapshots, force: false } => {
+            (target == name || *snapshots && snapshot_of(name)).then_some(fails)
+        }
+        Request::DeleteSnapshot { volume, name, force: false } => {
+            (target.split_once('@') == Some((volume.as_str(), name.as_str()))).then_some(fails)
+        }
+        Request::RestoreSnapshot { volume, force: false, .. } => {
+            (target == volume).then_some(changes)
+        }
+        _ => None,
     }
 }
 

@@ -5,7 +5,7 @@
 use std::process::Command;
 
 use crate::real_support::tools;
-use crate::support::{Folder, nbd, pattern, program};
+use crate::support::{Folder, nbd, pattern};
 
 const PIECE: usize = 1 << 20;
 
@@ -38,13 +38,8 @@ fn verify(folder: &Folder, pieces: u64) {
 fn a_limit_on_file_sizes_is_told_and_loses_nothing() {
     let folder = Folder::with_store();
     folder.ok("volume create s.mj big --size 1G");
-    let mut command = Command::new("sh");
-    command
-        .args(["-c", "ulimit -f 32768 && exec \"$0\" serve s.mj --nbd unix:n.sock"])
-        .arg(program())
-        .current_dir(folder.path(""));
     // `ulimit -f` counts 512 bytes or 1 KiB, by shell: 16 or 32 MiB.
-    let server = folder.start(command);
+    let server = folder.serve_after("ulimit -f 32768");
     let pieces = fill(&mut server.client("big"));
     assert!((4..32).contains(&pieces), "{pieces} MiB were written");
     server.wait_for("takes no more changes");

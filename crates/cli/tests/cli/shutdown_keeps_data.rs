@@ -35,12 +35,7 @@ fn each_signal_ends_in_order_and_keeps_what_was_acknowledged() {
 #[test]
 fn a_hangup_that_is_ignored_stays_so() {
     let folder = Folder::with_store();
-    let mut command = Command::new("sh");
-    command
-        .args(["-c", "trap '' HUP && exec \"$0\" serve s.mj --nbd unix:n.sock"])
-        .arg(program())
-        .current_dir(folder.path(""));
-    let server = folder.start(command);
+    let server = folder.serve_after("trap '' HUP");
     server.signal(Signal::HUP);
     server.client("v").write(0, 0, &pattern(1, 4096)).unwrap();
     server.stop();

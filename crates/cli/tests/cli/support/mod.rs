@@ -93,6 +93,14 @@ impl Folder {
         self.start(self.command(&format!("serve s.mj --nbd unix:n.sock {words}")))
     }
 
+    /// The same as a shell starts it after a command of its own.
+    pub fn serve_after(&self, command: &str) -> Server<'_> {
+        let script = format!("{command} && exec \"$0\" serve s.mj --nbd unix:n.sock");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script]).arg(program()).current_dir(self.folder.path());
+        self.start(shell)
+    }
+
     /// Starts a server, and waits until it is ready.
     pub fn start(&self, mut command: Command) -> Server<'_> {
         let log = std::fs::File::create(self.path("server.log")).unwrap();
