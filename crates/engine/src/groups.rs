@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
-use mjolnir_device::{AlignedBuf, Device, Runtime};
+use mjolnir_device::{AlignedBuf, Device, DeviceError, Runtime};
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_BYTES, Pba, ZoneId};
 
 use crate::engine::Engine;
 use crate::fault;
 use crate::format::group::{GroupHeader, GroupPlace};
+use crate::headers_ahead::HeadersAhead;
 use crate::log::GROUP_BLOCKS_MAX;
 
 /// Blocks behind the end of a chain in which the group after a lost one begins: it cannot be
@@ -89,10 +90,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         let end = end.min(zone_blocks);
         let mut walk = Walk { groups: Vec::new(), breaks: Vec::new() };
+        let mut ahead = HeadersAhead::new(self, zone, end);
         let mut offset = 1;
         while offset < end {
             let place = GroupPlace { uuid, zone, offset: offset as u32, incarnation };
-            let damage = match self.read_header(&place).await? {
+            let first = ahead.take(offset).await;
+            let damage = match self.read_header(&place, first).await? {
                 Ok(header) if offset + header.checksums.len() as u64 >= zone_blocks => {
                     Some(format!(
                         "the group at block {offset} of segment {} says that it is longer than \
@@ -121,18 +124,24 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(walk)
     }
 
-    /// The header of a place; else what is damaged there, if anything. A device that is gone is an
-    /// error.
+    /// The header of a place, which may have been read once already; else what is damaged there, if
+    /// anything. A device that is gone is an error.
     async fn read_header(
         &self,
         place: &GroupPlace,
+        mut first: Option<Result<AlignedBuf, DeviceError>>,
     ) -> Result<Result<GroupHeader, Option<String>>, Error> {
         let GroupPlace { zone, offset, .. } = *place;
         let at = zone.start(self.state().info.zone_blocks).plus(u64::from(offset));
         let mut why = None;
         for _ in 0..TRIES {
-            let buffer = self.state().buffers.take(BLOCK_BYTES);
-            let block = self.device().read(at, buffer).await;
+            let block = match first.take() {
+                Some(block) => block,
+                None => {
+                    let buffer = self.state().buffers.take(BLOCK_BYTES);
+                    self.device().read(at, buffer).await
+                }
+            };
             let what = format!("reading the group header at block {offset} of segment {}", zone.0);
             let block = match block.map_err(|error| fault::device(&what, error)) {
                 Ok(block) => block,

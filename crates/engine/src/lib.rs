@@ -36,6 +36,7 @@ mod format;
 #[doc(hidden)]
 pub mod fuzz;
 mod groups;
+mod headers_ahead;
 mod images;
 mod log;
 mod loss;

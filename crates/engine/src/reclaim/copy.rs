@@ -1,8 +1,11 @@
 //! Copy forward: a victim's live blocks are read, verified, and appended to the log elsewhere.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::future::poll_fn;
 use std::ops::{Range, RangeInclusive};
 use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,7 +24,7 @@ use crate::memory::{buffer_bytes_at_rest, dirty_bytes_max};
 use crate::options::OpenOptions;
 use crate::placement::Moved;
 use crate::read::Pin;
-use crate::reclaim::live_runs::{LiveRun, LiveRuns};
+use crate::reclaim::live_runs::{LiveBlocks, LiveRun, LiveRuns};
 use crate::space::{Claim, RECLAIM_STREAM};
 
 /// Blocks read from a victim in one go, a slice. What is moved goes to the log with each of them, so
@@ -46,6 +49,30 @@ pub(super) enum Copied {
     Part(RelocationsBuilder, u64),
     /// The store is closing.
     Closing,
+}
+
+/// A victim that can be copied.
+pub(super) struct Ready<D: Device, R: Runtime> {
+    runs: LiveRuns,
+    /// Its first slice, on its way.
+    first: Option<Reads<D, R>>,
+}
+
+/// Whether all of the victim that is being copied is in memory or on its way: the device has time for
+/// the next one.
+#[derive(Default)]
+pub(super) struct AllRead(Cell<bool>);
+
+impl AllRead {
+    pub fn note(&self) {
+        self.0.set(true);
+    }
+
+    /// Waits for it. Nobody is woken: whoever copies looks after those who wait
+    /// ([`beside`](super::relocate::beside)).
+    async fn noted(&self) {
+        poll_fn(|_| if self.0.get() { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
 }
 
 /// Reads of a victim that are on their way. They hold its zone.
@@ -81,12 +108,29 @@ struct Verified<'a> {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Finds out what of a victim is to be copied, while another one is; has its first slice read once
+    /// all of that one was.
+    pub(super) async fn get_ready(
+        &self,
+        zone: ZoneId,
+        live: &LiveBlocks,
+        before: &AllRead,
+    ) -> Result<Ready<D, R>, Error> {
+        let runs = self.live_runs(zone, live).await?;
+        before.noted().await;
+        let first = slices(&runs.runs, slice_blocks(&self.inner.options)).next();
+        // Where reclaim must wait first, nothing is held that can be read again.
+        let first = first.filter(|_| !self.waits_for_share());
+        Ok(Ready { first: first.map(|first| self.start_reads(zone, first)), runs })
+    }
+
     /// Copies a victim's live runs forward. Returns where they went; `groups` gains the groups that
     /// hold them. If it fails, the old data stays in force and nothing is lost but the effort.
     pub(super) async fn copy_out(
         &self,
         zone: ZoneId,
-        LiveRuns { runs, opened }: LiveRuns,
+        Ready { runs: LiveRuns { runs, opened }, first }: Ready<D, R>,
+        all_read: &AllRead,
         groups: &mut BTreeSet<u64>,
     ) -> Result<Copied, Error> {
         let mut moves = Relocations::builder();
@@ -99,7 +143,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         // The next slice is on its way while this one is copied.
         let mut rest = slices(&runs, slice_blocks(&self.inner.options)).peekable();
-        let mut ahead: Option<Reads<D, R>> = None;
+        let mut ahead = first;
         while let Some(slice) = rest.next() {
             if self.waits_for_share() {
                 // That may be long: no payload is held meanwhile that can be read again.
@@ -114,7 +158,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 return Ok(Copied::Closing);
             }
             let reads = ahead.take().unwrap_or_else(|| self.start_reads(zone, slice));
-            ahead = rest.peek().map(|next| self.start_reads(zone, next));
+            match rest.peek() {
+                Some(next) => ahead = Some(self.start_reads(zone, next)),
+                None => all_read.note(),
+            }
             let read = reads.finish().await;
             let copied = self.copy_slice(zone, slice, read, &mut moves, groups).await;
             // Before any wait, and though the copy failed: clients may wait for what has not been

@@ -18,7 +18,7 @@ use mjolnir_units::{BLOCK_SIZE, ZoneId};
 use crate::engine::{Engine, State};
 use crate::memory::batch_bytes_max;
 use crate::options::OpenOptions;
-use crate::reclaim::copy::Copied;
+use crate::reclaim::copy::{AllRead, Copied};
 use crate::reclaim::live_runs::LiveRun;
 use crate::reclaim::marked::Marked;
 
@@ -73,20 +73,26 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut copied = Batch { victims: Vec::new() };
         let mut part = None;
         let mut next = batch.victims.clone().into_iter().peekable();
-        let mut known = None;
+        let mut ready = None;
         while let Some(zone) = next.next() {
             // Clients took more meanwhile than was reckoned with: what is copied is given up first.
             if !copied.victims.is_empty() && self.state().is_at_reserve() {
                 break;
             }
-            let runs = match known.take() {
-                Some(runs) => runs,
-                None => self.live_runs(zone, &live).await,
+            let ready_now = match ready.take() {
+                Some(ready) => ready,
+                None => {
+                    let nothing_before = AllRead::default();
+                    nothing_before.note();
+                    self.get_ready(zone, &live, &nothing_before).await
+                }
             };
-            // The headers of the next one are read one after the other while this one is copied.
-            let following = next.peek().map(|zone| self.live_runs(*zone, &live));
+            // The headers of the next one are read while this one is copied, and its first slice while the
+            // last of this one is: the device never waits for us in between.
+            let all_read = AllRead::default();
+            let following = next.peek().map(|zone| self.get_ready(*zone, &live, &all_read));
             let mut following = pin!(maybe_done(OptionFuture::from(following)));
-            let copying = async { self.copy_out(zone, runs?, &mut groups).await };
+            let copying = async { self.copy_out(zone, ready_now?, &all_read, &mut groups).await };
             match beside(copying, following.as_mut()).await {
                 Ok(Copied::Whole(moved)) => {
                     moves.append(moved);
@@ -110,8 +116,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     }
                 }
             }
+            all_read.note(); // Or as much as ever will be.
             following.as_mut().await;
-            known = following.take_output().flatten();
+            ready = following.take_output().flatten();
         }
         self.state().reclaim.batch_copied(self.runtime().now());
         self.inner.lead_wanted.notify(1);
@@ -193,7 +200,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 }
 
-/// Completes with `main`; until then `other` makes what progress it can.
+/// Completes with `main`; until then `other` makes what progress it can, each time that `main` has made
+/// some.
 async fn beside<T, F: Future>(
     main: impl Future<Output = T>,
     mut other: Pin<&mut MaybeDone<F>>,

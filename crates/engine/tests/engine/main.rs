@@ -11,6 +11,7 @@ mod memory_budget;
 mod order;
 mod pacing;
 mod placement;
+mod reading_ahead;
 mod reserve;
 mod smoke;
 mod space_told;
