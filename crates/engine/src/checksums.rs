@@ -22,6 +22,12 @@ impl Sums {
         self.0.get(range.start as usize..range.end as usize)
     }
 
+    /// The first block from `from` on that has none.
+    pub fn first_without(&self, from: u64) -> Option<u64> {
+        let rest = self.0.get(from as usize..)?;
+        rest.iter().position(|sum| *sum == 0).map(|at| from + at as u64)
+    }
+
     fn bytes(&self) -> u64 {
         4 * self.0.len() as u64
     }
@@ -56,6 +62,11 @@ impl Checksums {
         let cached = self.segments.get_mut(&zone)?;
         cached.used_at = self.clock;
         Some(&cached.sums)
+    }
+
+    /// As [`get`](Self::get), which does not count as a use.
+    pub fn peek(&self, zone: ZoneId) -> Option<&Sums> {
+        self.segments.get(&zone).map(|cached| &cached.sums)
     }
 
     pub fn remove(&mut self, zone: ZoneId) {

@@ -11,6 +11,7 @@ use futures_util::future::LocalBoxFuture;
 use mjolnir_device::{AlignedBuf, Device, DeviceError, Runtime};
 use mjolnir_units::{BLOCK_BYTES, Pba, ZoneId};
 
+use crate::checksums::Sums;
 use crate::engine::Engine;
 
 /// Headers that are on their way at once.
@@ -23,36 +24,38 @@ type Reading = LocalBoxFuture<'static, Result<AlignedBuf, DeviceError>>;
 pub(crate) struct HeadersAhead<'a, D: Device, R: Runtime> {
     engine: &'a Engine<D, R>,
     start: Pba,
-    /// Offsets at which headers are, as far as is known, of which none was asked for yet.
-    rest: std::vec::IntoIter<u64>,
+    end: u64,
+    sums: Option<Sums>,
+    /// Headers before this offset were asked for, as far as they are known.
+    next: u64,
     reads: VecDeque<(u64, Reading)>,
 }
 
 impl<'a, D: Device, R: Runtime> HeadersAhead<'a, D, R> {
     /// Those of a segment up to block `end`.
     pub fn new(engine: &'a Engine<D, R>, zone: ZoneId, end: u64) -> Self {
-        let mut state = engine.state();
+        let state = engine.state();
         let start = zone.start(state.info.zone_blocks);
-        let sums = state.checksums.get(zone).and_then(|sums| sums.get(0..end));
-        // The first block is the segment's own header.
-        let offsets = sums.into_iter().flatten().enumerate().skip(1);
-        let offsets: Vec<u64> =
-            offsets.filter(|(_, sum)| **sum == 0).map(|(at, _)| at as u64).collect();
-        HeadersAhead { engine, start, rest: offsets.into_iter(), reads: VecDeque::new() }
+        let sums = state.checksums.peek(zone).cloned();
+        HeadersAhead { engine, start, end, sums, next: 0, reads: VecDeque::new() }
     }
 
     /// What was read at an offset, which lies behind those asked for before; none if it is not one of
     /// those known.
     pub async fn take(&mut self, offset: u64) -> Option<Result<AlignedBuf, DeviceError>> {
-        // A block of payload may have the sum 0, too.
+        // Payload may have the sum 0, and what a lost header described has none.
         while self.reads.front().is_some_and(|(at, _)| *at < offset) {
             self.reads.pop_front();
         }
-        let later = self.rest.by_ref().filter(|at| *at >= offset);
-        for at in later.take(HEADERS_AHEAD - self.reads.len()) {
+        self.next = self.next.max(offset);
+        while self.reads.len() < HEADERS_AHEAD
+            && let Some(at) = self.sums.as_ref()?.first_without(self.next)
+            && at < self.end
+        {
             let buffer = self.engine.state().buffers.take(BLOCK_BYTES);
             let reading = self.engine.device().read(self.start.plus(at), buffer).boxed_local();
             self.reads.push_back((at, reading));
+            self.next = at + 1;
         }
         if self.reads.front()?.0 != offset {
             return None;

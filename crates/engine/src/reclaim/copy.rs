@@ -25,6 +25,7 @@ use crate::options::OpenOptions;
 use crate::placement::Moved;
 use crate::read::Pin;
 use crate::reclaim::live_runs::{LiveBlocks, LiveRun, LiveRuns};
+use crate::reclaim::relocate::yield_now;
 use crate::space::{Claim, RECLAIM_STREAM};
 
 /// Blocks read from a victim in one go, a slice. What is moved goes to the log with each of them, so
@@ -68,8 +69,8 @@ impl AllRead {
         self.0.set(true);
     }
 
-    /// Waits for it. Nobody is woken: whoever copies looks after those who wait
-    /// ([`beside`](super::relocate::beside)).
+    /// Waits for it. Nobody is woken: it is noted by a copy that runs beside whoever waits, and has them
+    /// look right afterwards ([`beside`](super::relocate::beside)), or by who waits for them next.
     async fn noted(&self) {
         poll_fn(|_| if self.0.get() { Poll::Ready(()) } else { Poll::Pending }).await;
     }
@@ -109,18 +110,25 @@ struct Verified<'a> {
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Finds out what of a victim is to be copied, while another one is; has its first slice read once
-    /// all of that one was.
+    /// all of that one was, if it will be copied at once.
     pub(super) async fn get_ready(
         &self,
         zone: ZoneId,
         live: &LiveBlocks,
         before: &AllRead,
     ) -> Result<Ready<D, R>, Error> {
+        // They are needed anyway, and tell where the headers are.
+        if self.state().checksums.peek(zone).is_none() {
+            let _ = self.load_checksums(zone).await; // Whoever needs them will hear of what fails.
+        }
         let runs = self.live_runs(zone, live).await?;
         before.noted().await;
         let first = slices(&runs.runs, slice_blocks(&self.inner.options)).next();
-        // Where reclaim must wait first, nothing is held that can be read again.
-        let first = first.filter(|_| !self.waits_for_share());
+        // What would be held while reclaim waits can be read again.
+        let first = first.filter(|_| {
+            let state = self.state();
+            !state.is_paced() && !state.is_at_reserve()
+        });
         Ok(Ready { first: first.map(|first| self.start_reads(zone, first)), runs })
     }
 
@@ -160,7 +168,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let reads = ahead.take().unwrap_or_else(|| self.start_reads(zone, slice));
             match rest.peek() {
                 Some(next) => ahead = Some(self.start_reads(zone, next)),
-                None => all_read.note(),
+                None => {
+                    all_read.note();
+                    yield_now().await; // This one may be in memory: the next is begun before it is copied.
+                }
             }
             let read = reads.finish().await;
             let copied = self.copy_slice(zone, slice, read, &mut moves, groups).await;
@@ -344,8 +355,8 @@ impl State {
         self.clients_waiting == 0 && self.log.dirty_bytes == 0
     }
 
-    /// Whether reclaim may move no more for now.
-    fn waits_for_share(&self) -> bool {
+    /// Whether reclaim may move no more than its share.
+    fn is_paced(&self) -> bool {
         let reclaim = &self.reclaim;
         let forced = reclaim.forced > reclaim.forced_done;
         let idle = self.is_quiet() && (reclaim.last_pacing.ahead || self.should_choose_anew());
@@ -354,8 +365,12 @@ impl State {
             && !forced
             && !reclaim.urgent
             && !idle
-            && reclaim.gate.reclaim_may_move() == 0
             && reclaim.last_pacing.active
+    }
+
+    /// Whether reclaim may move no more for now.
+    fn waits_for_share(&self) -> bool {
+        self.is_paced() && self.reclaim.gate.reclaim_may_move() == 0
     }
 
     /// Appends as much as fits of a run of `zone`, from its block `done` on. Returns where it lies, how

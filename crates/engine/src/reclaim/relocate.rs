@@ -88,7 +88,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 }
             };
             // The headers of the next one are read while this one is copied, and its first slice while the
-            // last of this one is: the device never waits for us in between.
+            // last of this one is: else the device would wait for us in between.
             let all_read = AllRead::default();
             let following = next.peek().map(|zone| self.get_ready(*zone, &live, &all_read));
             let mut following = pin!(maybe_done(OptionFuture::from(following)));
@@ -120,6 +120,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             following.as_mut().await;
             ready = following.take_output().flatten();
         }
+        drop(ready); // It holds what was read of a victim that is not copied now.
         self.state().reclaim.batch_copied(self.runtime().now());
         self.inner.lead_wanted.notify(1);
         self.notify();
@@ -200,8 +201,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 }
 
-/// Completes with `main`; until then `other` makes what progress it can, each time that `main` has made
-/// some.
+/// Completes with `main`; until then `other` makes what progress it can, after each look at `main`.
 async fn beside<T, F: Future>(
     main: impl Future<Output = T>,
     mut other: Pin<&mut MaybeDone<F>>,
@@ -233,7 +233,7 @@ pub(crate) async fn yield_now() {
 
 impl State {
     /// Whether clients may open no segment.
-    fn is_at_reserve(&self) -> bool {
+    pub(super) fn is_at_reserve(&self) -> bool {
         self.space.free_count() <= self.space.reserve()
     }
 
