@@ -75,6 +75,8 @@ pub(crate) struct State {
     pub counters: Counters,
     /// Memory for reads.
     pub buffers: Buffers,
+    /// Memory for what clients write, lent to whoever serves them.
+    pub client_buffers: Buffers,
     /// Room for the runs that a read finds.
     pub runs_room: Vec<Run>,
     /// Why the store takes no more changes; reads go on.
@@ -196,6 +198,12 @@ impl From<Error> for Hurdle {
 impl<D: Device, R: Runtime> Engine<D, R> {
     pub(crate) fn state(&self) -> std::cell::RefMut<'_, State> {
         self.inner.state.borrow_mut()
+    }
+
+    /// Memory for what clients write, which counts towards the budget: payloads that are read into it
+    /// need no copy.
+    pub fn client_buffers(&self) -> Buffers {
+        self.state().client_buffers.clone()
     }
 
     pub(crate) fn runtime(&self) -> &R {

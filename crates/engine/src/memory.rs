@@ -44,7 +44,8 @@ pub(crate) struct MemoryUse {
     /// Where the blocks of segments being relocated go.
     pub batch: u64,
     pub unwritten: u64,
-    /// Buffers for reads, kept or in use, but for as many as hold what counts as unwritten.
+    /// Buffers for reads and for what clients write, kept or in use, but for as many as hold what
+    /// counts as unwritten.
     pub buffers: u64,
     /// What the placement policy remembers.
     pub placement: u64,
@@ -75,7 +76,12 @@ pub(crate) fn buffer_bytes(options: &OpenOptions) -> usize {
     (options.memory_bytes / 16).min(64 << 20) as usize
 }
 
-/// The same while reclaim rests.
+/// Bytes of buffers for what clients write that are kept while nobody uses them.
+pub(crate) fn client_buffer_bytes(options: &OpenOptions) -> usize {
+    buffer_bytes(options).min(32 << 20)
+}
+
+/// Bytes of buffers for reads that are kept while reclaim rests.
 pub(crate) fn buffer_bytes_at_rest(options: &OpenOptions) -> usize {
     buffer_bytes(options).min(128 << 10)
 }
@@ -114,9 +120,12 @@ pub(crate) fn undurable_nodes_max(options: &OpenOptions) -> u64 {
 }
 
 impl State {
+    /// What counts as unwritten lies in buffers, too, those of clients as a rule.
     fn buffer_bytes(&self) -> u64 {
-        let kept = self.buffers.kept_bytes() as u64;
-        kept.max((self.buffers.bytes() as u64).saturating_sub(self.log.dirty_bytes))
+        let (reads, clients) = (&self.buffers, &self.client_buffers);
+        let kept = (reads.kept_bytes() + clients.kept_bytes()) as u64;
+        let all = (reads.bytes() + clients.bytes()) as u64;
+        kept.max(all.saturating_sub(self.log.dirty_bytes))
     }
 
     pub fn memory(&self) -> MemoryUse {

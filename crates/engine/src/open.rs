@@ -155,6 +155,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             ),
             counters: Counters::default(),
             buffers: Buffers::keeping(memory::buffer_bytes(&options)),
+            client_buffers: Buffers::keeping(memory::client_buffer_bytes(&options)),
             runs_room: Vec::new(),
             failed: None,
             log_loss: None,

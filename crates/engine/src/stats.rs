@@ -240,7 +240,8 @@ pub struct Stats {
     pub mark_bytes: u64,
     /// Memory of reclaim: where the blocks of the segments being emptied go.
     pub relocation_bytes: u64,
-    /// Memory of buffers that are kept for reads to come.
+    /// Memory of buffers for reads and for what clients write: kept, or in use and not counted as
+    /// unwritten.
     pub buffer_bytes: u64,
     /// Candidates given up because their reverse index had no room.
     pub candidates_dropped: u64,

@@ -20,10 +20,12 @@
 //! Invariants:
 //! * What a connection holds in memory is bounded, whatever the client sends or does not read:
 //!   its input buffer, plus [`Options::bytes_in_flight_max`] (or one request, if that is larger)
-//!   (and a quarter) of payloads and replies. Beyond it the transport is not read on.
+//!   (and a quarter) of payloads and replies. Beyond it the transport is not read on. All connections
+//!   together have [`Options::allowance`] for these (or one request each).
 //! * Bytes from the client are decoded only in [`protocol`], which neither panics nor allocates.
 //! * A reply is encoded only once its whole content is at hand, so an error never cuts one short.
 
+mod allowance;
 mod disconnect;
 mod errno;
 mod execute;
@@ -42,6 +44,7 @@ mod transmission;
 use futures_io::{AsyncRead, AsyncWrite};
 use mjolnir_store::Store;
 
+pub use allowance::Allowance;
 pub use disconnect::{Disconnect, DisconnectKind, Served};
 pub use export::Export;
 pub use negotiation::{Handshake, Negotiated, negotiate, negotiate_secured};

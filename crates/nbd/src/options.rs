@@ -2,8 +2,11 @@
 
 use mjolnir_buffer::Buffers;
 
+use crate::Allowance;
+
 /// Settings of a connection. [`Options::default`] suits a unix socket. Connections of one server
-/// get clones of the same options, and so share [`buffers`](Options::buffers).
+/// get clones of the same options, and so share [`buffers`](Options::buffers) and their
+/// [`allowance`](Options::allowance).
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Offer every export for reading only.
@@ -13,6 +16,8 @@ pub struct Options {
     /// The most payload and reply bytes that one connection holds in memory. A single request
     /// may exceed it.
     pub bytes_in_flight_max: u64,
+    /// What all connections together hold of that.
+    pub allowance: Allowance,
     /// Whether connections are to be secured.
     pub tls: Tls,
     /// Memory for what clients write.
@@ -25,6 +30,7 @@ impl Default for Options {
             read_only: false,
             requests_in_flight_max: 256,
             bytes_in_flight_max: 64 << 20,
+            allowance: Allowance::default(),
             tls: Tls::Off,
             buffers: Buffers::default(),
         }

@@ -9,6 +9,7 @@ use futures_io::{AsyncRead, AsyncWrite};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use mjolnir_store::Store;
 
+use crate::allowance::Share;
 use crate::execute::{Job, Outcome, execute};
 use crate::input::Input;
 use crate::output::Output;
@@ -74,6 +75,7 @@ where
         readable: Signal::new(),
         writable: Signal::new(),
         reserved: 0,
+        share: Share::of(options.allowance.clone()),
         export: &export,
         options: &options,
         stats: &stats,
@@ -111,6 +113,8 @@ struct Connection<'a, T, F> {
     writable: Signal,
     /// Memory set aside for requests in flight, in bytes. What waits in `output` counts too.
     reserved: u64,
+    /// What of the server's allowance is taken for both, as of the last request taken or answered.
+    share: Share,
     export: &'a Export,
     options: &'a Options,
     stats: &'a Stats,
@@ -143,6 +147,7 @@ where
                     Poll::Pending => {}
                 }
             }
+            self.share.set(self.reserved + self.output.bytes());
             self.stats.in_flight.set(self.in_flight.len());
             self.stats.receiving.set(self.receiver.is_receiving());
             if let Some(end) = self.receiver.ended()
@@ -171,7 +176,9 @@ where
         while self.has_place() {
             let used = self.reserved + self.output.bytes();
             let most = self.options.bytes_in_flight_max;
-            let has_room = |bytes| used == 0 || used + bytes <= most;
+            self.share.set(used);
+            let share = &self.share;
+            let has_room = |bytes| used == 0 || (used + bytes <= most && share.has_room(bytes));
             let Some(taken) = self.receiver.take(self.export, has_room)? else { break };
             progress = true;
             match taken {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 
 use futures_lite::future::{poll_fn, zip};
-use mjolnir_nbd::{DisconnectKind, Negotiated, Options, negotiate, serve, transmit};
+use mjolnir_nbd::{Allowance, DisconnectKind, Negotiated, Options, negotiate, serve, transmit};
 use support::client::{Client, Reply, request_bytes};
 use support::memory::MemoryStore;
 use support::pipe::{duplex, lopsided};
@@ -70,6 +70,36 @@ fn a_request_larger_than_the_bound_is_handled_alone() {
     for bytes in [reads(10, 8 << 20), writes(3, 8 << 20)] {
         assert_eq!(flood(&options(1000, 1 << 20), &bytes).1, 8 << 20);
     }
+}
+
+#[test]
+fn connections_share_an_allowance_and_each_may_have_one_request() {
+    let options = Options { allowance: Allowance::new(10 << 20), ..options(1000, 8 << 20) };
+    // One alone has its own bound.
+    assert_eq!(flood(&options, &reads(1000, 1 << 20)).1, 8 << 20);
+    assert_eq!(options.allowance.taken(), 0, "what it had is given back");
+
+    let store = MemoryStore::with_default(SIZE);
+    store.hang.set(true);
+    let flooding = |bytes: Vec<u8>| {
+        let (near, far) = duplex(usize::MAX, usize::MAX);
+        let (store, options) = (&store, &options);
+        zip(serve(store, far, options), async move {
+            let mut client = Client::new(near);
+            client.go("", false).await;
+            client.stream.push(&bytes);
+            std::future::pending::<()>().await;
+        })
+    };
+    let all = zip(
+        flooding(reads(100, 1 << 20)),
+        zip(flooding(writes(100, 1 << 20)), flooding(reads(100, 4 << 20))),
+    );
+    assert!(run_until_stalled(all).is_none());
+    // Each has one at least; what they have besides fits the allowance.
+    let busy = store.busy_bytes_max.get();
+    assert!((10 << 20..=(10 + 1 + 4) << 20).contains(&busy), "{busy}");
+    assert_eq!(options.allowance.taken(), 0);
 }
 
 #[test]

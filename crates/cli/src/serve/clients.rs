@@ -12,8 +12,8 @@ use futures_lite::{AsyncRead, AsyncWrite};
 use mjolnir_device::Runtime;
 use mjolnir_host::{HostEngine, HostRuntime, Listener, Recorded, Recorder, Stream, Tls, TlsStream};
 use mjolnir_nbd::{
-    self as nbd, Disconnect, DisconnectKind, Handshake, Negotiated, Options, Session, negotiate,
-    negotiate_secured, transmit,
+    self as nbd, Allowance, Disconnect, DisconnectKind, Handshake, Negotiated, Options, Session,
+    negotiate, negotiate_secured, transmit,
 };
 
 use crate::arguments::ServeOptions;
@@ -21,6 +21,11 @@ use crate::handle::Serving;
 use crate::output;
 use crate::users::Users;
 
+/// The part of the memory budget that clients' requests and replies may take together, beyond one
+/// request each: one in so many.
+const CLIENTS_SHARE: u64 = 8;
+/// The most that those of one client may.
+const CLIENT_BYTES_MAX: u64 = 64 << 20;
 /// How long to wait when no more connections can be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -76,7 +81,11 @@ impl Clients {
     ) -> Self {
         let negotiation_time = Duration::from_secs(options.negotiation_time.into());
         let count_max = options.clients_max as usize;
+        let in_flight = options.memory / CLIENTS_SHARE;
         let options = Options {
+            bytes_in_flight_max: in_flight.min(CLIENT_BYTES_MAX),
+            allowance: Allowance::new(in_flight),
+            buffers: engine.client_buffers(),
             read_only: options.read_only,
             tls: if tls.is_some() { nbd::Tls::Required } else { nbd::Tls::Off },
             ..Options::default()

@@ -25,6 +25,7 @@ mod listening;
 mod long_paths;
 mod lost_disk;
 mod manual;
+mod memory_budget;
 mod name_taken;
 mod newer_version;
 mod not_a_store;

@@ -154,6 +154,14 @@ impl Server<'_> {
         nbd::Client::connect(&self.folder.path("n.sock"), export)
     }
 
+    /// The most memory that it had in use, by the kernel's count.
+    pub fn peak_memory_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let kib: u64 = line.trim().split(' ').next().unwrap().parse().unwrap();
+        kib * 1024
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }

@@ -64,7 +64,7 @@ impl Client {
         self.stream.write_all(bytes).unwrap();
     }
 
-    fn receive(&mut self, count: usize) -> Vec<u8> {
+    pub fn receive(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count];
         self.stream.read_exact(&mut bytes).expect("the server answers");
         bytes

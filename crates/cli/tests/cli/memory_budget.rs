@@ -1,0 +1,39 @@
+//! What clients ask for costs no more memory than the operator gave, however many they are.
+
+use crate::support::{Folder, pattern};
+
+const MIB: u32 = 1 << 20;
+
+#[test]
+fn clients_that_do_not_take_their_replies_share_what_the_operator_gave() {
+    let folder = Folder::with_store();
+    let server = folder.serve("--memory 32M");
+    let blocks: Vec<_> = (0..4).map(|number| pattern(number, MIB as usize)).collect();
+    let mut writer = server.client("v");
+    for (number, data) in blocks.iter().enumerate() {
+        writer.write(0, number as u64 * u64::from(MIB), data).unwrap();
+    }
+    // By its own bound alone, each of them could have 64 MiB of replies waiting for it.
+    let mut greedy: Vec<_> = (0..12).map(|_| server.client("v")).collect();
+    for client in &mut greedy {
+        for number in 0..60 {
+            client.request(0, 0, number % 4 * u64::from(MIB), MIB, &[]);
+        }
+    }
+    // One that came later is served meanwhile.
+    for round in 0..20 {
+        let at = round % 4;
+        assert!(writer.read(at as u64 * u64::from(MIB), MIB).unwrap() == blocks[at]);
+    }
+    for client in &mut greedy {
+        for number in 0..60 {
+            assert_eq!(client.reply(), Ok(()));
+            let data = client.receive(MIB as usize);
+            assert!(blocks.contains(&data), "reply {number} is of no block that was written");
+        }
+    }
+    // The budget and what the program takes by itself.
+    let peak = server.peak_memory_bytes();
+    assert!(peak < 96 << 20, "{} MiB", peak >> 20);
+    server.stop();
+}
