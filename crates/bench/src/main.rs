@@ -4,8 +4,8 @@
 //! **Imports** whatever it measures. **Leaves out** every decision about what a figure should be
 //! but the targets of the table itself, which stand with the rows.
 //!
-//! Invariant: a row that cannot be measured here (a program is missing, there is no room) says so
-//! by name and is no success.
+//! Invariant: a row that cannot be measured here says so by name: it is skipped where a program is
+//! missing, which is no failure, and has failed where anything else went wrong, which is one.
 
 #![allow(clippy::disallowed_methods)] // It measures the real world, by its clock and processes.
 

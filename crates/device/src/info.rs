@@ -16,7 +16,8 @@ pub struct DeviceInfo {
     pub zones: u32,
     /// The longest append, in blocks.
     pub append_blocks_max: u64,
-    /// Appends and reads that the device likes to have in flight together.
+    /// Appends and reads that the device likes to have in flight together. For those who measure and
+    /// drive it: an engine hands over what clients ask for, and reclaim what it has ready.
     pub queue_depth: usize,
     /// Zones that may be open (appended to and not yet sealed) at once; `None` for no limit.
     pub open_zones_max: Option<u32>,

@@ -1,9 +1,11 @@
 //! A store on disk against the disk alone, and against itself under other conditions.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use mjolnir_device::AlignedBuf;
+use mjolnir_device::{AlignedBuf, Device, Runtime};
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
 use mjolnir_host::{HostRuntime, NewStore, create_store};
 use mjolnir_store::{Durability, Store};
@@ -220,6 +222,32 @@ fn noisy(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
+/// The memory that a store counts, looked at again and again while something else goes on.
+struct Watched {
+    most: Rc<Cell<u64>>,
+    ends: Rc<Cell<bool>>,
+}
+
+impl Watched {
+    fn begin<D: Device>(store: &Engine<D, HostRuntime>, runtime: &HostRuntime) -> Self {
+        let watched = Watched { most: Rc::default(), ends: Rc::default() };
+        let (most, ends) = (watched.most.clone(), watched.ends.clone());
+        let (store, clock) = (store.clone(), runtime.clone());
+        runtime.spawn(async move {
+            while !ends.get() {
+                most.set(most.get().max(store.stats().memory_bytes));
+                clock.sleep(Duration::from_millis(2)).await;
+            }
+        });
+        watched
+    }
+
+    fn end(self) -> u64 {
+        self.ends.set(true);
+        self.most.get()
+    }
+}
+
 fn over_budget(bench: &Bench, report: &mut Report) -> Result<()> {
     let span = bench.size(256 * MIB, 8 * GIB, 64 * GIB);
     let count = bench.size(300, 20_000, 100_000u64);
@@ -250,16 +278,15 @@ fn over_budget(bench: &Bench, report: &mut Report) -> Result<()> {
             for options in [tight.clone(), by_hand()] {
                 let is_tight = options.memory_bytes < map_bytes;
                 let store = reopen(&path, &runtime, options).await?;
+                let watched = is_tight.then(|| Watched::begin(&store, &runtime));
                 let mut pair = Vec::new();
                 for write in [false, true] {
                     let load = Load { write, ..Load::random_reads(span, count, round) };
                     // Once unmeasured, so that memory holds what it has room for.
                     load::run(&store, volume, Load { seed: round + 100, ..load }).await?;
                     pair.push(load::run(&store, volume, load).await?);
-                    if is_tight {
-                        most = most.max(store.stats().memory_bytes);
-                    }
                 }
+                most = most.max(watched.map_or(0, Watched::end));
                 shut(store).await?;
                 rates.push(pair);
             }

@@ -64,7 +64,7 @@ fn pacing(bench: &Bench, report: &mut Report) -> Result<()> {
     let time =
         bench.size(Duration::from_millis(600), Duration::from_secs(20), Duration::from_secs(600));
     let path = bench.place.file("pacing.mj");
-    let (mut rates, mut points) = (Vec::new(), Vec::new());
+    let (mut rates, mut points, mut latencies) = (Vec::new(), Vec::new(), String::new());
     mjolnir_host::run(async |runtime: HostRuntime| -> Result<()> {
         let store = on_disk(&path, bytes, None, &runtime, OpenOptions::default()).await?;
         let span = (bytes as f64 * 0.8) as u64 / MIB * MIB;
@@ -86,14 +86,15 @@ fn pacing(bench: &Bench, report: &mut Report) -> Result<()> {
             points.push(vec![at, client, reclaim, share, 1.0 - stats.space.utilization]);
             last = (at, stats);
         }
-        clients.end(&runtime).await?;
+        latencies = clients.end(&runtime).await?.latencies.text();
         store.close().await?;
         Ok(())
     })?;
     let mean = rates.iter().sum::<f64>() / rates.len() as f64;
     rates.sort_by(f64::total_cmp);
     let note = format!(
-        "{} store, {} s; clients {mean:.1} MiB/s in the mean, {:.1} at the least",
+        "{} store, {} s; clients {mean:.1} MiB/s in the mean, {:.1} at the least; \
+         {latencies}",
         size_text(bytes),
         time.as_secs(),
         rates.first().copied().unwrap_or(f64::NAN),
