@@ -68,4 +68,5 @@ pub use options::{FormatOptions, OpenOptions, ReclaimOptions};
 #[doc(hidden)]
 pub use reclaim::MarkLoop;
 pub use scrub::ScrubReport;
+pub use space::RESERVE_SEGMENTS_MIN;
 pub use stats::{LatencySummary, SegmentContent, SegmentInfo, SpaceStats, Stats};

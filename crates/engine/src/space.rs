@@ -145,6 +145,9 @@ const RECLAIM_RESERVE: usize = 2;
 /// Segments kept for records that free space, such as trims: they carry no payload, so that one
 /// segment lasts until what they free is won.
 const RELIEF_RESERVE: usize = 1;
+/// Segments that a store never fills with clients' data, at least: those for checkpoints and those
+/// for relocation.
+pub const RESERVE_SEGMENTS_MIN: u32 = (CHECKPOINT_SLACK + RECLAIM_RESERVE) as u32;
 
 impl Space {
     pub fn new(zones: u32, zone_blocks: u64) -> Self {

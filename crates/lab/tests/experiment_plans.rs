@@ -116,9 +116,14 @@ fn seeds_count_up_from_the_first() {
 
 #[track_caller]
 fn refused(from: &str, to: &str, parts: &[&str]) {
-    assert!(FILE.contains(from), "{from:?} is in the file");
+    refused_in(FILE, from, to, parts);
+}
+
+#[track_caller]
+fn refused_in(file: &str, from: &str, to: &str, parts: &[&str]) {
+    assert!(file.contains(from), "{from:?} is in the file");
     let said =
-        Plan::new("mine.toml", &FILE.replacen(from, to, 1), &Changes::default(), &Kinds::default())
+        Plan::new("mine.toml", &file.replacen(from, to, 1), &Changes::default(), &Kinds::default())
             .expect_err("it should be refused")
             .to_string();
     assert_eq!(said.lines().count(), 1, "one sentence: {said}");
@@ -162,6 +167,63 @@ fn what_a_kind_refuses_has_a_line_too() {
     refused("pages = 64", "pages = -1", &["pages"]);
     refused("erase_blocks = 64", "erase_blocks = 4", &["line 20", "at least 16"]);
     refused("measured = 1.0", "measured = -1.0", &["line 20", "drive writes"]);
+}
+
+/// An experiment of the engine, on a drive of 64 MiB in segments of 512 KiB.
+const STUDY: &str = r#"name = "mine"
+title = "Mine"
+source = "Here"
+question = "What?"
+kind = "simulate"
+
+[configuration]
+device.file = "disksim-ssd"
+device.nand = { channels = 4, planes_per_die = 1, blocks_per_plane = 64, pages_per_block = 64 }
+drive.zone_planes = 2
+drive.over_provisioning = 0.25
+engine.victim = "greedy"
+engine.placement = "apart"
+engine.pacing = "free-space"
+engine.read_plan = "near"
+precondition.fill = 1.0
+workload.synthetic.job = [{ rw = "randwrite", bs = "4k", number_ios = 10 }]
+"#;
+
+#[test]
+fn what_an_engine_cannot_do_is_refused_before_it_runs() {
+    let refused = |from: &str, to: &str, parts: &[&str]| refused_in(STUDY, from, to, parts);
+    refused("\"greedy\"", "\"gredy\"", &["line 12: engine.victim: ", "\"greedy\" comes nearest"]);
+    refused("\"apart\"", "\"appart\"", &["line 13: engine.placement: ", "\"apart\" comes nearest"]);
+    refused(
+        "free-space",
+        "fre-space",
+        &["line 14: engine.pacing: ", "\"free-space\" comes nearest"],
+    );
+    refused("\"near\"", "\"neer\"", &["line 15: engine.read_plan: ", "\"near\" comes nearest"]);
+    refused("= 0.25", "= 0.0", &["line 11: drive.over_provisioning: ", "fill less"]);
+    Plan::new(
+        "mine.toml",
+        &STUDY.replace("= 0.25", "= 0.0").replace("fill = 1.0", "fill = 0.5"),
+        &Changes::default(),
+        &Kinds::default(),
+    )
+    .expect("what is not filled needs no room");
+}
+
+#[test]
+fn a_read_plan_of_a_reclaim_cost_is_refused_before_it_runs() {
+    let text = STUDY
+        .replace("\"simulate\"", "\"reclaim-cost\"")
+        .lines()
+        .filter(|line| {
+            let words =
+                ["drive.", "engine.victim", "engine.pl", "engine.pa", "precond", "workload"];
+            !words.iter().any(|word| line.starts_with(word))
+        })
+        .chain(["data = { bytes = \"8M\", write_bytes = \"4K\" }"])
+        .fold(String::new(), |text, line| text + line + "\n");
+    Plan::new("mine.toml", &text, &Changes::default(), &Kinds::default()).unwrap();
+    refused_in(&text, "\"near\"", "\"neer\"", &["line 10: engine.read_plan: ", "\"near\""]);
 }
 
 #[test]

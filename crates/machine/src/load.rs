@@ -387,6 +387,7 @@ mod tests {
             ("candidates_max", "0", "engine.candidates_max: write at least 1"),
             ("candidate_threshold", "1.5", "engine.candidate_threshold = 1.5: write a share"),
             ("cores", "2", "are for the lab alone"),
+            ("victim", "\"gredy\"", "engine.victim: no victim policy is called \"gredy\""),
         ] {
             let engine = toml::from_str(&format!("{key} = {value}")).unwrap();
             configuration.insert("engine".to_owned(), toml::Value::Table(engine));

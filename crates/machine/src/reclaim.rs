@@ -4,7 +4,7 @@ use mjolnir_device::Runtime as _;
 use mjolnir_engine::ReclaimOptions;
 use mjolnir_host::HostRuntime;
 use mjolnir_lab::experiment::{Outcome, parse_configuration};
-use mjolnir_lab::study::{Data, DataSpec, Figures, collect_everything};
+use mjolnir_lab::study::{Data, DataSpec, Figures, check_read_plan, collect_everything};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 
@@ -46,6 +46,7 @@ impl Planned for ReclaimCost {
     fn new(configuration: &toml::Table, _: u64) -> Result<Self, String> {
         let Configuration { machine, data, engine } = parse_configuration(configuration)?;
         let place = Place::new(&machine)?;
+        check_read_plan(&engine.read_plan)?;
         // All of it is moved.
         let data = Data::new(data, place.bytes / 2)?;
         Ok(ReclaimCost { place, data, read_plan: engine.read_plan })
@@ -84,4 +85,25 @@ impl Planned for ReclaimCost {
 pub fn processor_s() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_plan_that_there_is_not_is_refused_before_anything_is_written() {
+        let configuration = |read_plan: &str| {
+            let text = format!(
+                "machine = {{ bytes = \"64M\", segment_bytes = \"1M\" }}
+                data = {{ bytes = \"8M\", write_bytes = \"4K\" }}
+                engine.read_plan = {read_plan:?}"
+            );
+            toml::from_str(&text).unwrap()
+        };
+        assert!(ReclaimCost::new(&configuration("near"), 1).is_ok());
+        let refused = ReclaimCost::new(&configuration("neer"), 1).err().unwrap();
+        assert!(refused.starts_with("engine.read_plan: "), "{refused}");
+        assert!(refused.contains("\"near\" comes nearest"), "{refused}");
+    }
 }

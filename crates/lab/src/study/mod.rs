@@ -52,7 +52,7 @@ pub use sampler::Sampler;
 pub use source::jobs;
 pub use spec::{
     Bytes, DeviceSpec, DriveKind, DriveSpec, EngineSpec, LoadSpec, MeasureSpec, PreconditionSpec,
-    Study,
+    Study, check_read_plan,
 };
 
 /// Is told the share done, 0 to 1, and answers whether to go on.

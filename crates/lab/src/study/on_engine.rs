@@ -4,7 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use mjolnir_engine::{Engine, FormatOptions, OpenOptions, SegmentContent, Stats};
+use mjolnir_engine::{
+    Engine, FormatOptions, OpenOptions, RESERVE_SEGMENTS_MIN, SegmentContent, Stats,
+};
 use mjolnir_flash::Device as Hardware;
 use mjolnir_flash::nand::Nand;
 use mjolnir_store::{Error, ErrorKind, Store};
@@ -86,6 +88,7 @@ impl Plan {
             cores: study.engine.cores,
         };
         let precondition = Precondition::new(&study.precondition)?;
+        check_room(study, &layout, precondition.filled(bytes / BLOCK_SIZE))?;
         Ok(Plan { hardware, layout, bytes, options, prices, precondition })
     }
 
@@ -322,6 +325,23 @@ fn too_small(plan: &Plan, error: &Error) -> String {
         plan.layout.zones,
         ByteSize(plan.layout.zone_bytes())
     )
+}
+
+/// Refuses to fill more blocks than the engine's own reserve leaves, whatever it is that is written.
+fn check_room(study: &Study, layout: &Layout, filled: u64) -> Result<(), String> {
+    let data_zones = u64::from(layout.zones.saturating_sub(RESERVE_SEGMENTS_MIN));
+    if layout.zones < RESERVE_SEGMENTS_MIN || filled <= data_zones * layout.zone_blocks {
+        return Ok(());
+    }
+    let key = if study.drive.bytes.is_some() { "bytes" } else { "over_provisioning" };
+    Err(format!(
+        "drive.{key}: precondition.fill writes {} of {} NAND, and the engine keeps at least \
+         {RESERVE_SEGMENTS_MIN} zones of {} for itself: leave more spare (drive.over_provisioning), \
+         make zones smaller (drive.zone_planes), or fill less",
+        ByteSize(filled * BLOCK_SIZE),
+        ByteSize(u64::from(layout.zones) * layout.zone_bytes()),
+        ByteSize(layout.zone_bytes())
+    ))
 }
 
 /// Says why preconditioning failed, and what to do where the drive has no room for what its host is

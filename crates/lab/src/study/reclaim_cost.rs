@@ -17,7 +17,7 @@ use super::hardware;
 use super::layout::Layout;
 use super::measured::Figures;
 use super::payload;
-use super::spec::{DeviceSpec, EngineSpec};
+use super::spec::{DeviceSpec, EngineSpec, check_read_plan};
 use super::world::{Prices, World, WorldRuntime};
 use crate::experiment::{Kind, Outcome, parse_configuration};
 
@@ -70,6 +70,7 @@ impl Plan {
                     .to_owned(),
             );
         }
+        check_read_plan(&costs.read_plan)?;
         Ok(Plan { data, costs, layout, hardware })
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mjolnir_engine::{OpenOptions, ReclaimOptions};
+use mjolnir_policy::{UnknownPolicy, pacing, placement, read_plan, victim};
 use mjolnir_workload::fit::FitSpec;
 use mjolnir_workload::synthetic::WorkloadSpec;
 use serde::{Deserialize, Serialize};
@@ -193,6 +194,10 @@ impl EngineSpec {
             Some(bytes) => bytes.get(&format!("engine.{key}")),
             None => Ok(unsaid),
         };
+        known("victim", victim::by_name(&self.victim))?;
+        known("placement", placement::by_name(&self.placement))?;
+        known("pacing", pacing::by_name(&self.pacing))?;
+        check_read_plan(&self.read_plan)?;
         if self.candidates_max == 0 {
             return Err("engine.candidates_max: write at least 1".to_owned());
         }
@@ -224,6 +229,20 @@ impl EngineSpec {
             ..unsaid
         })
     }
+}
+
+/// Refuses a policy that there is not, by its key in `engine`.
+fn known<P>(key: &str, found: Result<P, UnknownPolicy>) -> Result<(), String> {
+    found.map(drop).map_err(|unknown| format!("engine.{key}: {unknown}"))
+}
+
+/// Refuses a read-plan policy that there is not.
+///
+/// # Errors
+///
+/// A sentence that begins with the key.
+pub fn check_read_plan(name: &str) -> Result<(), String> {
+    known("read_plan", read_plan::by_name(name))
 }
 
 /// What is asked of the drive: a synthetic workload, or a trace.

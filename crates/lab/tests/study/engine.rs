@@ -144,11 +144,15 @@ fn what_cannot_be_is_refused_with_the_key_and_what_to_do() {
     for (text, parts) in [
         (format!("{device}{tiny}{whole}"), &["too small", "blocks_per_plane"][..]),
         (format!("[device]\nfile = \"disksim-sdd\"\n{whole}"), &["device.file", "disksim-ssd"]),
-        (format!("{SMALL}[engine]\nvictim = \"gredy\"\n{whole}"), &["engine", "greedy"]),
-        (format!("{SMALL}[engine]\npacing = \"none\"\n{whole}"), &["engine", "pacing"]),
+        (format!("{SMALL}[engine]\nvictim = \"gredy\"\n{whole}"), &["engine.victim: ", "greedy"]),
+        (format!("{SMALL}[engine]\npacing = \"none\"\n{whole}"), &["engine.pacing: "]),
+        (
+            format!("{SMALL}{whole}[precondition]\nfill = 1.0\n").replace("48M", "61M"),
+            &["preconditioning failed", "drive.over_provisioning"],
+        ),
         (
             format!("{SMALL}{whole}[precondition]\nfill = 1.0\n").replace("48M", "63M"),
-            &["preconditioning failed", "drive.over_provisioning"],
+            &["drive.bytes: precondition.fill", "at least 4 zones of 512 KiB"],
         ),
         (format!("{SMALL}{whole}").replace("48M", "1G"), &["drive.bytes", "64 MiB"]),
         (SMALL.to_owned() + "[workload]\n", &["workload", "synthetic", "trace"]),
