@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::lab::{INTERRUPTED, Progress, build, jobs, signals, stopped};
 use crate::output;
-use crate::trace::{Reading, oddities, refused};
+use crate::trace::{Reading, refused};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -147,7 +147,7 @@ pub fn run(options: &AdviseOptions, json: bool) -> Result<(), Failure> {
         Ok(plan) => advice.add_lab(&stages.run(&plan)?),
         Err(mistake) => advice.notes.push(format!("the engine did not run: {mistake}")),
     }
-    let mut rules = oddities(reader.report());
+    let mut rules = reader.report().oddities();
     rules.extend(prepared.notes.iter().cloned());
     rules.extend(ask.rules(&prepared));
     let trace = options.trace.display().to_string();

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
-use mjolnir_units::ByteSize;
+use mjolnir_units::{ByteSize, TimeSpan};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -118,13 +118,7 @@ pub fn percent(part: f64) -> String {
 
 /// A span of time in the unit that suits it.
 pub fn time(ns: u64) -> String {
-    let value = ns as f64;
-    match ns {
-        0..1_000 => format!("{ns} ns"),
-        1_000..1_000_000 => format!("{:.1} µs", value / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} ms", value / 1e6),
-        _ => format!("{:.2} s", value / 1e9),
-    }
+    TimeSpan(ns).to_string()
 }
 
 #[cfg(test)]
@@ -138,11 +132,5 @@ mod tests {
         table.row(vec!["a-longer-one".into(), "1 B".into()]);
         let expected = "NAME            SIZE\nv             64 GiB\na-longer-one     1 B\n";
         assert_eq!(table.text(), expected);
-    }
-
-    #[test]
-    fn times_have_units() {
-        let shown: Vec<_> = [7, 1_500, 2_500_000, 3_000_000_000].map(time).into();
-        assert_eq!(shown, ["7 ns", "1.5 µs", "2.5 ms", "3.00 s"]);
     }
 }

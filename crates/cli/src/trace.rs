@@ -16,7 +16,6 @@ use serde_json::json;
 
 use crate::failure::Failure;
 use crate::output;
-pub use info::oddities;
 use target::Target;
 
 const FORMATS: &str = "\
@@ -159,7 +158,7 @@ fn told(report: &ReadReport, to: Format, losses: &[String], written: u64) -> Str
         output::count(report.requests, "request"),
         report.format
     );
-    for line in info::oddities(report) {
+    for line in report.oddities() {
         text += &format!("read: {line}\n");
     }
     for line in losses {

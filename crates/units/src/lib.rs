@@ -9,7 +9,7 @@ mod time;
 
 pub use address::{Lba, Pba, TreeId, ZoneId};
 pub use size::{ByteSize, ParseSizeError};
-pub use time::Instant;
+pub use time::{Instant, TimeSpan};
 
 /// Bytes in a block, the smallest unit a volume addresses.
 pub const BLOCK_SIZE: u64 = 4096;

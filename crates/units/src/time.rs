@@ -1,5 +1,6 @@
 //! Instants of whichever world the program runs in.
 
+use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
@@ -25,5 +26,33 @@ impl Sub for Instant {
     type Output = Duration;
     fn sub(self, rhs: Instant) -> Duration {
         self.since(rhs)
+    }
+}
+
+/// A span of time in nanoseconds, shown in the unit that suits it: `1.5 µs`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TimeSpan(pub u64);
+
+impl fmt::Display for TimeSpan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.0;
+        let value = ns as f64;
+        match ns {
+            0..1_000 => write!(f, "{ns} ns"),
+            1_000..1_000_000 => write!(f, "{:.1} µs", value / 1e3),
+            1_000_000..1_000_000_000 => write!(f, "{:.1} ms", value / 1e6),
+            _ => write!(f, "{:.2} s", value / 1e9),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        let shown = [7, 1_500, 2_500_000, 3_000_000_000].map(|ns| TimeSpan(ns).to_string());
+        assert_eq!(shown, ["7 ns", "1.5 µs", "2.5 ms", "3.00 s"]);
     }
 }

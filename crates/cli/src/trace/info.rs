@@ -120,7 +120,7 @@ fn text(report: &ReadReport, summary: &Summary, volumes: &Volumes) -> String {
             format!("{} with a stream hint", output::count(summary.hinted(), "request")),
         );
     }
-    for oddity in oddities(report) {
+    for oddity in report.oddities() {
         tell("note", oddity);
     }
     let mut table =
@@ -138,32 +138,6 @@ fn text(report: &ReadReport, summary: &Summary, volumes: &Volumes) -> String {
         }
     }
     format!("{}\n{}", lines.join("\n"), table.text())
-}
-
-/// What a person should know of how a trace was read.
-pub fn oddities(report: &ReadReport) -> Vec<String> {
-    let mut lines = report.notes.clone();
-    for (what, count) in report.passed_over.iter() {
-        lines.push(format!("{count} passed over: {}", what.name()));
-    }
-    if report.times_raised > 0 {
-        lines.push(format!(
-            "{} went back, by up to {}: raised to the time before",
-            output::count(report.times_raised, "time"),
-            output::time(report.raised_ns_max)
-        ));
-    }
-    if report.time_wraps > 0 {
-        let wraps = output::count(report.time_wraps, "time");
-        lines.push(format!("the time is a counter of 32 bits: it wrapped around {wraps}"));
-    }
-    for (fault, count) in report.skipped.iter() {
-        lines.push(format!("{} skipped: {}", output::count(count, "record"), fault.name()));
-    }
-    for example in &report.examples {
-        lines.push(format!("skipped{}: {}", example.place, example.what));
-    }
-    lines
 }
 
 /// Seconds since 1970 as a date, in UTC.

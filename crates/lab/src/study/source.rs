@@ -84,6 +84,7 @@ impl Source {
         let mut replay = Replay::new(move || open().map(Requests), fitter)?;
         let (name, spec_start) = (path.to_owned(), spec.start_by_seed);
         let mut notes = vec![format!("the trace {name} has {} requests", summary.requests())];
+        notes.extend(reader.report().lines());
         if matches!(spec.fit.volumes, VolumeRule::Concatenate) && summary.volumes() > 1 {
             notes.push(format!("its {} volumes became one", summary.volumes()));
         }

@@ -202,6 +202,35 @@ fn a_trace_is_replayed_at_its_times_and_what_was_changed_is_said() {
     assert!(measured.requests >= 1990);
 }
 
+/// On both sorts of drive a reader of the results knows what of the trace was left out or changed.
+#[test]
+fn what_a_trace_s_reader_skipped_and_raised_is_in_the_notes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.csv");
+    let line = |time: u64, offset: &str| {
+        format!("{},web,0,Write,{offset},4096,10\n", 128_166_372_003_061_629 + time)
+    };
+    let lines = [line(0, "0"), line(20_000, "-4096"), line(20_000, "8192"), line(10_000, "4096")];
+    std::fs::write(&path, lines.concat()).unwrap();
+    for kind in ["engine", "page-mapped"] {
+        let measured = run(&format!(
+            "device.file = \"disksim-ssd\"
+            device.nand = {{ channels = 2, planes_per_die = 1, blocks_per_plane = 64 }}
+            drive.kind = {kind:?}
+            workload = {{ trace = {path:?}, skip_bad = true }}"
+        ));
+        let notes = &measured.outcome.notes;
+        for wanted in [
+            "read as msr",
+            "1 record skipped: negative number",
+            "skipped line 2",
+            "1 time went back, by up to 1.0 ms: raised",
+        ] {
+            assert!(notes.iter().any(|note| note.starts_with(wanted)), "no {wanted:?}: {notes:#?}");
+        }
+    }
+}
+
 /// A trace that begins elsewhere with each seed, on a drive that it has worn in before: all of it is
 /// measured, nothing of what came before, on both sorts of drive.
 #[test]

@@ -1,5 +1,6 @@
 //! What a reader did to get requests from a trace.
 
+use mjolnir_units::TimeSpan;
 use serde::Serialize;
 
 use super::fault::{Fault, Malformed, Place};
@@ -140,6 +141,42 @@ impl ReadReport {
         if self.examples.len() < Self::EXAMPLES {
             self.examples.push(Skipped { place, fault: bad.fault, what: bad.what });
         }
+    }
+
+    /// How the trace was read, one sentence a line: as which format, and what is odd.
+    pub fn lines(&self) -> Vec<String> {
+        let format = format!("read as {} ({})", self.format, self.format.describe());
+        std::iter::once(format).chain(self.oddities()).collect()
+    }
+
+    /// What a person should know of how the trace was read, one sentence a line.
+    pub fn oddities(&self) -> Vec<String> {
+        let plural = |number: u64| if number == 1 { "" } else { "s" };
+        let mut lines = self.notes.clone();
+        for (what, count) in self.passed_over.iter() {
+            lines.push(format!("{count} passed over: {}", what.name()));
+        }
+        if self.times_raised > 0 {
+            lines.push(format!(
+                "{} time{} went back, by up to {}: raised to the time before",
+                self.times_raised,
+                plural(self.times_raised),
+                TimeSpan(self.raised_ns_max)
+            ));
+        }
+        if self.time_wraps > 0 {
+            let (wraps, s) = (self.time_wraps, plural(self.time_wraps));
+            lines.push(format!(
+                "the time is a counter of 32 bits: it wrapped around {wraps} time{s}"
+            ));
+        }
+        for (fault, count) in self.skipped.iter() {
+            lines.push(format!("{count} record{} skipped: {}", plural(count), fault.name()));
+        }
+        for example in &self.examples {
+            lines.push(format!("skipped{}: {}", example.place, example.what));
+        }
+        lines
     }
 
     /// A note, once.

@@ -37,6 +37,9 @@ pub(crate) const FUTURES: [(&str, Bins); 3] = [
     ("future-quartering", Bins::Quartering),
 ];
 
+/// What a request does to blocks: the first, and the one after the last.
+type Range = (Op, u32, u32);
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Configuration {
@@ -75,9 +78,10 @@ impl Configuration {
         FUTURES.iter().find(|(name, _)| *name == self.placement).map(|(_, bins)| *bins)
     }
 
-    /// The load, and how many of its steps come before those that are measured.
-    fn load(&self, seed: u64) -> Result<(Vec<u32>, usize), String> {
-        let requests = self.requests()?;
+    /// The load, how many of its steps come before those that are measured, and how the trace was
+    /// read.
+    fn load(&self, seed: u64) -> Result<(Vec<u32>, usize, Vec<String>), String> {
+        let (requests, notes) = self.requests()?;
         let mut load: Vec<u32> = (0..self.blocks as u32).collect();
         // A trim of what is not there is no step: so there are no more trims than writes.
         let mut live = vec![true; self.blocks as usize];
@@ -104,11 +108,12 @@ impl Configuration {
             }
             at = (at + 1) % requests.len();
         }
-        Ok((load, fill))
+        Ok((load, fill, notes))
     }
 
-    /// Writes and trims: first block, and the one after the last.
-    fn requests(&self) -> Result<Vec<(Op, u32, u32)>, String> {
+    /// Writes and trims, each with its first block and the one after its last; and how the trace was
+    /// read.
+    fn requests(&self) -> Result<(Vec<Range>, Vec<String>), String> {
         let path = &self.trace;
         let file = File::open(path).map_err(|error| format!("trace: opening {path}: {error}"))?;
         let failed = |error: &dyn std::fmt::Display| format!("trace: {error}");
@@ -144,7 +149,7 @@ impl Configuration {
         }
         match writes {
             0 => Err(format!("trace: {path} has no writes, so nothing is ever reclaimed")),
-            _ => Ok(requests),
+            _ => Ok((requests, reader.report().lines())),
         }
     }
 }
@@ -201,7 +206,7 @@ impl Kind for ReplayTrace {
         progress: &mut dyn FnMut(f64) -> bool,
     ) -> Result<Outcome, String> {
         let configuration: Configuration = parse_configuration(configuration)?;
-        let (load, fill) = configuration.load(seed)?;
+        let (load, fill, notes) = configuration.load(seed)?;
         if !progress(0.1) {
             return Err("told to stop".to_owned());
         }
@@ -220,7 +225,7 @@ impl Kind for ReplayTrace {
                 replay.run(&load, &mut *victims, placement)
             }
         };
-        let mut outcome = Outcome::default();
+        let mut outcome = Outcome { notes, ..Outcome::default() };
         if report.stuck {
             outcome.notes.push(format!(
                 "no figures: {} with {} has no room to reclaim in at a spare factor of {}",
@@ -291,6 +296,10 @@ mod tests {
         };
         let why = requests(10).unwrap_err();
         assert!(why.starts_with("blocks = 10: ") && why.contains("blocks = 100,"), "{why}");
-        assert_eq!(requests(100).unwrap().len(), 4);
+        let (requests, notes) = requests(100).unwrap();
+        assert_eq!(requests.len(), 4);
+        assert!(notes[0].starts_with("read as msr"), "{notes:?}");
+        // The last of them comes before the third.
+        assert!(notes[1].starts_with("1 time went back"), "{notes:?}");
     }
 }
