@@ -210,6 +210,18 @@ fn what_an_engine_cannot_do_is_refused_before_it_runs() {
     .expect("what is not filled needs no room");
 }
 
+/// A drive is one volume, and looks at no hints: what a job says of them would do nothing.
+#[test]
+fn volumes_and_stream_hints_of_jobs_are_refused() {
+    for (word, field) in [("volume = 1", "field volume: 1"), ("stream = 2", "field stream: 2")] {
+        let job = format!("bs = \"4k\", {word}");
+        let parts = ["line 17: workload.synthetic: job \"job 1\"", field, "leave it out"];
+        refused_in(STUDY, "bs = \"4k\"", &job, &parts);
+    }
+    let text = STUDY.replace("bs = \"4k\"", "bs = \"4k\", volume = 0");
+    Plan::new("mine.toml", &text, &Changes::default(), &Kinds::default()).unwrap();
+}
+
 #[test]
 fn a_read_plan_of_a_reclaim_cost_is_refused_before_it_runs() {
     let text = STUDY

@@ -381,6 +381,13 @@ mod tests {
     }
 
     #[test]
+    fn a_second_volume_is_refused_before_anything_is_written() {
+        let job = "number_ios = 5, volume = 1";
+        let refused = LOAD.check(&configuration(std::path::Path::new("."), job)).unwrap_err();
+        assert!(refused.contains("field volume: 1"), "{refused}");
+    }
+
+    #[test]
     fn settings_of_the_engine_are_checked_as_in_the_lab() {
         let mut configuration = configuration(std::path::Path::new("."), "number_ios = 5");
         for (key, value, why) in [

@@ -6,7 +6,7 @@ use std::io::BufReader;
 use mjolnir_units::{BLOCK_SIZE, ByteSize};
 use mjolnir_workload::Request;
 use mjolnir_workload::fit::{Fitter, Replay, Target, VolumeRule};
-use mjolnir_workload::synthetic::{Value, Workload, WorkloadSpec};
+use mjolnir_workload::synthetic::{JobSpec, SpecError, Value, Workload, WorkloadSpec};
 use mjolnir_workload::trace::{ReadOptions, Summary, TraceError, TraceReader};
 
 use super::spec::LoadSpec;
@@ -135,7 +135,9 @@ pub fn jobs(
 ) -> Result<Workload, String> {
     let mut spec = spec.clone();
     spec.seed = spec.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(seed);
-    for job in &mut spec.jobs {
+    for (number, job) in (1..).zip(&mut spec.jobs) {
+        let of_one_volume = check_one_volume(job, number);
+        of_one_volume.map_err(|error| format!("workload.synthetic: {error}"))?;
         if job.size.is_none() {
             let offset = match &job.offset {
                 None => 0,
@@ -167,6 +169,27 @@ pub fn jobs(
         }
     }
     Ok(workload)
+}
+
+/// Refuses what says nothing to a drive: it is one volume, and places blocks without hints.
+fn check_one_volume(job: &JobSpec, number: usize) -> Result<(), SpecError> {
+    let wrong = |field: &str, what: String| {
+        let job = job.name.clone().unwrap_or_else(|| format!("job {number}"));
+        Err(SpecError { job, field: field.to_owned(), what })
+    };
+    match (job.volume, job.stream) {
+        (Some(volume), _) if volume > 0 => wrong(
+            "volume",
+            format!(
+                "{volume}: the drive is one volume; leave it out, and set jobs apart by offset"
+            ),
+        ),
+        (_, Some(stream)) => wrong(
+            "stream",
+            format!("{stream}: no placement policy of a drive looks at hints; leave it out"),
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// A trace's requests, with errors in words.
