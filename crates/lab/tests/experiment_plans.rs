@@ -210,6 +210,23 @@ fn what_an_engine_cannot_do_is_refused_before_it_runs() {
     .expect("what is not filled needs no room");
 }
 
+/// What is set of a firmware that does not run would do nothing, misspelt or not.
+#[test]
+fn settings_of_the_firmware_are_refused_where_the_engine_runs() {
+    for (setting, parts) in [
+        ("victim = \"fifo\"", &["device.ftl.victim: ", "say engine.victim instead"][..]),
+        ("placement = \"dac\"", &["device.ftl.placement: ", "say engine.placement instead"]),
+        ("wear_gap_max = 5", &["device.ftl.wear_gap_max: ", "leave it out"]),
+        ("victin = \"fifo\"", &["device.ftl.victin: "]),
+    ] {
+        let text = format!("device.ftl.{setting}\ndrive.zone_planes = 2");
+        let parts: Vec<&str> = parts.iter().copied().chain(["mine.toml line 10: "]).collect();
+        refused_in(STUDY, "drive.zone_planes = 2", &text, &parts);
+    }
+    let text = STUDY.replace("drive.over_provisioning", "device.ftl.over_provisioning");
+    Plan::new("mine.toml", &text, &Changes::default(), &Kinds::default()).unwrap();
+}
+
 /// A drive is one volume, and looks at no hints: what a job says of them would do nothing.
 #[test]
 fn volumes_and_stream_hints_of_jobs_are_refused() {

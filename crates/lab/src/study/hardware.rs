@@ -8,6 +8,9 @@ use super::spec::DeviceSpec;
 
 /// The device that a study names, checked: with its own firmware, or without.
 pub(super) fn device(spec: &DeviceSpec, own_firmware: bool) -> Result<Device, String> {
+    if !own_firmware {
+        check_no_firmware(spec)?;
+    }
     let text = match Device::shipped_text(&spec.file) {
         Some(text) => text.to_owned(),
         None => match fs::read_to_string(&spec.file) {
@@ -54,4 +57,21 @@ pub(super) fn device(spec: &DeviceSpec, own_firmware: bool) -> Result<Device, St
         Ok(device)
     });
     device.map_err(|error| format!("device: {error}"))
+}
+
+/// Refuses what a study sets of a firmware that does not run; of spare space an engine's drive takes
+/// the firmware's share where it says none of its own.
+fn check_no_firmware(spec: &DeviceSpec) -> Result<(), String> {
+    match spec.ftl.keys().find(|key| *key != "over_provisioning") {
+        None => Ok(()),
+        Some(key) => {
+            let instead = match key.as_str() {
+                "victim" | "placement" => format!("say engine.{key} instead"),
+                _ => "leave it out".to_owned(),
+            };
+            Err(format!(
+                "device.ftl.{key}: the engine runs in place of the device's own firmware; {instead}"
+            ))
+        }
+    }
 }

@@ -60,6 +60,9 @@ impl Plan {
         let Configuration { device, zone_planes, engine: costs, data } =
             parse_configuration(configuration)?;
         let hardware = hardware::device(&device, false)?;
+        if !device.ftl.is_empty() {
+            return Err("device.ftl: no host is offered anything here; leave it out".to_owned());
+        }
         let layout = Layout::new(&hardware.nand, zone_planes, 0)?;
         // All of it is moved.
         let data = Data::new(data, u64::from(layout.zones) * layout.zone_bytes() / 2)?;

@@ -45,7 +45,8 @@ pub struct DeviceSpec {
     /// In place of the file's `[controller]` fields.
     #[serde(default)]
     pub controller: toml::Table,
-    /// In place of the file's `[ftl]` fields, for `drive.kind = "page-mapped"`.
+    /// In place of the file's `[ftl]` fields, for `drive.kind = "page-mapped"`; of them an engine's
+    /// drive has `over_provisioning` alone.
     #[serde(default)]
     pub ftl: toml::Table,
     /// In place of the file's `[faults]` fields.
