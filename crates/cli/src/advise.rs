@@ -191,7 +191,13 @@ impl Stages<'_> {
         let folder = self.out.join(name);
         let progress = Progress::new(&plan.experiment.title);
         let version = self.version.clone();
-        let setting = Setting { folder: &folder, jobs: self.jobs, version, stop: &self.stop };
+        let setting = Setting {
+            folder: &folder,
+            report: Some(self.out),
+            jobs: self.jobs,
+            version,
+            stop: &self.stop,
+        };
         let results = plan.run(&setting, &|event| progress.watch(event));
         progress.end();
         let results = results.map_err(|error| match error {

@@ -49,7 +49,8 @@ fn version(build: &str) -> Version {
 /// Runs it; answers what came of it, and how many runs were kept from before.
 fn run(plan: &Plan, folder: &Path, jobs: usize, build: &str) -> (Result<Results, RunError>, usize) {
     let (stop, kept) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let setting = Setting { folder, jobs, version: version(build), stop: &stop };
+    let setting =
+        Setting { folder, report: Some(folder), jobs, version: version(build), stop: &stop };
     let results = plan.run(&setting, &|event| {
         if let Event::Begun { kept: found, .. } = event {
             kept.store(found, Relaxed);
@@ -82,7 +83,8 @@ fn an_interrupted_sweep_goes_on_where_it_stood() {
     let plan = plan(FILE, 1);
     let folder = tempfile::tempdir().unwrap();
     let (stop, done) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let setting = Setting { folder: folder.path(), jobs: 1, version: version("a"), stop: &stop };
+    let version = version("a");
+    let setting = Setting { folder: folder.path(), report: None, jobs: 1, version, stop: &stop };
     let stopped = plan.run(&setting, &|event| {
         if matches!(event, Event::Done(_)) && done.fetch_add(1, Relaxed) == 2 {
             stop.store(true, Relaxed);
@@ -111,16 +113,52 @@ fn only_results_of_exactly_that_are_used_again() {
     assert_eq!(kept(&titled, 1, "a"), 6, "a title changes no run");
 }
 
+/// Nor does their report; what else lies beside its figures stays.
 #[test]
 fn results_of_before_do_not_pass_for_those_to_come() {
     let folder = tempfile::tempdir().unwrap();
     let (results, _) = run(&plan(FILE, 1), folder.path(), 2, "a");
-    results.unwrap().write(folder.path()).unwrap();
+    let results = results.unwrap();
+    results.write(folder.path()).unwrap();
+    report::write(folder.path(), &[results]).unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("figures/own.svg"), "<svg/>").unwrap();
+    let there = || {
+        ["report.html", "figures/mine-waf.svg", "figures/own.svg"].map(|name| path(name).exists())
+    };
+    // Nothing is missing, so nothing is replaced.
+    run(&plan(FILE, 1), folder.path(), 2, "a").0.unwrap();
+    assert_eq!(there(), [true; 3]);
     let stop = AtomicBool::new(true);
-    let setting = Setting { folder: folder.path(), jobs: 1, version: version("b"), stop: &stop };
+    let setting = Setting {
+        folder: folder.path(),
+        report: Some(folder.path()),
+        jobs: 1,
+        version: version("b"),
+        stop: &stop,
+    };
     let stopped = plan(FILE, 1).run(&setting, &|_| {});
     assert_eq!(stopped, Err(RunError::Stopped { kept: 0, runs: 6 }));
     assert!(Results::read_all(folder.path()).is_err());
+    assert_eq!(there(), [false, false, true]);
+}
+
+#[test]
+fn figures_that_an_experiment_has_no_more_go_with_the_next_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let there = || {
+        ["mine-waf.svg", "mine-other.svg"]
+            .map(|name| folder.path().join("figures").join(name))
+            .map(|path| path.exists())
+    };
+    for (text, wanted) in [
+        (FILE.to_owned(), [true, false]),
+        (FILE.replace("name = \"waf\"", "name = \"other\""), [false, true]),
+    ] {
+        let results = run(&plan(&text, 1), folder.path(), 2, "a").0.unwrap();
+        report::write(folder.path(), &[results]).unwrap();
+        assert_eq!(there(), wanted);
+    }
 }
 
 #[test]

@@ -30,7 +30,8 @@ fn they_run_and_every_figure_has_points() {
         let folder = tempfile::tempdir().unwrap();
         let stop = AtomicBool::new(false);
         let version = Version { version: "1".to_owned(), build: "b".to_owned() };
-        let setting = Setting { folder: folder.path(), jobs: 2, version, stop: &stop };
+        let setting =
+            Setting { folder: folder.path(), report: None, jobs: 2, version, stop: &stop };
         let results = plan.run(&setting, &|_| {}).unwrap();
         assert_eq!(results.failures, [], "{name}");
         assert_eq!(report::troubles(&results), [], "{name}");

@@ -30,7 +30,13 @@ pub fn run(options: &RunOptions, json: bool) -> Result<(), Failure> {
         let name = &plan.experiment.name;
         let folder = out.join(name);
         let progress = Progress::new(name);
-        let setting = Setting { folder: &folder, jobs, version: version.clone(), stop: &stop };
+        let setting = Setting {
+            folder: &folder,
+            report: Some(out),
+            jobs,
+            version: version.clone(),
+            stop: &stop,
+        };
         let results = plan.run(&setting, &|event| progress.watch(event));
         let took = progress.end();
         let results = results.map_err(|error| stopped(&error, out))?;

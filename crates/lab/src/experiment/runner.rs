@@ -9,12 +9,14 @@ use std::sync::{Mutex, Once, PoisonError};
 
 use super::ledger::{Identity, Inputs, Ledger};
 use super::results::{Failed, Results, Run};
-use super::{Kind, Outcome, Plan, Point, Version};
+use super::{Kind, Outcome, Plan, Point, Version, report};
 
 /// How to run.
 pub struct Setting<'a> {
     /// The experiment's own folder; its runs go to `points` within.
     pub folder: &'a Path,
+    /// The folder whose report tells of it, if there is one: it goes as soon as anything is run anew.
+    pub report: Option<&'a Path>,
     /// How many runs at a time; at least 1.
     pub jobs: usize,
     /// The program.
@@ -100,6 +102,9 @@ impl Plan {
         let virtual_runs = missing.partition_point(|&job| !jobs[job].kind.by_clock());
         if !missing.is_empty() {
             Results::remove(setting.folder).map_err(RunError::Files)?;
+            if let Some(folder) = setting.report {
+                report::remove(folder).map_err(RunError::Files)?;
+            }
         }
         let work = Work {
             ledger: &ledger,

@@ -14,13 +14,19 @@ mod svg;
 pub use chart::{Course, Nothing};
 pub use paper::{Tally, tally};
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
 
 use super::ledger::write_whole;
 use super::results::Results;
 
 /// How to draw a figure wherever it stands.
 const FIGURE_STYLE: &str = include_str!("figure.css");
+/// What the file of a figure begins with.
+const FILE_HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+                         <svg font-family=\"sans-serif\" font-size=\"12.5\" ";
 
 /// A drawn figure, as a file.
 struct Drawn {
@@ -75,8 +81,6 @@ fn alone(svg: &str) -> String {
             svg = svg.replace(&class, &format!("color=\"{colour}\" {class}"));
         }
     }
-    let font = "font-family=\"sans-serif\" font-size=\"12.5\"";
-    svg = svg.replacen("<svg ", &format!("<svg {font} "), 1);
     let ground = "<rect class=\"ground\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n";
     let before = format!("<style>\n{FIGURE_STYLE}</style>\n{ground}<title");
     svg.replacen("<title", &before, 1)
@@ -94,11 +98,52 @@ pub fn write_course(path: &Path, course: &Course<'_>) -> Result<(), String> {
 }
 
 fn write_figure(path: &Path, svg: &str) -> Result<(), String> {
-    let text = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{svg}");
-    write_whole(path, text.as_bytes())
+    let inner = svg.strip_prefix("<svg ").expect("a figure is one element");
+    write_whole(path, format!("{FILE_HEAD}{inner}").as_bytes())
 }
 
-/// Writes `report.html`, and each figure to `figures/EXPERIMENT-FIGURE.svg`.
+/// The files of figures that were written before; others may lie beside them.
+fn written_figures(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let place = folder.join("figures");
+    let failed = |error: std::io::Error| format!("reading {}: {error}", place.display());
+    let entries = match std::fs::read_dir(&place) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(failed)?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(failed)?.path();
+        let svg = path.extension().is_some_and(|extension| extension == "svg");
+        let mut head = [0; FILE_HEAD.len()];
+        if svg && File::open(&path).and_then(|mut file| file.read_exact(&mut head)).is_ok() {
+            found.extend((head == FILE_HEAD.as_bytes()).then_some(path));
+        }
+    }
+    Ok(found)
+}
+
+fn remove_file(path: &Path) -> Result<(), String> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(format!("removing {}: {error}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes what [`write`] wrote before: a report on results that are being replaced must not pass
+/// for the one to come.
+///
+/// # Errors
+///
+/// A sentence: a file cannot be removed.
+pub fn remove(folder: &Path) -> Result<(), String> {
+    remove_file(&folder.join("report.html"))?;
+    written_figures(folder)?.iter().try_for_each(|path| remove_file(path))
+}
+
+/// Writes `report.html`, and each figure to `figures/EXPERIMENT-FIGURE.svg`. Figures of before that
+/// are none of these go.
 ///
 /// # Errors
 ///
@@ -107,8 +152,14 @@ pub fn write(folder: &Path, all: &[Results]) -> Result<(), String> {
     let place = folder.join("figures");
     std::fs::create_dir_all(&place)
         .map_err(|error| format!("making {}: {error}", place.display()))?;
-    for drawn in all.iter().flat_map(figures) {
-        write_figure(&place.join(drawn.name), &drawn.svg)?;
+    let mut drawn = BTreeSet::new();
+    for figure in all.iter().flat_map(figures) {
+        let path = place.join(figure.name);
+        write_figure(&path, &figure.svg)?;
+        drawn.insert(path);
+    }
+    for path in written_figures(folder)?.iter().filter(|path| !drawn.contains(*path)) {
+        remove_file(path)?;
     }
     write_whole(&folder.join("report.html"), html(all).as_bytes())
 }
