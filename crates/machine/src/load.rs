@@ -210,6 +210,7 @@ impl Planned for Load {
             ("map_bytes", after.map_bytes as f64),
             ("index_bytes", after.index_bytes as f64),
             ("mark_bytes", after.mark_bytes as f64),
+            ("placement_bytes", after.placement_bytes as f64),
             ("engine_memory_bytes", host.memory_bytes.get().max(after.memory_bytes) as f64),
             ("segment_bytes", after.segment_bytes as f64),
             ("drive_bytes", self.bytes as f64),

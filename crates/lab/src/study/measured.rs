@@ -148,6 +148,14 @@ impl Figures {
             let (pause, at) = meter.longest_pause_ns();
             self.number("pause_max_us", pause as f64 / 1e3);
             self.number("pause_max_at_s", at as f64 / 1e9);
+            let pauses = meter.pauses();
+            self.number("pauses", pauses.count() as f64);
+            if pauses.count() > 0 {
+                for (share, label) in [(0.5, "p50"), (0.99, "p99")] {
+                    let value = pauses.percentile_ns(share) as f64 / 1e3;
+                    self.number(&format!("pause_{label}_us"), value);
+                }
+            }
             let [reads, writes] = meter.bandwidth();
             self.series.insert("read_bandwidth".into(), reads);
             self.series.insert("write_bandwidth".into(), writes);

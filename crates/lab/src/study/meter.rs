@@ -23,12 +23,16 @@ pub struct Meter {
     last_completion_ns: u64,
     longest_pause_ns: u64,
     longest_pause_at_ns: u64,
+    /// Those of at least [`PAUSE_NS`].
+    pauses: Latencies,
     log: Option<Unfinished>,
     log_failed: Option<String>,
 }
 
 /// The first width of an interval; it doubles as the run gets longer.
 const INTERVAL_NS: u64 = 1_000_000;
+/// From which length on a pause counts as one.
+pub(super) const PAUSE_NS: u64 = 1_000_000;
 
 impl Meter {
     /// Begins to measure at an instant. Courses have at most `points` points. `log` is the path of
@@ -59,6 +63,7 @@ impl Meter {
             last_completion_ns: begun_ns,
             longest_pause_ns: 0,
             longest_pause_at_ns: begun_ns,
+            pauses: Latencies::default(),
             log,
             log_failed: None,
         })
@@ -75,6 +80,9 @@ impl Meter {
         let pause = done_ns.saturating_sub(since);
         if pause > self.longest_pause_ns {
             (self.longest_pause_ns, self.longest_pause_at_ns) = (pause, since - self.begun_ns);
+        }
+        if pause >= PAUSE_NS {
+            self.pauses.add(pause);
         }
         self.last_completion_ns = self.last_completion_ns.max(done_ns);
         if matches!(op, Op::Read | Op::Write) {
@@ -117,6 +125,11 @@ impl Meter {
     /// The longest time for which a request waited and none completed, and when it began.
     pub fn longest_pause_ns(&self) -> (u64, u64) {
         (self.longest_pause_ns, self.longest_pause_at_ns)
+    }
+
+    /// The times of at least 1 ms for which a request waited and none completed.
+    pub fn pauses(&self) -> &Latencies {
+        &self.pauses
     }
 
     /// Nanoseconds from the beginning to the last completion.
@@ -174,6 +187,23 @@ mod tests {
         meter.end_log().unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().nth(1), Some("1,5,write,0,4096"));
+    }
+
+    #[test]
+    fn pauses_are_counted_while_a_request_waits() {
+        let mut meter = Meter::new(0, 10, None).unwrap();
+        let mut now = 0;
+        for wait in [100, PAUSE_NS - 1, PAUSE_NS, 2 * PAUSE_NS, 500, 8 * PAUSE_NS] {
+            // For twice as long before it nobody waits.
+            let arrival = now + 2 * wait;
+            now = arrival + wait;
+            meter.completed(arrival, now, Op::Read, 0, 4096);
+        }
+        let pauses = meter.pauses();
+        assert_eq!((pauses.count(), pauses.max_ns()), (3, 8 * PAUSE_NS));
+        let half = pauses.percentile_ns(0.5);
+        assert!((2 * PAUSE_NS..=2 * PAUSE_NS + PAUSE_NS / 16).contains(&half), "{half}");
+        assert_eq!(meter.longest_pause_ns().0, 8 * PAUSE_NS);
     }
 
     #[test]

@@ -525,6 +525,7 @@ fn conclude(
         ("mark_bytes", b.mark_bytes as f64),
         ("relocation_bytes", b.relocation_bytes as f64),
         ("buffer_bytes", b.buffer_bytes as f64),
+        ("placement_bytes", b.placement_bytes as f64),
         ("engine_memory_bytes", b.memory_bytes as f64),
         ("drive_bytes", plan.bytes as f64),
         ("segment_bytes", b.segment_bytes as f64),

@@ -148,6 +148,10 @@ pub(super) fn run(
     ] {
         figures.number(name, value);
     }
+    if !hardware.faults.never() {
+        let retired = run.ssd.ftl().nand().retired_blocks();
+        figures.number("retired_blocks", f64::from(retired));
+    }
     figures.utilization(run.ssd.ftl().utilizations());
     figures.wear(run.ssd.ftl().nand().wear());
     figures.notes.push(report.reclaim.to_string());

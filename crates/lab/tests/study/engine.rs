@@ -50,6 +50,25 @@ fn a_read_of_an_idle_drive_takes_as_long_as_its_parts() {
 }
 
 #[test]
+fn the_memory_of_a_placement_policy_is_told() {
+    let of = |placement: &str| {
+        let measured = run(&format!(
+            "{SMALL}
+            [engine]
+            placement = {placement:?}
+            [workload.synthetic]
+            job = [{{ rw = \"randwrite\", bs = \"4k\" }}]
+            [measure]
+            timed = false
+            requests = 1000"
+        ));
+        number(&measured, "placement_bytes")
+    };
+    assert_eq!(of("apart"), 0.0);
+    assert!(of("autostream") > 0.0);
+}
+
+#[test]
 fn timed_random_writes_are_bound_by_nand_and_reclaim() {
     let text = format!(
         "{SMALL}
@@ -68,6 +87,10 @@ fn timed_random_writes_are_bound_by_nand_and_reclaim() {
     println!("{:#?}", measured.outcome.numbers);
     println!("{:#?}", measured.outcome.notes);
     assert!(measured.reclaim_ran);
+    // Where clients write as fast as they can, some wait for reclaim for longer than 1 ms.
+    let pauses =
+        ["pause_p50_us", "pause_p99_us", "pause_max_us"].map(|name| number(&measured, name));
+    assert!(number(&measured, "pauses") > 0.0 && pauses[0] >= 1_000.0 && pauses.is_sorted());
     assert_eq!(run(&text), measured, "the same study twice");
 }
 

@@ -52,6 +52,24 @@ fn endurance_wears_a_drive_out_and_it_says_so() {
 }
 
 #[test]
+fn a_page_mapped_drive_tells_of_erase_blocks_that_failed() {
+    let drive = "bytes = \"44M\"\n        zone_planes = 2";
+    let of = |faults: &str| {
+        let text = failing(faults, "", "").replace(
+            "pages_per_block = 64 }",
+            "pages_per_block = 64 }
+        ftl = { over_provisioning = 0.3 }",
+        );
+        assert!(text.contains(drive));
+        run(&text.replace(drive, "kind = \"page-mapped\""))
+    };
+    let retired =
+        number(&of("program_failures_ppm = 30, erase_failures_ppm = 1000"), "retired_blocks");
+    assert!(retired > 1.0, "{retired} erase blocks failed");
+    assert!(!of("").outcome.numbers.contains_key("retired_blocks"), "none can fail");
+}
+
+#[test]
 fn a_drive_with_failed_erase_blocks_is_saved_and_restored() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
