@@ -14,7 +14,7 @@ use mjolnir_host::{HostEngine, HostRuntime};
 use mjolnir_lab::experiment::{Outcome, parse_configuration};
 use mjolnir_lab::study::{
     Bytes as Size, EngineSpec, Figures, Limits, MeasureSpec, Meter, Precondition, PreconditionSpec,
-    Sampler, Written, jobs,
+    Sampler, Written, jobs, reclaim_rested,
 };
 use mjolnir_store::{Durability, Store, ZeroMode};
 use mjolnir_units::{BLOCK_SIZE, TreeId};
@@ -220,7 +220,7 @@ impl Planned for Load {
         let victims = difference(|s| s.segments_reclaimed);
         figures.notes.push(match victims > 0.0 {
             true => format!("reclaim ran: {victims} segments given up, {moved:.0} blocks moved"),
-            false => "reclaim did not run: there was room for all".to_owned(),
+            false => reclaim_rested((&before, &after), &self.options.reclaim),
         });
         figures.notes.push(self.place.note());
         Ok(figures.into_outcome())

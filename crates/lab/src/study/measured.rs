@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use mjolnir_engine::{ReclaimOptions, Stats};
+use mjolnir_units::{BLOCK_SIZE, ByteSize};
 use mjolnir_workload::Op;
 
 use super::meter::Meter;
@@ -44,6 +46,45 @@ impl Written {
         } else {
             1.0
         }
+    }
+}
+
+/// Why no segment was given up, by what the engine counted before and after.
+pub fn reclaim_rested((before, after): (&Stats, &Stats), reclaim: &ReclaimOptions) -> String {
+    let difference = |of: fn(&Stats) -> u64| of(after) - of(before);
+    let (moved, walks) = (difference(|s| s.moved_bytes), difference(|s| s.reclaim_cycles));
+    let (used, start) = (100.0 * after.space.utilization, 100.0 * reclaim.start_utilization);
+    let stale = after.space.stale_bytes;
+    if difference(|s| s.accepted_write_bytes) == 0 {
+        "reclaim did not run: nothing was written".to_owned()
+    } else if moved > 0 {
+        format!(
+            "reclaim had only begun: {} blocks were moved, and no segment was given up yet; measure \
+             longer",
+            moved / BLOCK_SIZE
+        )
+    } else if used < start {
+        format!(
+            "reclaim did not run: {used:.0} % of the segments are in use, and it begins at \
+             {start:.0} % (engine.start_utilization); write more, or precondition"
+        )
+    } else if stale + after.space.uncounted_bytes == 0 {
+        format!(
+            "reclaim did not run: {used:.0} % of the segments are in use, but all that they hold is \
+             live, so there is nothing to win; overwrite or trim something"
+        )
+    } else if walks > 0 {
+        format!(
+            "reclaim won nothing: {walks} walks of the map, and with {} stale in all no victim that \
+             was done with by the end; write more, or measure longer",
+            ByteSize(stale)
+        )
+    } else {
+        format!(
+            "reclaim did not run: {used:.0} % of the segments are in use, and the pacing policy {} \
+             still had it wait; write more, or measure longer",
+            reclaim.pacing
+        )
     }
 }
 
@@ -203,5 +244,36 @@ impl Figures {
     /// All of it.
     pub fn into_outcome(self) -> Outcome {
         Outcome { numbers: self.numbers, series: self.series, notes: self.notes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mjolnir_engine::SpaceStats;
+
+    use super::*;
+
+    #[test]
+    fn what_kept_reclaim_from_running_is_told_apart() {
+        let of = |utilization: f64, stale_bytes: u64, change: &dyn Fn(&mut Stats)| {
+            let space = SpaceStats { utilization, stale_bytes, ..SpaceStats::default() };
+            let mut after = Stats { accepted_write_bytes: 4096, space, ..Stats::default() };
+            change(&mut after);
+            reclaim_rested((&Stats::default(), &after), &ReclaimOptions::default())
+        };
+        let as_it_is = |_: &mut Stats| {};
+        for (said, parts) in [
+            (of(0.9, 0, &|after| after.accepted_write_bytes = 0), "nothing was written"),
+            (of(0.3, 4096, &as_it_is), "30 % of the segments are in use, and it begins at 50 %"),
+            (of(0.8, 0, &as_it_is), "nothing to win"),
+            (of(0.8, 4096, &as_it_is), "the pacing policy free-space still had it wait"),
+            (
+                of(0.8, 4096, &|after| after.reclaim_cycles = 2),
+                "2 walks of the map, and with 4 KiB",
+            ),
+            (of(0.8, 4096, &|after| after.moved_bytes = 8192), "only begun: 2 blocks"),
+        ] {
+            assert!(said.contains(parts), "no {parts:?} in {said:?}");
+        }
     }
 }

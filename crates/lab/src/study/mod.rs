@@ -44,7 +44,7 @@ mod world;
 pub use data::{Data, DataSpec};
 pub use kind::Simulate;
 pub use limits::Limits;
-pub use measured::{Figures, Measured, Written};
+pub use measured::{Figures, Measured, Written, reclaim_rested};
 pub use meter::Meter;
 pub use precondition::Precondition;
 pub use reclaim_cost::{ReclaimCost, collect_everything};

@@ -18,7 +18,7 @@ use super::drive::{DriveCounts, SimDrive};
 use super::front::Front;
 use super::layout::Layout;
 use super::limits::Limits;
-use super::measured::{Figures, Measured, Written};
+use super::measured::{Figures, Measured, Written, reclaim_rested};
 use super::meter::Meter;
 use super::oracle::Oracle;
 use super::payload::Tagged;
@@ -566,13 +566,7 @@ fn conclude(
             difference(|s| s.segments_reclaimed),
             reclaim_blocks
         ),
-        false if host_blocks == 0.0 => "reclaim did not run: nothing was written".to_owned(),
-        false => format!(
-            "reclaim did not run: {:.0} % of the segments are free; it begins where less than {:.0} \
-             % are, and there is something to win; write more, or precondition",
-            100.0 * (1.0 - b.space.utilization),
-            100.0 * (1.0 - study.engine.start_utilization)
-        ),
+        false => reclaim_rested((a, b), &plan.options.reclaim),
     });
     let requests = meter.requests;
     Measured { written, requests, reclaim_ran: ran, outcome: figures.into_outcome() }

@@ -68,6 +68,26 @@ fn the_memory_of_a_placement_policy_is_told() {
     assert!(of("autostream") > 0.0);
 }
 
+/// Below the start utilization there is something else to do than above it.
+#[test]
+fn why_reclaim_did_not_run_is_told() {
+    for (fill, why) in [(0.0, "it begins at 50 %"), (1.0, "free-space still had it wait")] {
+        let measured = run(&format!(
+            "{SMALL}
+            [workload.synthetic]
+            job = [{{ rw = \"randwrite\", bs = \"4k\" }}]
+            [precondition]
+            fill = {fill:.1}
+            [measure]
+            timed = false
+            requests = 10"
+        ));
+        assert!(!measured.reclaim_ran);
+        let notes = &measured.outcome.notes;
+        assert!(notes.iter().any(|note| note.contains(why)), "no {why:?}: {notes:#?}");
+    }
+}
+
 #[test]
 fn timed_random_writes_are_bound_by_nand_and_reclaim() {
     let text = format!(
