@@ -58,6 +58,8 @@ pub struct ReclaimOptions {
     pub candidate_threshold: f64,
     /// The victim policy's name.
     pub policy: String,
+    /// What a victim policy that draws lots draws them from.
+    pub seed: u64,
     /// The pacing policy's name.
     pub pacing: String,
     /// The read-plan policy's name.
@@ -75,6 +77,7 @@ impl Default for ReclaimOptions {
             start_utilization: 0.5,
             candidate_threshold: 0.95,
             policy: "greedy".into(),
+            seed: 0,
             pacing: "free-space".into(),
             read_plan: "near".into(),
             candidates_max: 32,

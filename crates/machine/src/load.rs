@@ -114,10 +114,12 @@ impl Planned for Load {
                         alone; leave out rates"
                 .to_owned());
         }
+        let mut options = configuration.engine.options(place.bytes, OpenOptions::default())?;
+        options.reclaim.seed = seed;
         Ok(Load {
             workload,
             precondition: Precondition::new(&configuration.precondition)?,
-            options: configuration.engine.options(place.bytes, OpenOptions::default())?,
+            options,
             place,
             bytes,
             measure,

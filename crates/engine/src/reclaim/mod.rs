@@ -144,7 +144,7 @@ impl ReclaimState {
                 .expect("the policy's name was checked when the store was opened"),
             read_plan: read_plan::by_name(&options.read_plan)
                 .expect("the policy's name was checked when the store was opened"),
-            victim: victim::by_name(&options.policy)
+            victim: victim::seeded(&options.policy, options.seed)
                 .expect("the policy's name was checked when the store was opened"),
             gate: Gate::new(BURST_BLOCKS),
             rhythm: Rhythm::default(),

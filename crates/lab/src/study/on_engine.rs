@@ -143,10 +143,11 @@ fn study_buffer(study: &Study) -> Result<Option<u64>, String> {
 /// Runs a study.
 pub(super) fn run(
     study: &Study,
-    plan: Plan,
+    mut plan: Plan,
     seed: u64,
     progress: Progress<'_>,
 ) -> Result<Measured, String> {
+    plan.options.reclaim.seed = seed;
     let world = World::new(seed, plan.prices);
     let runtime = world.runtime();
     let done = Rc::new(Cell::new(0.0));

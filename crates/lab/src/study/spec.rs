@@ -221,6 +221,7 @@ impl EngineSpec {
                 start_utilization: share("start_utilization", self.start_utilization)?,
                 candidate_threshold: share("candidate_threshold", self.candidate_threshold)?,
                 policy: self.victim.clone(),
+                seed: 0,
                 pacing: self.pacing.clone(),
                 read_plan: self.read_plan.clone(),
                 candidates_max: self.candidates_max,

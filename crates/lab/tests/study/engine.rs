@@ -245,6 +245,46 @@ fn a_trace_is_replayed_at_its_times_and_what_was_changed_is_said() {
     assert!(measured.requests >= 1990);
 }
 
+/// The same requests on both sorts of drive: what differs from seed to seed is whom a policy chooses
+/// that draws lots.
+#[test]
+fn policies_that_draw_lots_draw_them_from_the_seed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.csv");
+    let line = |at: u64| {
+        let block = at * 7_919 % [700, 7_168][(at % 2) as usize];
+        format!("{},web,0,Write,{},4096,10\n", 128_166_372_003_061_629 + 10_000 * at, 4096 * block)
+    };
+    std::fs::write(&path, (0..16_384).map(line).collect::<String>()).unwrap();
+    let nand = "channels = 1, planes_per_die = 1, blocks_per_plane = 80, pages_per_block = 128";
+    let moved = |kind: &str, victim: &str, seed: u64| {
+        let (ftl, engine) = match kind {
+            "engine" => (String::new(), format!("victim = {victim:?}")),
+            _ => (format!("victim = {victim:?}, over_provisioning = 0.2"), String::new()),
+        };
+        let bytes = if kind == "engine" { "bytes = \"28M\"" } else { "" };
+        let text = format!(
+            "device = {{ file = \"disksim-ssd\", nand = {{ {nand} }}, ftl = {{ {ftl} }} }}
+            drive = {{ kind = {kind:?}, {bytes} }}
+            engine = {{ {engine} }}
+            workload.trace = {path:?}
+            precondition.fill = 1.0
+            measure.timed = false"
+        );
+        let measured = mjolnir_lab::study::run(&study(&text), seed, &mut |_| true).unwrap();
+        assert!(measured.reclaim_ran);
+        measured.written.reclaim_blocks
+    };
+    for kind in ["engine", "page-mapped"] {
+        for victim in ["random", "d-choices"] {
+            let of_seeds = [1, 2, 3].map(|seed| moved(kind, victim, seed));
+            let differs = of_seeds.iter().any(|moved| *moved != of_seeds[0]);
+            assert!(differs, "{kind}, {victim}: {of_seeds:?}");
+        }
+        assert_eq!(moved(kind, "greedy", 1), moved(kind, "greedy", 2), "{kind}");
+    }
+}
+
 /// On both sorts of drive a reader of the results knows what of the trace was left out or changed.
 #[test]
 fn what_a_trace_s_reader_skipped_and_raised_is_in_the_notes() {

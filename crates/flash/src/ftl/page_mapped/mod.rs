@@ -174,13 +174,13 @@ pub struct PageMapped {
 }
 
 impl PageMapped {
-    /// A new, empty drive. `seed` decides which of its operations fail, if any do. The device must
-    /// have passed its check.
+    /// A new, empty drive. `seed` decides which of its operations fail, if any do, and what a victim
+    /// policy draws that draws lots. The device must have passed its check.
     pub fn new(device: &Device, seed: u64) -> Self {
         let geometry = device.nand.clone();
         let (blocks, planes) = (geometry.blocks(), geometry.planes());
         let data_pages = device.data_pages_per_block();
-        let policy = mjolnir_policy::victim::by_name(&device.ftl.victim)
+        let policy = mjolnir_policy::victim::seeded(&device.ftl.victim, seed)
             .expect("a device that was checked names a victim policy");
         let pages = geometry.pages() as usize;
         let plane = |plane: u32| Plane {
