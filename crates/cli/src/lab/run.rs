@@ -10,7 +10,7 @@ use mjolnir_lab::experiment::{self, Changes, Plan, Results, RunError, SHIPPED, S
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
-use super::progress::Progress;
+use super::progress::{Progress, Stopwatch};
 use super::{RunOptions, build};
 use crate::failure::Failure;
 use crate::output;
@@ -20,6 +20,7 @@ pub const INTERRUPTED: u8 = 130;
 
 /// Runs experiments.
 pub fn run(options: &RunOptions, json: bool) -> Result<(), Failure> {
+    let watch = Stopwatch::start();
     let plans = plans(options)?;
     let out = &options.out;
     output::make_folder(out)?;
@@ -76,7 +77,9 @@ pub fn run(options: &RunOptions, json: bool) -> Result<(), Failure> {
     if json {
         output::print_json(&json!({ "experiments": summaries, "report": page }))?;
     } else {
-        output::print(&format!("report: {}\n", page.display()))?;
+        let all = output::count(plans.len() as u64, "experiment");
+        let took = output::time(watch.took().as_nanos() as u64);
+        output::print(&format!("all: {all} in {took}\nreport: {}\n", page.display()))?;
     }
     match (failed, empty) {
         (0, 0) => Ok(()),

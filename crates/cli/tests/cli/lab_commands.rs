@@ -56,6 +56,7 @@ fn a_run_leaves_results_a_report_and_figures() {
     let folder = folder();
     let told = folder.ok("lab run mine.toml --seeds 3 --jobs 2 --out out");
     assert!(told.contains("mine: 6 points") && told.contains("out/report.html"), "{told}");
+    assert!(told.lines().any(|line| line.starts_with("all: 1 experiment in ")), "{told}");
     for name in ["mine/results.json", "mine/results.csv", "mine/summary.csv", "report.html"] {
         assert!(folder.path("out").join(name).is_file(), "{name}");
     }
