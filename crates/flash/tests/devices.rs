@@ -35,6 +35,26 @@ fn every_shipped_device_loads_and_serves_requests() {
     }
 }
 
+/// A figure's source stands behind it, or in a comment right above.
+#[test]
+fn every_figure_of_a_shipped_device_has_its_source() {
+    for name in Device::names() {
+        let mut above = false;
+        // What is said above the first table is for people.
+        let figures =
+            Device::shipped_text(name).unwrap().lines().skip_while(|l| !l.starts_with('['));
+        for line in figures {
+            let of_a_list = line.starts_with(' ');
+            let sourced = line.contains('#') || above;
+            assert!(
+                of_a_list || !line.contains(" = ") || sourced,
+                "{name}: no source for {line:?}"
+            );
+            above = line.starts_with('#');
+        }
+    }
+}
+
 #[test]
 fn a_path_is_read_where_no_shipped_device_has_that_name() {
     let device = Device::load("own/drive.toml", |path| {
