@@ -74,6 +74,9 @@ fn every_recording_is_whole_and_what_its_table_says() {
         let info = info(&file);
         let report = &info["report"];
         assert_eq!(report["format"], "mjolnir", "{name}");
+        // What trace-format.md and recording.md say of the format.
+        let a_request = bytes as f64 / info["summary"]["requests"].as_u64().unwrap() as f64;
+        assert!((8.0..=12.0).contains(&a_request), "{name}: {a_request} bytes a request");
         assert_eq!(report["notes"], Value::Array(vec![]), "{name} is whole");
         assert_eq!(report["times_raised"], 0, "{name}");
         for op in ["read", "write", "trim", "flush"] {
