@@ -140,7 +140,8 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
                 Next::Option => self.wire = Wire { transport, input, output },
                 Next::End => return Ok(Negotiated::Ended),
                 Next::Transmit(export) => {
-                    let (options, stats) = (self.options.clone(), Rc::new(Stats::default()));
+                    let (options, stats) =
+                        (Box::new(self.options.clone()), Rc::new(Stats::default()));
                     return Ok(Negotiated::Ready(Session {
                         transport,
                         input,

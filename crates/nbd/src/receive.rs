@@ -76,6 +76,11 @@ impl Receiver {
         }
     }
 
+    /// Bytes that are set aside for a payload that has not come as a whole.
+    pub(crate) fn arriving_bytes(&self) -> u64 {
+        if let State::Payload(_, payload, _) = &self.state { payload.len() as u64 } else { 0 }
+    }
+
     /// Takes nothing any more; a request that is not complete is forgotten.
     pub(crate) fn stop(&mut self) {
         if self.ended().is_none() {

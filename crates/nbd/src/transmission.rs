@@ -30,7 +30,7 @@ pub struct Session<T> {
     pub(crate) input: Input,
     pub(crate) output: Output,
     pub(crate) export: Export,
-    pub(crate) options: Options,
+    pub(crate) options: Box<Options>,
     pub(crate) stats: Rc<Stats>,
 }
 
@@ -132,7 +132,7 @@ where
         start: &impl Fn(Job) -> F,
     ) -> Poll<Result<End, Disconnect>> {
         for _ in 0..ROUNDS {
-            let mut progress = self.take_requests(start)?;
+            let mut progress = self.take_requests(cx, start)?;
             while let Poll::Ready(Some(outcome)) = self.in_flight.poll_next_unpin(cx) {
                 self.finish(outcome);
                 progress = true;
@@ -147,7 +147,7 @@ where
                     Poll::Pending => {}
                 }
             }
-            self.share.set(self.reserved + self.output.bytes());
+            self.share.set(self.held());
             self.stats.in_flight.set(self.in_flight.len());
             self.stats.receiving.set(self.receiver.is_receiving());
             if let Some(end) = self.receiver.ended()
@@ -171,14 +171,23 @@ where
             && self.output.bytes() <= self.options.bytes_in_flight_max
     }
 
-    fn take_requests(&mut self, start: &impl Fn(Job) -> F) -> Result<bool, Disconnect> {
+    /// Memory that it holds, in bytes.
+    fn held(&self) -> u64 {
+        self.reserved + self.receiver.arriving_bytes() + self.output.bytes()
+    }
+
+    fn take_requests(
+        &mut self,
+        cx: &mut Context<'_>,
+        start: &impl Fn(Job) -> F,
+    ) -> Result<bool, Disconnect> {
         let mut progress = false;
         while self.has_place() {
-            let used = self.reserved + self.output.bytes();
-            let most = self.options.bytes_in_flight_max;
+            let (used, most) = (self.held(), self.options.bytes_in_flight_max);
             self.share.set(used);
             let share = &self.share;
-            let has_room = |bytes| used == 0 || (used + bytes <= most && share.has_room(bytes));
+            let has_room =
+                |bytes| used == 0 || (used + bytes <= most && share.has_room(bytes, cx.waker()));
             let Some(taken) = self.receiver.take(self.export, has_room)? else { break };
             progress = true;
             match taken {

@@ -58,7 +58,7 @@ pub struct ServeOptions {
     #[arg(long)]
     pub read_only: bool,
     /// Memory for the map, checksums, reclaim, unwritten data and what clients have in flight together;
-    /// 16M at least. Each client may take a request and 256K of input beyond it.
+    /// 16M at least. Each client may take a request, 32M at most, and 256K of input beyond it.
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = memory)]
     pub memory: u64,
     /// Reclaim once this part of the store is in use.
