@@ -31,6 +31,7 @@ mod disk;
 mod executor;
 pub mod experiment;
 mod model;
+pub mod recordings;
 mod run;
 pub mod stage;
 pub mod study;

@@ -15,6 +15,8 @@ mod advice;
 mod prepare;
 mod stages;
 
+pub(crate) use prepare::DRIVE_BLOCKS_MIN;
+
 pub use advice::{Advice, AtSpare, Latency, Measure, Verdict};
 pub use prepare::{Limits, PrepareError, Prepared};
 pub use stages::{Ask, Choice, Shortlist};

@@ -27,7 +27,7 @@ pub struct Limits {
 }
 
 /// The fewest blocks that a drive must have for an answer to mean something (16 MiB).
-const DRIVE_BLOCKS_MIN: u64 = 4096;
+pub(crate) const DRIVE_BLOCKS_MIN: u64 = 4096;
 /// The fewest blocks that a trace must write.
 const WRITTEN_BLOCKS_MIN: u64 = 1024;
 
@@ -114,6 +114,13 @@ impl Prepared {
         }
         let (out, _) = writer.finish()?;
         Ok(out)
+    }
+
+    /// Writes and trims: first block, and the one after the last.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = (Op, u32, u32)> {
+        let steps = self.taken.iter().filter(|request| matches!(request.op, Op::Write | Op::Trim));
+        let block = |bytes: u64| (bytes / BLOCK_SIZE) as u32;
+        steps.map(move |step| (step.op, block(step.offset), block(step.end())))
     }
 
     /// How often the trace writes the whole drive.

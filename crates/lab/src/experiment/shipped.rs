@@ -16,6 +16,8 @@ pub const SHIPPED: &[(&str, &str)] = shipped![
     "waf-closed-forms",
     "disksim-means",
     "victim-policies",
+    "sepbit-placement",
+    "placement-recordings",
     "pacing",
     "mjolnir-fig2",
     "mjolnir-table2",

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use mjolnir_flash::Device;
 
 use crate::experiment::{Kind, Outcome, parse_configuration};
+use crate::recordings;
 use crate::study::{self, Study};
 
 /// `kind = "simulate"`: a [`Study`].
@@ -22,8 +23,10 @@ impl Kind for Simulate {
     fn inputs(&self, configuration: &toml::Table) -> Vec<PathBuf> {
         let Ok(study) = parse_configuration::<Study>(configuration) else { return Vec::new() };
         let device = Some(study.device.file).filter(|name| Device::shipped(name).is_err());
-        let files = [device, study.workload.trace, study.precondition.restore];
-        files.into_iter().flatten().map(PathBuf::from).collect()
+        let trace = study.workload.trace.as_deref().and_then(recordings::path);
+        let restore = study.precondition.restore;
+        let files = [device.map(PathBuf::from), trace, restore.map(PathBuf::from)];
+        files.into_iter().flatten().collect()
     }
 
     fn outputs(&self, configuration: &toml::Table) -> Vec<&'static str> {

@@ -1,7 +1,6 @@
 //! Where requests come from: jobs by rule, or a trace.
 
-use std::fs::File;
-use std::io::BufReader;
+use std::io::Read;
 
 use mjolnir_units::{BLOCK_SIZE, ByteSize};
 use mjolnir_workload::Request;
@@ -10,7 +9,7 @@ use mjolnir_workload::synthetic::{JobSpec, SpecError, Value, Workload, WorkloadS
 use mjolnir_workload::trace::{ReadOptions, Summary, TraceError, TraceReader};
 
 use super::spec::LoadSpec;
-use crate::Chance;
+use crate::{Chance, recordings};
 
 /// What is asked of a drive.
 pub(super) enum Source {
@@ -64,10 +63,10 @@ impl Source {
         let options = if spec.skip_bad { ReadOptions::lenient() } else { ReadOptions::default() };
         let open = {
             let path = path.to_owned();
-            move || -> Result<TraceReader<BufReader<File>>, String> {
-                let file = File::open(&path)
+            move || -> Result<TraceReader<Box<dyn Read>>, String> {
+                let file = recordings::open(&path)
                     .map_err(|error| format!("workload.trace: cannot open {path}: {error}"))?;
-                let trace = TraceReader::open(BufReader::new(file), &path, &options);
+                let trace = TraceReader::open(file, &path, &options);
                 trace.map_err(|error| format!("workload.trace: {error}"))
             }
         };
@@ -193,7 +192,7 @@ fn check_one_volume(job: &JobSpec, number: usize) -> Result<(), SpecError> {
 }
 
 /// A trace's requests, with errors in words.
-struct Requests(TraceReader<BufReader<File>>);
+struct Requests(TraceReader<Box<dyn Read>>);
 
 impl Iterator for Requests {
     type Item = Result<Request, String>;
@@ -203,7 +202,7 @@ impl Iterator for Requests {
     }
 }
 
-fn next(reader: &mut TraceReader<BufReader<File>>) -> Result<Option<Request>, String> {
+fn next(reader: &mut TraceReader<Box<dyn Read>>) -> Result<Option<Request>, String> {
     let request: Result<Option<Request>, TraceError> = reader.next_request();
     request.map_err(|error| format!("workload.trace: {error}"))
 }

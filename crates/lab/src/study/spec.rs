@@ -254,7 +254,8 @@ pub struct LoadSpec {
     /// Jobs in fio's words, as `mjolnir_workload::synthetic` has them. A job that says no `size`
     /// uses the whole drive; one that says no end goes on until the measurement ends.
     pub synthetic: Option<WorkloadSpec>,
-    /// The path of a trace, of any format that `mjolnir trace` reads.
+    /// A shipped recording by its name, or the path of a trace, of any format that `mjolnir trace`
+    /// reads.
     pub trace: Option<String>,
     /// How the trace is brought to the drive.
     pub fit: FitSpec,

@@ -1,25 +1,27 @@
-//! `replay`: a trace's writes and trims through a log of segments, without time or device, to see
-//! what a placement and a victim policy cost in write amplification. `mjolnir advise` is made of it.
+//! `replay`: writes and trims, of a trace or of jobs, through a log of segments, without time or
+//! device, to see what a placement and a victim policy cost in write amplification. `mjolnir advise`
+//! is made of it.
 //!
-//! The drive starts full: all its blocks were written once, in order. The trace is begun at a
-//! request that the seed chooses, and looped.
+//! The drive starts full: all its blocks were written once, in order. A trace is begun at a request
+//! that the seed chooses, and looped; of jobs the seed chooses the draws.
 
-use std::fs::File;
-use std::io::BufReader;
+use std::io::Read;
 use std::path::PathBuf;
 
 use mjolnir_policy::placement::{self, Bins, FutureKnowledge, Shape};
 use mjolnir_policy::replay::{Replay, TRIM, Trigger};
 use mjolnir_policy::victim::{self, VictimPolicy};
 use mjolnir_units::BLOCK_SIZE;
-use mjolnir_workload::Op;
+use mjolnir_workload::synthetic::WorkloadSpec;
 use mjolnir_workload::trace::{ReadOptions, TraceReader};
+use mjolnir_workload::{Op, Request};
 use serde::Deserialize;
 use toml::Table;
 
-use crate::Chance;
+use crate::advise::{DRIVE_BLOCKS_MIN, Limits, Prepared};
 use crate::experiment::mistake::parse_configuration;
 use crate::experiment::{Kind, Outcome, nearest_hint};
+use crate::{Chance, recordings};
 
 /// Segments that a drive is cut into, if it is large enough.
 const SEGMENTS: u64 = 256;
@@ -30,6 +32,9 @@ const BLOCKS_MAX: u64 = 1 << 28;
 /// The most blocks of all segments: each stream may open a segment besides, and all have slots.
 const CAPACITY_MAX: u64 = 1 << 29;
 
+/// Requests in a row of jobs that write nothing, after which they are taken to have no writes.
+const IDLE_REQUESTS_MAX: u64 = 1 << 20;
+
 /// Policies that know the future: bounds, and no choices.
 pub(crate) const FUTURES: [(&str, Bins); 3] = [
     ("future", Bins::Logarithmic),
@@ -37,37 +42,127 @@ pub(crate) const FUTURES: [(&str, Bins); 3] = [
     ("future-quartering", Bins::Quartering),
 ];
 
-/// What a request does to blocks: the first, and the one after the last.
-type Range = (Op, u32, u32);
+/// When a victim is reclaimed.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum When {
+    /// While more segments hold something than the spare factor leaves: a drive of fixed capacity.
+    #[default]
+    Segments,
+    /// When blocks that died in sealed segments are more than this share of all that are held, as in
+    /// SepBIT's simulator.
+    Garbage(f64),
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Configuration {
-    /// The path of a trace whose addresses are those of the drive.
-    trace: String,
-    /// Blocks of the drive.
-    blocks: u64,
-    /// (segments' blocks - drive's blocks) / segments' blocks.
-    spare: f64,
+    /// A shipped recording by its name, or the path of a trace.
+    trace: Option<String>,
+    /// Jobs in place of a trace; one without `size` uses the whole drive.
+    synthetic: Option<WorkloadSpec>,
+    /// Blocks of the drive, whose addresses are the trace's. If not said, the trace is made ready as
+    /// for advice: the drive holds just what it reads or writes.
+    blocks: Option<u64>,
+    #[serde(default)]
+    trigger: When,
+    /// (segments' blocks - drive's blocks) / segments' blocks; of a drive of fixed capacity.
+    spare: Option<f64>,
+    /// Blocks of a segment; if not said, such that there are some [`SEGMENTS`].
+    segment_blocks: Option<u32>,
+    /// The most streams of a placement.
+    streams_max: Option<u8>,
     placement: String,
     victim: String,
-    /// Blocks written by the trace before those that are measured.
+    /// Blocks written before those that are measured ...
+    warm_blocks: Option<u64>,
+    measured_blocks: Option<u64>,
+    /// ... or in drive writes.
+    warm: Option<f64>,
+    measured: Option<f64>,
+}
+
+/// A write or a trim: first block, and the one after the last.
+type Step = (Op, u32, u32);
+
+/// What a drive of so many blocks makes of a configuration.
+struct Drive {
+    blocks: u64,
     warm_blocks: u64,
     measured_blocks: u64,
+    replay: Replay,
 }
 
 impl Configuration {
-    /// Blocks of all segments.
-    fn capacity(&self) -> f64 {
-        (self.blocks as f64 / (1.0 - self.spare)).ceil()
+    /// The share of all segments' blocks that is not the drive's.
+    fn spare(&self) -> Result<f64, String> {
+        match (self.trigger, self.spare) {
+            (When::Segments, Some(spare)) => {
+                super::closed_form::check_spare(spare)?;
+                Ok(spare)
+            }
+            (When::Segments, None) => {
+                Err("spare: say which share of the segments the drive's blocks leave".to_owned())
+            }
+            (When::Garbage(share), None) if share > 0.0 && share < 1.0 => Ok(share),
+            (When::Garbage(share), None) => {
+                Err(format!("trigger.garbage = {share}: write more than 0 and less than 1"))
+            }
+            (When::Garbage(_), Some(_)) => Err("spare has no meaning with trigger.garbage, which \
+                                                says how much space is spare"
+                .to_owned()),
+        }
     }
 
-    fn replay(&self) -> Replay {
-        let capacity = self.capacity() as u64;
-        let segment_blocks = (capacity / SEGMENTS).max(SEGMENT_BLOCKS_MIN);
-        let segments = capacity.div_ceil(segment_blocks);
-        let trigger = Trigger::Segments(segments as u32);
-        Replay { segment_blocks: segment_blocks as u32, trigger, fill: 0 }
+    /// Blocks written to a drive of so many, before those that are measured and then.
+    fn lengths(&self, blocks: u64) -> Result<(u64, u64), String> {
+        let length = |name: &str, count: Option<u64>, drives: Option<f64>| match (count, drives) {
+            (Some(count), None) => Ok((format!("{name}_blocks = {count}"), count)),
+            (None, Some(drives)) if drives >= 0.0 => {
+                Ok((format!("{name} = {drives}"), (drives * blocks as f64).round() as u64))
+            }
+            (None, Some(drives)) => Err(format!("{name} = {drives}: write 0 or more")),
+            _ => Err(format!("say either `{name}_blocks` or `{name}` (in drive writes)")),
+        };
+        let (_, warm) = length("warm", self.warm_blocks, self.warm)?;
+        let (said, measured) = length("measured", self.measured_blocks, self.measured)?;
+        if measured == 0 || warm.saturating_add(measured) > BLOCKS_MAX {
+            return Err(format!(
+                "{said}: write at least 1 block, and with those before at most {BLOCKS_MAX}"
+            ));
+        }
+        Ok((warm, measured))
+    }
+
+    /// The drive, checked.
+    fn drive(&self, blocks: u64) -> Result<Drive, String> {
+        if !(1..=BLOCKS_MAX).contains(&blocks) {
+            return Err(format!("blocks = {blocks}: write from 1 to {BLOCKS_MAX}"));
+        }
+        let (warm_blocks, measured_blocks) = self.lengths(blocks)?;
+        let spare = self.spare()?;
+        let capacity = (blocks as f64 / (1.0 - spare)).ceil();
+        if capacity > CAPACITY_MAX as f64 {
+            return Err(format!(
+                "spare = {spare}: with {blocks} blocks the segments would hold {capacity:.0} in all, \
+                 and a replay's hold at most {CAPACITY_MAX}; write less"
+            ));
+        }
+        let capacity = capacity as u64;
+        let own = self.segment_blocks.map(u64::from);
+        let segment_blocks = own.unwrap_or((capacity / SEGMENTS).max(SEGMENT_BLOCKS_MIN));
+        if !(1..=capacity).contains(&segment_blocks) {
+            return Err(format!(
+                "segment_blocks = {segment_blocks}: write from 1 to the {capacity} blocks of all \
+                 segments"
+            ));
+        }
+        let trigger = match self.trigger {
+            When::Segments => Trigger::Segments(capacity.div_ceil(segment_blocks) as u32),
+            When::Garbage(share) => Trigger::Garbage(share),
+        };
+        let replay = Replay { segment_blocks: segment_blocks as u32, trigger, fill: 0 };
+        Ok(Drive { blocks, warm_blocks, measured_blocks, replay })
     }
 
     fn victim(&self, seed: u64) -> Result<Box<dyn VictimPolicy>, String> {
@@ -78,79 +173,183 @@ impl Configuration {
         FUTURES.iter().find(|(name, _)| *name == self.placement).map(|(_, bins)| *bins)
     }
 
-    /// The load, how many of its steps come before those that are measured, and how the trace was
-    /// read.
-    fn load(&self, seed: u64) -> Result<(Vec<u32>, usize, Vec<String>), String> {
-        let (requests, notes) = self.requests()?;
-        let mut load: Vec<u32> = (0..self.blocks as u32).collect();
-        // A trim of what is not there is no step: so there are no more trims than writes.
-        let mut live = vec![true; self.blocks as usize];
-        let mut at = Chance::new(seed).below(requests.len() as u64) as usize;
-        let (mut left, mut fill) = (self.warm_blocks + self.measured_blocks, load.len());
-        while left > 0 {
-            let &(op, first, end) = &requests[at];
-            for block in first..end {
-                match op {
-                    Op::Trim if live[block as usize] => {
-                        live[block as usize] = false;
-                        load.push(block | TRIM);
-                    }
-                    Op::Write if left > 0 => {
-                        if left == self.measured_blocks {
-                            fill = load.len();
-                        }
-                        live[block as usize] = true;
-                        load.push(block);
-                        left -= 1;
-                    }
-                    _ => {}
-                }
-            }
-            at = (at + 1) % requests.len();
-        }
-        Ok((load, fill, notes))
+    fn streams_max(&self) -> u8 {
+        self.streams_max.unwrap_or(Shape::default().streams_max)
     }
 
-    /// Writes and trims, each with its first block and the one after its last; and how the trace was
-    /// read.
-    fn requests(&self) -> Result<(Vec<Range>, Vec<String>), String> {
-        let path = &self.trace;
-        let file = File::open(path).map_err(|error| format!("trace: opening {path}: {error}"))?;
-        let failed = |error: &dyn std::fmt::Display| format!("trace: {error}");
-        let mut reader = TraceReader::open(BufReader::new(file), path, &ReadOptions::default())
-            .map_err(|error| failed(&error))?;
-        let (mut requests, mut writes, mut needed) = (Vec::new(), 0u64, 0u64);
-        while let Some(request) = reader.next_request().map_err(|error| failed(&error))? {
-            let (op, first, end) = match request.op {
-                Op::Read | Op::Flush => continue,
-                Op::Write | Op::WriteZeroes => {
-                    writes += 1;
-                    (Op::Write, request.offset / BLOCK_SIZE, request.end().div_ceil(BLOCK_SIZE))
+    /// The drive, what is done to it, and how many steps come before those that are measured.
+    fn load(&self, seed: u64, notes: &mut Vec<String>) -> Result<(Drive, Vec<u32>, usize), String> {
+        let trace = match (&self.trace, &self.synthetic) {
+            (Some(trace), None) => trace,
+            (None, Some(spec)) => {
+                let drive = self.drive(self.blocks.unwrap_or_default())?;
+                let (load, fill) = Filling::new(&drive).of_jobs(spec, seed)?;
+                return Ok((drive, load, fill));
+            }
+            _ => return Err(EITHER.to_owned()),
+        };
+        let mut reader = open(trace)?;
+        let (blocks, requests) = match self.blocks {
+            Some(blocks) => {
+                let requests = requests(&mut reader, trace, blocks)?;
+                notes.extend(reader.report().lines());
+                (blocks, requests)
+            }
+            None => {
+                let limits = Limits { requests: u64::MAX, blocks: BLOCKS_MAX };
+                let prepared = Prepared::new(&mut reader, None, limits);
+                let prepared = prepared.map_err(|error| format!("trace: {error}"))?;
+                notes.extend(reader.report().lines());
+                notes.extend(prepared.notes.iter().cloned());
+                (prepared.blocks, prepared.steps().collect())
+            }
+        };
+        let drive = self.drive(blocks)?;
+        let (load, fill) = Filling::new(&drive).of_trace(&requests, seed);
+        Ok((drive, load, fill))
+    }
+}
+
+const EITHER: &str = "say either `trace` (a recording's name, or the path of a trace) or `synthetic` \
+                      (jobs in fio's words)";
+
+/// A load in the making: the drive's blocks once, in order, and then what is asked of it.
+struct Filling {
+    load: Vec<u32>,
+    /// A trim of what is not there is no step: so there are no more trims than writes.
+    live: Vec<bool>,
+    left: u64,
+    measured_blocks: u64,
+    fill: usize,
+}
+
+impl Filling {
+    fn new(drive: &Drive) -> Self {
+        let load: Vec<u32> = (0..drive.blocks as u32).collect();
+        Filling {
+            live: vec![true; load.len()],
+            left: drive.warm_blocks + drive.measured_blocks,
+            measured_blocks: drive.measured_blocks,
+            fill: load.len(),
+            load,
+        }
+    }
+
+    fn take(&mut self, (op, first, end): Step) {
+        for block in first..end {
+            match op {
+                Op::Trim if self.live[block as usize] => {
+                    self.live[block as usize] = false;
+                    self.load.push(block | TRIM);
                 }
-                Op::Trim => {
-                    let first = request.offset.div_ceil(BLOCK_SIZE);
-                    (Op::Trim, first, (request.end() / BLOCK_SIZE).max(first))
+                Op::Write if self.left > 0 => {
+                    if self.left == self.measured_blocks {
+                        self.fill = self.load.len();
+                    }
+                    self.live[block as usize] = true;
+                    self.load.push(block);
+                    self.left -= 1;
                 }
-            };
-            needed = needed.max(end);
-            if needed <= self.blocks {
-                requests.push((op, first as u32, end as u32));
+                _ => {}
             }
         }
-        if needed > self.blocks {
-            let way = match needed > BLOCKS_MAX {
-                false => format!("write blocks = {needed}, or more"),
-                true => format!("a replay's drive has {BLOCKS_MAX} at most"),
+    }
+
+    fn of_trace(mut self, requests: &[Step], seed: u64) -> (Vec<u32>, usize) {
+        let mut at = Chance::new(seed).below(requests.len() as u64) as usize;
+        while self.left > 0 {
+            self.take(requests[at]);
+            at = (at + 1) % requests.len();
+        }
+        (self.load, self.fill)
+    }
+
+    fn of_jobs(mut self, spec: &WorkloadSpec, seed: u64) -> Result<(Vec<u32>, usize), String> {
+        let mut requests = jobs(spec, self.live.len() as u64, seed)?;
+        let mut idle = 0;
+        while self.left > 0 {
+            let before = self.left;
+            let Some(request) = requests.next() else {
+                return Err(format!(
+                    "synthetic: the jobs end {} blocks of writes too early; give them no end",
+                    self.left
+                ));
             };
-            return Err(format!(
-                "blocks = {}: the writes and trims of {path} reach over {needed} blocks; {way}",
-                self.blocks
-            ));
+            self.take(request);
+            idle = if self.left < before { 0 } else { idle + 1 };
+            if idle > IDLE_REQUESTS_MAX {
+                return Err(
+                    "synthetic: the jobs do not write, so nothing is ever reclaimed".to_owned()
+                );
+            }
         }
-        match writes {
-            0 => Err(format!("trace: {path} has no writes, so nothing is ever reclaimed")),
-            _ => Ok((requests, reader.report().lines())),
+        Ok((self.load, self.fill))
+    }
+}
+
+/// What the jobs ask of a drive of so many blocks. Requests that neither write nor trim are empty.
+fn jobs(
+    spec: &WorkloadSpec,
+    blocks: u64,
+    seed: u64,
+) -> Result<impl Iterator<Item = Step> + use<>, String> {
+    let workload = crate::study::jobs(spec, blocks * BLOCK_SIZE, seed, true)
+        .map_err(|why| why.trim_start_matches("workload.").to_owned())?;
+    let requests = workload.interleaved().map_err(|error| format!("synthetic: {error}"))?;
+    let step = |request| {
+        let (op, first, end) = extent(&request).unwrap_or((Op::Flush, 0, 0));
+        (op, first as u32, end as u32)
+    };
+    Ok(requests.map(move |(_, request)| step(request)))
+}
+
+/// A request in whole blocks: writes widened, trims narrowed; `None` for what changes nothing.
+fn extent(request: &Request) -> Option<(Op, u64, u64)> {
+    let (first, end) = (request.offset / BLOCK_SIZE, request.end().div_ceil(BLOCK_SIZE));
+    match request.op {
+        Op::Read | Op::Flush => None,
+        Op::Write | Op::WriteZeroes => Some((Op::Write, first, end)),
+        Op::Trim => {
+            let first = request.offset.div_ceil(BLOCK_SIZE);
+            Some((Op::Trim, first, (request.end() / BLOCK_SIZE).max(first)))
         }
+    }
+}
+
+fn open(trace: &str) -> Result<TraceReader<Box<dyn Read>>, String> {
+    let file =
+        recordings::open(trace).map_err(|error| format!("trace: opening {trace}: {error}"))?;
+    TraceReader::open(file, trace, &ReadOptions::default())
+        .map_err(|error| format!("trace: {error}"))
+}
+
+/// Writes and trims of a trace, whose addresses are those of a drive of so many blocks.
+fn requests(
+    reader: &mut TraceReader<Box<dyn Read>>,
+    trace: &str,
+    blocks: u64,
+) -> Result<Vec<Step>, String> {
+    let (mut requests, mut writes, mut needed) = (Vec::new(), 0u64, 0u64);
+    while let Some(request) = reader.next_request().map_err(|error| format!("trace: {error}"))? {
+        let Some((op, first, end)) = extent(&request) else { continue };
+        writes += u64::from(op == Op::Write);
+        needed = needed.max(end);
+        if needed <= blocks {
+            requests.push((op, first as u32, end as u32));
+        }
+    }
+    if needed > blocks {
+        let way = match needed > BLOCKS_MAX {
+            false => format!("write blocks = {needed}, or more"),
+            true => format!("a replay's drive has {BLOCKS_MAX} at most"),
+        };
+        return Err(format!(
+            "blocks = {blocks}: the writes and trims of {trace} reach over {needed} blocks; {way}"
+        ));
+    }
+    match writes {
+        0 => Err(format!("trace: {trace} has no writes, so nothing is ever reclaimed")),
+        _ => Ok(requests),
     }
 }
 
@@ -163,26 +362,25 @@ impl Kind for ReplayTrace {
 
     fn check(&self, configuration: &Table) -> Result<(), String> {
         let configuration: Configuration = parse_configuration(configuration)?;
-        super::closed_form::check_spare(configuration.spare)?;
-        if !(1..=BLOCKS_MAX).contains(&configuration.blocks) {
-            let blocks = configuration.blocks;
-            return Err(format!("blocks = {blocks}: write from 1 to {BLOCKS_MAX}"));
+        let of_jobs = match (&configuration.trace, &configuration.synthetic) {
+            (Some(_), None) => false,
+            (None, Some(_)) => true,
+            _ => return Err(EITHER.to_owned()),
+        };
+        match configuration.blocks {
+            Some(blocks) => {
+                configuration.drive(blocks)?;
+                configuration.synthetic.as_ref().map(|spec| jobs(spec, blocks, 0)).transpose()?;
+            }
+            None if of_jobs => return Err("blocks: say how many the drive has".to_owned()),
+            // The trace says how many; with the fewest that it may have, the rest can be checked.
+            None => {
+                configuration.spare()?;
+                configuration.lengths(DRIVE_BLOCKS_MIN)?;
+            }
         }
-        let (warm, measured) = (configuration.warm_blocks, configuration.measured_blocks);
-        if measured == 0 || warm.saturating_add(measured) > BLOCKS_MAX {
-            return Err(format!(
-                "measured_blocks = {measured}: write at least 1, and with warm_blocks at most \
-                 {BLOCKS_MAX}"
-            ));
-        }
-        if configuration.capacity() > CAPACITY_MAX as f64 {
-            return Err(format!(
-                "spare = {}: with {} blocks the segments would hold {:.0} in all, and a replay's \
-                 hold at most {CAPACITY_MAX}; write less",
-                configuration.spare,
-                configuration.blocks,
-                configuration.capacity()
-            ));
+        if configuration.streams_max() == 0 {
+            return Err("streams_max = 0: write at least 1".to_owned());
         }
         configuration.victim(0)?;
         let name = configuration.placement.as_str();
@@ -196,7 +394,8 @@ impl Kind for ReplayTrace {
 
     fn inputs(&self, configuration: &Table) -> Vec<PathBuf> {
         let configuration = parse_configuration::<Configuration>(configuration);
-        configuration.map(|known| vec![PathBuf::from(known.trace)]).unwrap_or_default()
+        let trace = configuration.ok().and_then(|known| known.trace);
+        trace.as_deref().and_then(recordings::path).into_iter().collect()
     }
 
     fn run(
@@ -206,17 +405,18 @@ impl Kind for ReplayTrace {
         progress: &mut dyn FnMut(f64) -> bool,
     ) -> Result<Outcome, String> {
         let configuration: Configuration = parse_configuration(configuration)?;
-        let (load, fill, notes) = configuration.load(seed)?;
+        let mut outcome = Outcome::default();
+        let (drive, load, fill) = configuration.load(seed, &mut outcome.notes)?;
         if !progress(0.1) {
             return Err("told to stop".to_owned());
         }
-        let replay = Replay { fill, ..configuration.replay() };
+        let replay = Replay { fill, ..drive.replay };
         let mut victims = configuration.victim(seed)?;
-        let shape = replay.shape(configuration.blocks);
+        let streams_max = configuration.streams_max();
+        let shape = Shape { streams_max, ..replay.shape(drive.blocks) };
         let report = match configuration.future() {
             Some(bins) => {
-                let streams = Shape::default().streams_max;
-                let future = FutureKnowledge::new(bins, streams, shape.segment_blocks);
+                let future = FutureKnowledge::new(bins, streams_max, shape.segment_blocks);
                 replay.run_offline(&load, &mut *victims, &future)
             }
             None => {
@@ -225,11 +425,12 @@ impl Kind for ReplayTrace {
                 replay.run(&load, &mut *victims, placement)
             }
         };
-        let mut outcome = Outcome { notes, ..Outcome::default() };
         if report.stuck {
             outcome.notes.push(format!(
                 "no figures: {} with {} has no room to reclaim in at a spare factor of {}",
-                configuration.placement, configuration.victim, configuration.spare
+                configuration.placement,
+                configuration.victim,
+                configuration.spare()?
             ));
             return Ok(outcome);
         }
@@ -257,20 +458,77 @@ impl Kind for ReplayTrace {
 mod tests {
     use super::*;
 
+    const WHOLE: &str =
+        "placement = \"together\"\nvictim = \"greedy\"\nwarm = 0.0\nmeasured = 1.0\n";
+    const JOBS: &str = "blocks = 8192\nsynthetic.job = [{ rw = \"randwrite\" }]\n";
+
+    fn check(text: &str) -> Result<(), String> {
+        ReplayTrace.check(&toml::from_str(&(text.to_owned() + WHOLE)).unwrap())
+    }
+
+    fn run(text: &str) -> Outcome {
+        let table = toml::from_str(&(text.to_owned() + WHOLE)).unwrap();
+        ReplayTrace.check(&table).unwrap();
+        ReplayTrace.run(&table, 1, &mut |_| true).unwrap()
+    }
+
     #[test]
     fn a_spare_that_leaves_no_addresses_is_refused() {
-        let check = |spare: f64| {
-            let text = format!(
-                "trace = \"t\"\nblocks = 1000000\nspare = {spare:?}\nplacement = \"together\"\n\
-                 victim = \"greedy\"\nwarm_blocks = 0\nmeasured_blocks = 10"
-            );
-            ReplayTrace.check(&toml::from_str(&text).unwrap())
-        };
+        let check =
+            |spare: f64| check(&format!("trace = \"t\"\nblocks = 1000000\nspare = {spare:?}\n"));
         check(0.9).unwrap_or_else(|why| assert!(!why.contains("spare"), "{why}"));
         for spare in [0.9999, 0.999_999_999_999] {
             let why = check(spare).unwrap_err();
             assert!(why.starts_with("spare = 0.9999"), "{why}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_its_key() {
+        for (text, said) in [
+            (JOBS.to_owned(), "spare: "),
+            (JOBS.to_owned() + "spare = 0.2\ntrace = \"sqlite\"\n", "either `trace`"),
+            (JOBS.to_owned() + "spare = 0.2\ntrigger.garbage = 0.15\n", "spare has no meaning"),
+            (JOBS.to_owned() + "trigger.garbage = 1.5\n", "trigger.garbage = 1.5"),
+            (JOBS.to_owned() + "trigger = \"garbage-share\"\n", "garbage-share"),
+            (JOBS.to_owned() + "spare = 0.2\nsegment_blocks = 100000\n", "segment_blocks = 100000"),
+            (JOBS.to_owned() + "spare = 0.2\nwarm_blocks = 1\n", "either `warm_blocks` or `warm`"),
+            (JOBS.to_owned() + "spare = 0.2\nstreams_max = 0\n", "streams_max = 0"),
+            (JOBS.replace("randwrite", "randwrit") + "spare = 0.2\n", "synthetic: "),
+            (JOBS.replace("blocks = 8192", "spare = 0.2"), "blocks: "),
+        ] {
+            let why = check(&text).unwrap_err();
+            assert!(why.contains(said), "{text}: {why}");
+        }
+        let table = JOBS.replace("randwrite", "randread") + "spare = 0.2\n" + WHOLE;
+        let why = ReplayTrace.run(&toml::from_str(&table).unwrap(), 1, &mut |_| true).unwrap_err();
+        assert!(why.contains("do not write"), "{why}");
+    }
+
+    /// Garbage in open segments is not counted: the more streams, the more space is used. A fixed
+    /// capacity is one whatever the streams.
+    #[test]
+    fn a_share_of_garbage_triggers_too() {
+        let spare = |when: &str, placement: &str| {
+            let text = format!("{JOBS}segment_blocks = 128\n{when}\n{WHOLE}");
+            let table = toml::from_str(&text.replace("together", placement)).unwrap();
+            ReplayTrace.run(&table, 1, &mut |_| true).unwrap().numbers["spare_mean"]
+        };
+        let more = |when: &str| spare(when, "sepbit") - spare(when, "together");
+        let (fixed, garbage) = (more("spare = 0.15"), more("trigger.garbage = 0.15"));
+        assert!(fixed.abs() < 0.002 && garbage > 0.005, "{fixed} {garbage}");
+    }
+
+    #[test]
+    fn a_shipped_recording_is_made_ready_where_no_blocks_are_said() {
+        let outcome = run("trace = \"build\"\nspare = 0.2\n");
+        assert!(outcome.numbers["waf"] >= 1.0 && outcome.numbers["client_blocks"] > 4096.0);
+        assert!(outcome.notes.iter().any(|note| note.contains("read or written")), "{outcome:?}");
+        let inputs = |name: &str| {
+            let text = format!("trace = {name:?}\nspare = 0.2\n{WHOLE}");
+            ReplayTrace.inputs(&toml::from_str(&text).unwrap()).len()
+        };
+        assert_eq!((inputs("build"), inputs("build.mjtrace")), (0, 1));
     }
 
     #[test]
@@ -282,21 +540,14 @@ mod tests {
             format!("{time},web,0,Write,{},4096,10\n", block * BLOCK_SIZE)
         };
         std::fs::write(&path, [5, 20, 99, 40].map(line).concat()).unwrap();
-        let requests = |blocks| {
-            let configuration = Configuration {
-                trace: path.to_str().unwrap().to_owned(),
-                blocks,
-                spare: 0.2,
-                placement: "together".to_owned(),
-                victim: "greedy".to_owned(),
-                warm_blocks: 0,
-                measured_blocks: 1,
-            };
-            configuration.requests()
+        let path = path.to_str().unwrap();
+        let read = |blocks| {
+            let mut reader = open(path).unwrap();
+            requests(&mut reader, path, blocks).map(|steps| (steps, reader.report().lines()))
         };
-        let why = requests(10).unwrap_err();
+        let why = read(10).unwrap_err();
         assert!(why.starts_with("blocks = 10: ") && why.contains("blocks = 100,"), "{why}");
-        let (requests, notes) = requests(100).unwrap();
+        let (requests, notes) = read(100).unwrap();
         assert_eq!(requests.len(), 4);
         assert!(notes[0].starts_with("read as msr"), "{notes:?}");
         // The last of them comes before the third.
