@@ -16,7 +16,7 @@ use crate::fault;
 use crate::format::manifest::{Manifest, SegmentEntry, TreeEntry};
 use crate::format::root::{MANIFEST_CHUNKS_MAX, Root};
 use crate::images::Images;
-use crate::memory::{buffer_bytes_at_rest, dirty_bytes_max, dirty_nodes_max};
+use crate::memory::{dirty_bytes_max, dirty_nodes_max};
 use crate::node_io::{LOST, Place};
 use crate::options::OpenOptions;
 use crate::reclaim::yield_now;
@@ -246,7 +246,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.keep_within(&self.inner.options);
             if state.is_quiet() && !state.reclaim.running {
                 // Reclaim has gone to rest before: what this took is the last that anybody needs.
-                state.buffers.shrink_to(buffer_bytes_at_rest(&self.inner.options));
+                state.shrink_buffers(&self.inner.options);
             }
         }
         self.inner.reset_wanted.notify(1);

@@ -145,6 +145,16 @@ impl State {
         }
     }
 
+    /// Gives up buffers that nobody uses where reclaim rests: those for reads, and where nobody writes
+    /// either those of clients.
+    pub fn shrink_buffers(&mut self, options: &OpenOptions) {
+        let kept = buffer_bytes_at_rest(options);
+        self.buffers.shrink_to(kept);
+        if self.is_quiet() {
+            self.client_buffers.shrink_to(kept);
+        }
+    }
+
     /// Drops clean map nodes and checksums beyond the budget.
     pub fn keep_within(&mut self, options: &OpenOptions) {
         let budget = options.memory_bytes;

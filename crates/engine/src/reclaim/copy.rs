@@ -20,7 +20,7 @@ use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
 use crate::engine::{Engine, Hurdle, State};
 use crate::format::record::Record;
 use crate::log::GROUP_BLOCKS_MAX;
-use crate::memory::{buffer_bytes_at_rest, dirty_bytes_max};
+use crate::memory::dirty_bytes_max;
 use crate::options::OpenOptions;
 use crate::placement::Moved;
 use crate::read::Pin;
@@ -306,7 +306,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let waits = state.waits_for_share();
                 if waits && state.is_quiet() {
                     // Until clients come again.
-                    state.buffers.shrink_to(buffer_bytes_at_rest(&self.inner.options));
+                    state.shrink_buffers(&self.inner.options);
                 }
                 waits
             });

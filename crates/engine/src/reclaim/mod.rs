@@ -42,7 +42,6 @@ use mjolnir_store::Error;
 use mjolnir_units::{Instant, ZoneId};
 
 use crate::engine::{Engine, State};
-use crate::memory::buffer_bytes_at_rest;
 use crate::options::ReclaimOptions;
 use crate::reclaim::index::ReverseIndex;
 use crate::reclaim::mark::Walked;
@@ -271,7 +270,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     let mut state = self.state();
                     state.reclaim.running = false;
                     state.reclaim.rhythm.rest();
-                    state.buffers.shrink_to(buffer_bytes_at_rest(&self.inner.options));
+                    state.shrink_buffers(&self.inner.options);
                 }
                 self.notify();
                 listener.await;
@@ -324,7 +323,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 // Scarce, but nothing to win until clients overwrite more: look again now and then.
                 let scanned_ns = self.state().reclaim.counters.scan_cpu_ns - scanned_ns;
                 let rest = REST_CYCLES * Duration::from_nanos(scanned_ns);
-                self.state().buffers.shrink_to(buffer_bytes_at_rest(&self.inner.options));
+                self.state().shrink_buffers(&self.inner.options);
                 self.rest_unless_asked(rest.max(REST_MIN)).await;
             }
             if !self.state().reclaim.index.is_empty() {
