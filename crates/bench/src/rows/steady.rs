@@ -8,6 +8,7 @@ use mjolnir_device::filter::{Delay, DelayOptions};
 use mjolnir_device::{Device, Runtime};
 use mjolnir_engine::{Engine, OpenOptions};
 use mjolnir_host::HostRuntime;
+use mjolnir_policy::closed_form;
 use mjolnir_units::{BLOCK_SIZE, TreeId};
 
 use super::size_text;
@@ -284,9 +285,8 @@ fn amplification(bench: &Bench, report: &mut Report) -> Result<()> {
     let (zones, zone_blocks) = bench.size((96, 64), (1024, 256), (1024, 1024));
     let device_bytes = u64::from(zones) * zone_blocks * BLOCK_SIZE;
     let device = RamDevice::of_zones(zones, zone_blocks).touched();
-    // For segments of 1,024 blocks, and of 256 and fewer.
-    let forms = bench.size([3.476, 1.979], [3.476, 1.979], [3.508, 1.989]);
-    for (name, spare, expected) in [("waf-15", 0.15, forms[0]), ("waf-28", 0.28, forms[1])] {
+    for (name, spare) in [("waf-15", 0.15), ("waf-28", 0.28)] {
+        let expected = closed_form::greedy(spare, zone_blocks as f64);
         let (mut ratio, mut note) = (Samples::new(), String::new());
         for round in 0..bench.rounds.min(bench.size(1, 1, 3)) as u64 {
             mjolnir_host::run(async |runtime: HostRuntime| -> Result<()> {
