@@ -55,14 +55,14 @@ pub fn reclaim_rested((before, after): (&Stats, &Stats), reclaim: &ReclaimOption
     let (moved, walks) = (difference(|s| s.moved_bytes), difference(|s| s.reclaim_cycles));
     let (used, start) = (100.0 * after.space.utilization, 100.0 * reclaim.start_utilization);
     let stale = after.space.stale_bytes;
-    if difference(|s| s.accepted_write_bytes) == 0 {
-        "reclaim did not run: nothing was written".to_owned()
-    } else if moved > 0 {
+    if moved > 0 {
         format!(
             "reclaim had only begun: {} blocks were moved, and no segment was given up yet; measure \
              longer",
             moved / BLOCK_SIZE
         )
+    } else if difference(|s| s.accepted_write_bytes) == 0 {
+        "reclaim did not run: nothing was written".to_owned()
     } else if used < start {
         format!(
             "reclaim did not run: {used:.0} % of the segments are in use, and it begins at \

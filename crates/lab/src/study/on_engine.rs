@@ -147,7 +147,7 @@ pub(super) fn run(
     seed: u64,
     progress: Progress<'_>,
 ) -> Result<Measured, String> {
-    plan.options.reclaim.seed = seed;
+    plan.options.reclaim.seed = !seed; // Failures of NAND are drawn by the seed itself.
     let world = World::new(seed, plan.prices);
     let runtime = world.runtime();
     let done = Rc::new(Cell::new(0.0));

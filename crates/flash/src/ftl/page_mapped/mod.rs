@@ -180,7 +180,8 @@ impl PageMapped {
         let geometry = device.nand.clone();
         let (blocks, planes) = (geometry.blocks(), geometry.planes());
         let data_pages = device.data_pages_per_block();
-        let policy = mjolnir_policy::victim::seeded(&device.ftl.victim, seed)
+        // What the one draws must not be what the other does.
+        let policy = mjolnir_policy::victim::seeded(&device.ftl.victim, !seed)
             .expect("a device that was checked names a victim policy");
         let pages = geometry.pages() as usize;
         let plane = |plane: u32| Plane {

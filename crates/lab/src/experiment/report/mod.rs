@@ -14,9 +14,7 @@ mod svg;
 pub use chart::{Course, Nothing};
 pub use paper::{Tally, tally};
 
-use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::ledger::write_whole;
@@ -102,24 +100,20 @@ fn write_figure(path: &Path, svg: &str) -> Result<(), String> {
     write_whole(path, format!("{FILE_HEAD}{inner}").as_bytes())
 }
 
-/// The files of figures that were written before; others may lie beside them.
+/// The list of the figures that were written, beside them: others may lie there, too.
+const LIST: &str = "written.json";
+
+/// The files of figures that were written before.
 fn written_figures(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let place = folder.join("figures");
-    let failed = |error: std::io::Error| format!("reading {}: {error}", place.display());
-    let entries = match std::fs::read_dir(&place) {
+    let (place, list) = (folder.join("figures"), folder.join("figures").join(LIST));
+    let names: Vec<String> = match std::fs::read(&list) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(failed)?,
+        Err(error) => return Err(format!("reading {}: {error}", list.display())),
+        // What is no list names nothing.
+        Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
     };
-    let mut found = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(failed)?.path();
-        let svg = path.extension().is_some_and(|extension| extension == "svg");
-        let mut head = [0; FILE_HEAD.len()];
-        if svg && File::open(&path).and_then(|mut file| file.read_exact(&mut head)).is_ok() {
-            found.extend((head == FILE_HEAD.as_bytes()).then_some(path));
-        }
-    }
-    Ok(found)
+    let is_name = |name: &String| Path::new(name).file_name() == Some(name.as_ref());
+    Ok(names.iter().filter(|name| is_name(name)).map(|name| place.join(name)).collect())
 }
 
 fn remove_file(path: &Path) -> Result<(), String> {
@@ -142,8 +136,8 @@ pub fn remove(folder: &Path) -> Result<(), String> {
     written_figures(folder)?.iter().try_for_each(|path| remove_file(path))
 }
 
-/// Writes `report.html`, and each figure to `figures/EXPERIMENT-FIGURE.svg`. Figures of before that
-/// are none of these go.
+/// Writes `report.html`, and each figure to `figures/EXPERIMENT-FIGURE.svg`. Figures that it wrote
+/// before and does not any more go.
 ///
 /// # Errors
 ///
@@ -152,14 +146,17 @@ pub fn write(folder: &Path, all: &[Results]) -> Result<(), String> {
     let place = folder.join("figures");
     std::fs::create_dir_all(&place)
         .map_err(|error| format!("making {}: {error}", place.display()))?;
-    let mut drawn = BTreeSet::new();
-    for figure in all.iter().flat_map(figures) {
-        let path = place.join(figure.name);
-        write_figure(&path, &figure.svg)?;
-        drawn.insert(path);
-    }
-    for path in written_figures(folder)?.iter().filter(|path| !drawn.contains(*path)) {
+    let drawn: Vec<Drawn> = all.iter().flat_map(figures).collect();
+    let names: Vec<&str> = drawn.iter().map(|figure| &*figure.name).collect();
+    let is_drawn = |path: &Path| names.iter().any(|name| path.file_name() == Some(name.as_ref()));
+    for path in written_figures(folder)?.iter().filter(|path| !is_drawn(path)) {
         remove_file(path)?;
+    }
+    // First, so that none of them is ever unlisted.
+    let list = serde_json::to_vec(&names).expect("names are text");
+    write_whole(&place.join(LIST), &list)?;
+    for figure in &drawn {
+        write_figure(&place.join(&figure.name), &figure.svg)?;
     }
     write_whole(&folder.join("report.html"), html(all).as_bytes())
 }
