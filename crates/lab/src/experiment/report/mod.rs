@@ -125,7 +125,7 @@ fn remove_file(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Removes what [`write`] wrote before: a report on results that are being replaced must not pass
+/// Removes what [`write()`] wrote before: a report on results that are being replaced must not pass
 /// for the one to come.
 ///
 /// # Errors
