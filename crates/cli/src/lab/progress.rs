@@ -99,21 +99,6 @@ impl Progress {
     }
 }
 
-/// How long a command has been at it.
-pub struct Stopwatch(Instant);
-
-impl Stopwatch {
-    /// From now on.
-    pub fn start() -> Self {
-        Stopwatch(Instant::now())
-    }
-
-    /// So far.
-    pub fn took(&self) -> Duration {
-        self.0.elapsed()
-    }
-}
-
 /// Seconds, as precise as a guess is.
 fn whole(seconds: u64) -> String {
     match seconds {

@@ -5,12 +5,13 @@ use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use mjolnir_lab::experiment::{self, Changes, Plan, Results, RunError, SHIPPED, Setting, report};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
-use super::progress::{Progress, Stopwatch};
+use super::progress::Progress;
 use super::{RunOptions, build};
 use crate::failure::Failure;
 use crate::output;
@@ -20,13 +21,13 @@ pub const INTERRUPTED: u8 = 130;
 
 /// Runs experiments.
 pub fn run(options: &RunOptions, json: bool) -> Result<(), Failure> {
-    let watch = Stopwatch::start();
     let plans = plans(options)?;
     let out = &options.out;
     output::make_folder(out)?;
     let stop = signals()?;
     let (version, jobs) = (build::version(), jobs(options.jobs));
     let (mut summaries, mut failed, mut empty) = (Vec::new(), 0, 0);
+    let mut took_all = Duration::ZERO;
     for plan in &plans {
         let name = &plan.experiment.name;
         let folder = out.join(name);
@@ -40,6 +41,7 @@ pub fn run(options: &RunOptions, json: bool) -> Result<(), Failure> {
         };
         let results = plan.run(&setting, &|event| progress.watch(event));
         let took = progress.end();
+        took_all += took;
         let results = results.map_err(|error| stopped(&error, out))?;
         results.write(&folder).map_err(Failure::new)?;
         for trouble in report::troubles(&results) {
@@ -78,7 +80,7 @@ pub fn run(options: &RunOptions, json: bool) -> Result<(), Failure> {
         output::print_json(&json!({ "experiments": summaries, "report": page }))?;
     } else {
         let all = output::count(plans.len() as u64, "experiment");
-        let took = output::time(watch.took().as_nanos() as u64);
+        let took = output::time(took_all.as_nanos() as u64);
         output::print(&format!("all: {all} in {took}\nreport: {}\n", page.display()))?;
     }
     match (failed, empty) {

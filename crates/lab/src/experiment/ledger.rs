@@ -151,6 +151,20 @@ impl Ledger {
     }
 }
 
+/// Removes a file that may not be there.
+///
+/// # Errors
+///
+/// A sentence: it is there, and stays.
+pub fn remove_if_there(path: &Path) -> Result<(), String> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(format!("removing {}: {error}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Writes a file so that it is there whole or not at all, through a crash too.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::ledger::write_whole;
+use super::ledger::{remove_if_there, write_whole};
 use super::statistics::Estimate;
 use super::sweep::Coordinate;
 use super::{Experiment, Outcome, Plan, Point, Version};
@@ -229,16 +229,8 @@ impl Results {
     ///
     /// A sentence: a file cannot be removed.
     pub fn remove(folder: &Path) -> Result<(), String> {
-        for name in ["results.json", "results.csv", "summary.csv"] {
-            let path = folder.join(name);
-            match std::fs::remove_file(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(format!("removing {}: {error}", path.display()));
-                }
-                _ => {}
-            }
-        }
-        Ok(())
+        let names = ["results.json", "results.csv", "summary.csv"];
+        names.iter().try_for_each(|name| remove_if_there(&folder.join(name)))
     }
 
     /// Reads `results.json`.

@@ -17,14 +17,11 @@ pub use paper::{Tally, tally};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::ledger::write_whole;
+use super::ledger::{remove_if_there, write_whole};
 use super::results::Results;
 
 /// How to draw a figure wherever it stands.
 const FIGURE_STYLE: &str = include_str!("figure.css");
-/// What the file of a figure begins with.
-const FILE_HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
-                         <svg font-family=\"sans-serif\" font-size=\"12.5\" ";
 
 /// A drawn figure, as a file.
 struct Drawn {
@@ -79,6 +76,8 @@ fn alone(svg: &str) -> String {
             svg = svg.replace(&class, &format!("color=\"{colour}\" {class}"));
         }
     }
+    let font = "font-family=\"sans-serif\" font-size=\"12.5\"";
+    svg = svg.replacen("<svg ", &format!("<svg {font} "), 1);
     let ground = "<rect class=\"ground\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n";
     let before = format!("<style>\n{FIGURE_STYLE}</style>\n{ground}<title");
     svg.replacen("<title", &before, 1)
@@ -96,8 +95,8 @@ pub fn write_course(path: &Path, course: &Course<'_>) -> Result<(), String> {
 }
 
 fn write_figure(path: &Path, svg: &str) -> Result<(), String> {
-    let inner = svg.strip_prefix("<svg ").expect("a figure is one element");
-    write_whole(path, format!("{FILE_HEAD}{inner}").as_bytes())
+    let text = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{svg}");
+    write_whole(path, text.as_bytes())
 }
 
 /// The list of the figures that were written, beside them: others may lie there, too.
@@ -116,15 +115,6 @@ fn written_figures(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(names.iter().filter(|name| is_name(name)).map(|name| place.join(name)).collect())
 }
 
-fn remove_file(path: &Path) -> Result<(), String> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(format!("removing {}: {error}", path.display()))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Removes what [`write()`] wrote before: a report on results that are being replaced must not pass
 /// for the one to come.
 ///
@@ -132,8 +122,8 @@ fn remove_file(path: &Path) -> Result<(), String> {
 ///
 /// A sentence: a file cannot be removed.
 pub fn remove(folder: &Path) -> Result<(), String> {
-    remove_file(&folder.join("report.html"))?;
-    written_figures(folder)?.iter().try_for_each(|path| remove_file(path))
+    remove_if_there(&folder.join("report.html"))?;
+    written_figures(folder)?.iter().try_for_each(|path| remove_if_there(path))
 }
 
 /// Writes `report.html`, and each figure to `figures/EXPERIMENT-FIGURE.svg`. Figures that it wrote
@@ -150,7 +140,7 @@ pub fn write(folder: &Path, all: &[Results]) -> Result<(), String> {
     let names: Vec<&str> = drawn.iter().map(|figure| &*figure.name).collect();
     let is_drawn = |path: &Path| names.iter().any(|name| path.file_name() == Some(name.as_ref()));
     for path in written_figures(folder)?.iter().filter(|path| !is_drawn(path)) {
-        remove_file(path)?;
+        remove_if_there(path)?;
     }
     // First, so that none of them is ever unlisted.
     let list = serde_json::to_vec(&names).expect("names are text");
