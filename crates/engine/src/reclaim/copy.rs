@@ -38,9 +38,6 @@ const SLICE_SHARE: u64 = 16;
 /// a whole slice with its headers.
 const READ_BLOCKS_MAX: u64 = 640;
 const _: () = assert!(READ_BLOCKS_MAX >= GROUP_BLOCKS_MAX as u64);
-/// How long what is read ahead is held while reclaim waits for its share: about as long as a read may
-/// take where the device is busy. Clients that write all the time let it go on sooner.
-const HELD_MAX: Duration = Duration::from_millis(100);
 /// Where reclaim has waited for its share so long, and nobody wrote anything, it gives up what it
 /// holds for going on at once. Then it has to mark again, which must not be for every few writes.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -156,10 +153,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut rest = slices(&runs, slice_blocks(&self.inner.options)).peekable();
         let mut ahead = first;
         while let Some(slice) = rest.next() {
-            if self.waits_for_share()
-                && let Some(written) = self.wait_for_share(&mut ahead).await
-            {
-                return Ok(Copied::Part(moves, written));
+            if self.waits_for_share() {
+                // That may be long: no payload is held meanwhile that can be read again.
+                if let Some(reads) = ahead.take() {
+                    reads.finish().await;
+                }
+                if let Some(written) = self.wait_for_share().await {
+                    return Ok(Copied::Part(moves, written));
+                }
             }
             if self.state().closing {
                 return Ok(Copied::Closing);
@@ -287,19 +288,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Waits until pacing lets reclaim move more, or nobody has written anything for long: then it
-    /// returns the log's sequence number. What is read `ahead` is given up unless that is soon.
-    async fn wait_for_share(&self, ahead: &mut Option<Reads<D, R>>) -> Option<u64> {
+    /// returns the log's sequence number.
+    async fn wait_for_share(&self) -> Option<u64> {
         self.notify();
-        if ahead.is_some() {
-            let waiting = self.wait_while(|state| state.waits_for_share());
-            let held = self.runtime().sleep(HELD_MAX);
-            if let Either::Left(_) = select(pin!(waiting), pin!(held)).await {
-                return None;
-            }
-        }
-        if let Some(reads) = ahead.take() {
-            reads.finish().await;
-        }
         loop {
             let written = self.state().log.sequence;
             let waiting = self.wait_while(|state| {

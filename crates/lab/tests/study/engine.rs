@@ -382,28 +382,3 @@ fn a_slow_load_is_not_moved_more_than_a_fast_one() {
     assert!(fast > 2.0, "reclaim hardly ran: {fast}");
     assert!(slow < 1.4 * fast, "{slow} blocks of data for each slow one, {fast} for a fast one");
 }
-
-/// Clients that write slowly make reclaim wait for them, again and again: what it has read ahead by then
-/// is not read again. (It read 2.0 pages for each that it moved while it was; what lies between live
-/// blocks is read with them.)
-#[test]
-fn what_reclaim_has_read_ahead_outlasts_a_short_wait() {
-    let measured = run("
-        [device]
-        file = \"disksim-ssd\"
-        nand = { channels = 4, blocks_per_plane = 128 }
-        [drive]
-        zone_planes = 8
-        over_provisioning = 0.2
-        [workload.synthetic]
-        job = [{ rw = \"randwrite\", bs = \"4k\", iodepth = 8, rate_iops = 120 }]
-        [precondition]
-        fill = 1.0
-        overwrites = 2.0
-        [measure]
-        seconds = 60.0");
-    let (read, moved) =
-        (number(&measured, "pages_read"), number(&measured, "written_reclaim_blocks"));
-    assert!(moved > 20_000.0, "{moved}");
-    assert!(read / moved < 1.85, "{read} pages read for {moved} moved");
-}
