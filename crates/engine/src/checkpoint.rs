@@ -301,7 +301,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let room = {
             let state = self.state();
             nodes.sort_by_cached_key(|id| (zone_of(&state, id), *id));
-            state.map.unwritten_bytes() as u64 + state.space.moved_bytes_max()
+            // They stay in memory until they are written. Where space is short it comes first.
+            let most = match state.space.free_count() > 2 * state.space.reserve() {
+                true => dirty_nodes_max(&self.inner.options),
+                false => u64::MAX,
+            };
+            state.map.unwritten_bytes() as u64 + state.space.moved_bytes_max().min(most)
         };
         for id in nodes {
             let moved = self

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use mjolnir_device::filter::{Delay, DelayOptions};
 use mjolnir_device::{Device, MemoryDevice, Runtime};
-use mjolnir_engine::{Engine, OpenOptions};
+use mjolnir_engine::{Engine, OpenOptions, ReclaimOptions, Stats};
 use mjolnir_store::{Durability, Store};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
@@ -14,10 +14,19 @@ use crate::support::{BLOCK, Tick, fresh, put, run, tag_of, turns};
 
 /// The most memory that was in use while `operation` ran.
 async fn most_used<D: Device>(engine: &Engine<D, Tick>, operation: impl Future) -> u64 {
+    most_of(engine, |stats| stats.memory_bytes, operation).await
+}
+
+/// The most of something that was in use while `operation` ran.
+async fn most_of<D: Device>(
+    engine: &Engine<D, Tick>,
+    used: impl Fn(&Stats) -> u64,
+    operation: impl Future,
+) -> u64 {
     let mut most = 0;
     let watch = async {
         loop {
-            most = most.max(engine.stats().memory_bytes);
+            most = most.max(used(&engine.stats()));
             turns(1).await;
         }
     };
@@ -149,6 +158,42 @@ fn clients_that_outrun_the_checkpoint_keep_to_the_budget() {
         };
         let most = most_used(&engine, all).await;
         assert!(most <= budget + budget / 4, "{most} bytes were used of {budget}");
+        engine.close().await.unwrap();
+    });
+}
+
+/// A checkpoint moves what lives in sparse segments of the map, which may be far more of it than
+/// memory has room for.
+#[test]
+fn a_checkpoint_that_moves_much_of_the_map_keeps_to_the_budget() {
+    run(async |runtime| {
+        let budget = 512 << 10;
+        let device = MemoryDevice::of_zones(200, 1024);
+        let engine = fresh(|| device.clone(), &runtime, OpenOptions::default()).await;
+        let blocks = 1 << 17;
+        let volume = engine.create_volume("v", blocks * BLOCK).await.unwrap();
+        for round in 0..blocks {
+            put(&engine, volume.id, round * 60_013 % blocks, round).await.unwrap();
+        }
+        let map_bytes = engine.stats().map_bytes;
+        assert!(map_bytes > 2 * budget, "the map takes {map_bytes} bytes");
+        engine.close().await.unwrap();
+        let reclaim = ReclaimOptions { enabled: false, ..ReclaimOptions::default() };
+        let options = OpenOptions { memory_bytes: budget, reclaim, ..OpenOptions::default() };
+        // Writes take time, so that what waits for them can be seen.
+        let slow = DelayOptions { bytes_per_second: Some(1 << 30), ..DelayOptions::default() };
+        let device = Delay::new(device.reopen(), runtime.clone(), slow);
+        let engine = Engine::open(device, runtime.clone(), options).await.unwrap();
+        let mut random = Pcg64::seed_from_u64(5);
+        let writes = async {
+            for round in 0..20_000 {
+                put(&engine, volume.id, random.next_u64() % blocks, round).await.unwrap();
+            }
+        };
+        let most = most_of(&engine, |stats| stats.map_bytes, writes).await;
+        let stats = engine.stats();
+        assert!(stats.map_write_bytes > 4 * map_bytes, "{} bytes of map", stats.map_write_bytes);
+        assert!(most <= budget + budget / 4, "{most} bytes of map were in memory of {budget}");
         engine.close().await.unwrap();
     });
 }
