@@ -270,7 +270,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Marks nodes and pages dirty that lie in map segments which are mostly dead, so that this
-    /// checkpoint moves them and the segments empty: reclaim of the map's own space.
+    /// checkpoint moves them and the segments empty: reclaim of the map's own space. As much as memory has
+    /// room for, unless space is short; the next checkpoint goes on.
     async fn redirty_sparse_segments(&self) -> Result<(), Error> {
         let sparse = {
             let mut state = self.state();
