@@ -33,7 +33,7 @@ pub(crate) struct CheckpointState {
     pub running: bool,
     /// Bytes that the running one has still to write for the nodes that it has frozen, at most.
     pub pending_bytes: u64,
-    /// Bytes that lie in sparse segments of the map, out of which the next one will move them.
+    /// Bytes that lie in sparse segments of the map, out of which the next ones will move them.
     sparse_bytes: u64,
     /// Someone wants one as soon as may be.
     pub wanted: bool,
@@ -293,36 +293,40 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         let mut nodes = self.state().map.nodes_at(|address| inside(address.0));
         // Leaves with words in common may take more to be moved than they have here: the sparsest
-        // segment first, so that it empties before there is no room for more.
-        let zone_of = |state: &State, id: &NodeId| {
-            let address = state.map.address(*id)?;
-            let zone = Place::unpack(address.0).pba.zone(zone_blocks);
-            sparse.iter().position(|other| *other == zone)
+        // segment first, so that it empties before there is no room for more. And each segment in the
+        // order that was written: what is in common stays so where leaves are moved together.
+        let place_of = |state: &State, id: &NodeId| {
+            let address = state.map.address(*id)?.0;
+            let zone = Place::unpack(address).pba.zone(zone_blocks);
+            Some((sparse.iter().position(|other| *other == zone), address))
         };
-        let room = {
+        let (room, most) = {
             let state = self.state();
-            nodes.sort_by_cached_key(|id| (zone_of(&state, id), *id));
+            nodes.sort_by_cached_key(|id| place_of(&state, id));
+            let room = state.map.unwritten_bytes() as u64 + state.space.moved_bytes_max();
             // They stay in memory until they are written. Where space is short it comes first.
-            let most = match state.space.free_count() > 2 * state.space.reserve() {
-                true => dirty_nodes_max(&self.inner.options),
-                false => u64::MAX,
-            };
-            state.map.unwritten_bytes() as u64 + state.space.moved_bytes_max().min(most)
+            let is_short = state.space.free_count() <= 2 * state.space.reserve();
+            (room, if is_short { u64::MAX } else { dirty_nodes_max(&self.inner.options) })
         };
+        let mut marked = 0;
         for id in nodes {
-            let moved = self
+            let fits = self
                 .step(|state| {
-                    let fits = (state.map.unwritten_bytes() as u64) < room;
-                    if fits {
-                        state.map.redirty(id)?;
+                    let before = state.map.unwritten_bytes() as u64;
+                    if before >= room || marked >= most {
+                        return Ok(false);
                     }
-                    Ok(())
+                    state.map.redirty(id)?;
+                    marked += state.map.unwritten_bytes() as u64 - before;
+                    Ok(true)
                 })
                 .await;
-            match moved {
+            match fits {
+                Ok(true) => {}
+                Ok(false) => break,
                 // What cannot be read cannot be moved: it stays, and so does its segment.
                 Err(error) if matches!(error.kind, ErrorKind::Damaged | ErrorKind::Io) => {}
-                other => other?,
+                Err(error) => return Err(error),
             }
         }
         let mut state = self.state();

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use mjolnir_device::filter::{Delay, DelayOptions};
 use mjolnir_device::{Device, MemoryDevice, Runtime};
-use mjolnir_engine::{Engine, OpenOptions, ReclaimOptions, Stats};
+use mjolnir_engine::{Engine, OpenOptions, ReclaimOptions, SegmentContent, Stats};
 use mjolnir_store::{Durability, Store};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
@@ -168,7 +168,7 @@ fn clients_that_outrun_the_checkpoint_keep_to_the_budget() {
 fn a_checkpoint_that_moves_much_of_the_map_keeps_to_the_budget() {
     run(async |runtime| {
         let budget = 512 << 10;
-        let device = MemoryDevice::of_zones(200, 1024);
+        let device = MemoryDevice::of_zones(300, 1024);
         let engine = fresh(|| device.clone(), &runtime, OpenOptions::default()).await;
         let blocks = 1 << 17;
         let volume = engine.create_volume("v", blocks * BLOCK).await.unwrap();
@@ -194,6 +194,19 @@ fn a_checkpoint_that_moves_much_of_the_map_keeps_to_the_budget() {
         let stats = engine.stats();
         assert!(stats.map_write_bytes > 4 * map_bytes, "{} bytes of map", stats.map_write_bytes);
         assert!(most <= budget + budget / 4, "{most} bytes of map were in memory of {budget}");
+        // In a segment's worth of checkpoints, one leaf is written once and another each time. What is
+        // written once is moved on, or each would keep a segment.
+        for once in 1..=16 {
+            put(&engine, volume.id, once * (blocks / 17), once).await.unwrap();
+            for round in 0..110 {
+                put(&engine, volume.id, 0, round).await.unwrap();
+                engine.checkpoint().await.unwrap();
+            }
+        }
+        let segments = engine.segments();
+        let of_map = segments.iter().filter(|segment| segment.content == SegmentContent::Map);
+        let count = of_map.count();
+        assert!(count <= 8, "the map is in {count} segments");
         engine.close().await.unwrap();
     });
 }
