@@ -235,3 +235,48 @@ fn checksums_keep_to_a_bound_of_their_own() {
         engine.close().await.unwrap();
     });
 }
+
+/// Reclaim beside clients, in a store whose map is many times as large as the budget: no step may wait
+/// for ever for nodes that others' loads drive out.
+#[test]
+fn reclaim_and_writers_come_to_an_end_in_almost_no_memory() {
+    for (budget, writers) in [(512 << 10, 1), (512 << 10, 8), (128 << 10, 8)] {
+        run(async |runtime| {
+            let device = MemoryDevice::of_zones(300, 1024);
+            let engine = fresh(|| device.clone(), &runtime, OpenOptions::default()).await;
+            let blocks = 1 << 17;
+            let volume = engine.create_volume("v", blocks * BLOCK).await.unwrap();
+            for round in 0..blocks {
+                put(&engine, volume.id, round * 60_013 % blocks, round).await.unwrap();
+            }
+            let map_bytes = engine.stats().map_bytes;
+            assert!(map_bytes > 2 * budget, "the map takes {map_bytes} bytes");
+            engine.close().await.unwrap();
+            let options = OpenOptions { memory_bytes: budget, ..OpenOptions::default() };
+            // Loads take time, so that one that goes on for ever can be told.
+            let slow = DelayOptions { bytes_per_second: Some(1 << 30), ..DelayOptions::default() };
+            let device = Delay::new(device.reopen(), runtime.clone(), slow);
+            let engine = Engine::open(device, runtime.clone(), options).await.unwrap();
+            let done = Rc::new(Cell::new(0));
+            for writer in 0..writers {
+                let (engine, done) = (engine.clone(), done.clone());
+                runtime.spawn(async move {
+                    let mut random = Pcg64::seed_from_u64(writer);
+                    for round in 0..6_000 / writers {
+                        let lba = random.next_u64() % blocks;
+                        put(&engine, volume.id, lba, round).await.unwrap();
+                    }
+                    done.set(done.get() + 1);
+                });
+            }
+            for waited in 0.. {
+                if done.get() == writers {
+                    break;
+                }
+                assert!(waited < 1_000_000, "{} of {writers} writers are done", done.get());
+                turns(1).await;
+            }
+            engine.close().await.unwrap();
+        });
+    }
+}
