@@ -71,13 +71,17 @@ pub fn run(options: &RunOptions, json: bool) -> Result<(), Failure> {
             "published": tally.compared,
             "published_met": tally.met,
             "published_not_comparable": tally.made_smaller,
+            "seconds": took.as_secs_f64(),
         }));
     }
     let all = Results::read_all(out).map_err(Failure::new)?;
     report::write(out, &all).map_err(Failure::new)?;
     let page = out.join("report.html");
     if json {
-        output::print_json(&json!({ "experiments": summaries, "report": page }))?;
+        let seconds = took_all.as_secs_f64();
+        output::print_json(
+            &json!({ "experiments": summaries, "report": page, "seconds": seconds }),
+        )?;
     } else {
         let all = output::count(plans.len() as u64, "experiment");
         let took = output::time(took_all.as_nanos() as u64);

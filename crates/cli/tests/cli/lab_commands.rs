@@ -78,7 +78,10 @@ fn a_run_leaves_results_a_report_and_figures() {
 fn twice_or_with_other_jobs_is_the_same() {
     let folder = folder();
     folder.ok("lab run mine.toml --jobs 1 --out a");
-    folder.ok("lab run mine.toml --jobs 2 --out b");
+    let json: serde_json::Value =
+        serde_json::from_str(&folder.ok("lab run mine.toml --jobs 2 --out b --json")).unwrap();
+    let took = json["experiments"][0]["seconds"].as_f64().unwrap();
+    assert!(took > 0.0 && json["seconds"] == took, "{json}");
     for name in ["mine/results.json", "mine/results.csv", "report.html"] {
         assert_eq!(read(&folder, &format!("a/{name}")), read(&folder, &format!("b/{name}")));
     }
