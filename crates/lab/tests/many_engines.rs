@@ -129,7 +129,7 @@ fn engines_of_one_simulation_repeat_with_its_seed() {
     // They run beside one another, in one order of time.
     let of = |engine: usize| first.completed.iter().filter(move |(number, _)| *number == engine);
     let last_begun = (0..ENGINES).map(|engine| of(engine).next().unwrap().1).max();
-    let first_done = (0..ENGINES).map(|engine| of(engine).last().unwrap().1).min();
+    let first_done = (0..ENGINES).map(|engine| of(engine).next_back().unwrap().1).min();
     assert!(last_begun < first_done, "{last_begun:?}, {first_done:?}");
     assert!(first.completed.is_sorted_by_key(|(_, at)| *at));
 }
