@@ -19,6 +19,10 @@ use crate::threads::Threads;
 const DATA_BYTES_MAX: u64 = 4 << 40;
 /// Blocks that a snapshot may cost whose leaves are its own.
 const BLOCKS_ANEW: u64 = 64;
+/// The most threads: more than machines have cores. A number from 1 to this is tried each.
+const THREADS_MAX: usize = 1024;
+/// The most scans with each.
+const ROUNDS_MAX: usize = 1000;
 /// The part of a run that writing is reckoned as, for progress.
 const WRITE_PART: f64 = 0.7;
 
@@ -64,6 +68,11 @@ impl Planned for Scan {
         let threads_max = threads_max.unwrap_or_else(cores);
         if rounds == 0 || threads_max == 0 {
             return Err("rounds, threads_max: write at least 1".to_owned());
+        }
+        if threads_max > THREADS_MAX || rounds > ROUNDS_MAX {
+            return Err(format!(
+                "rounds, threads_max: write at most {ROUNDS_MAX} and {THREADS_MAX}"
+            ));
         }
         let zone_blocks = (blocks / 64).clamp(256, 32_768);
         // Twice: the map.
@@ -169,4 +178,23 @@ async fn scan(engine: &ThinEngine, threads: &Threads) -> Result<Scanned, String>
 
 fn fastest(values: Vec<f64>) -> f64 {
     values.into_iter().fold(f64::INFINITY, f64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_threads_or_rounds_than_any_machine_would_end_are_refused() {
+        let scan = |more: &str| {
+            let text = format!("{more}\n[data]\nbytes = \"1M\"\nwrite_bytes = \"4k\"");
+            Scan::new(&text.parse().unwrap(), 1).err()
+        };
+        assert_eq!(scan("threads_max = 1024\nrounds = 1000"), None);
+        for more in ["threads_max = 1025", "threads_max = 9223372036854775807", "rounds = 1001"] {
+            let why = scan(more).expect(more);
+            assert!(why.contains("at most 1000 and 1024"), "{why}");
+        }
+        assert!(scan("threads_max = 0").is_some() && scan("rounds = 0").is_some());
+    }
 }
