@@ -1,7 +1,7 @@
 //! An experiment file becomes points: every combination of what is swept. What is wrong in it is
 //! one sentence with file, line and the nearest right word.
 
-use mjolnir_lab::experiment::{Changes, Kinds, Plan};
+use mjolnir_lab::experiment::{Changes, Kinds, Plan, SHIPPED};
 use toml::Value;
 
 const FILE: &str = r#"name = "mine"
@@ -105,6 +105,34 @@ fn the_command_line_changes_what_has_the_key() {
         blocks.points.iter().filter(|p| p.configuration.contains_key("erase_blocks")).collect();
     assert_eq!(with.len(), 4);
     assert!(with.iter().all(|point| point.configuration["erase_blocks"] == Value::Integer(128)));
+}
+
+#[test]
+fn the_command_line_cannot_ask_for_what_would_not_count() {
+    let (name, text) = SHIPPED.iter().find(|(name, _)| *name == "victim-policies").unwrap();
+    let said = |key: &str, value: &str| {
+        let value: toml::Table = format!("value = {value}").parse().unwrap();
+        let set = vec![(key.to_owned(), value["value"].clone())];
+        let changes = Changes { set, ..Changes::default() };
+        Plan::new(name, text, &changes, &Kinds::default()).map(drop).map_err(|why| why.to_string())
+    };
+    for (key, value, part) in [
+        // What is swept would lie over it, or within it.
+        ("engine", "{ victim = 'fifo' }", "engine.victim is swept"),
+        ("engine.victim.name", "'fifo'", "engine.victim is swept"),
+        ("workload.synthetic", "{}", "workload is swept"),
+        ("measure.drive_writes", "0.0", "measure.drive_writes: write a number above 0"),
+        ("measure.drive_writes", "nan", "measure.drive_writes: write a number above 0"),
+        ("measure.requests", "0", "measure.requests: write at least 1"),
+        ("measure.seconds", "-1.0", "measure.seconds: write a number above 0"),
+        ("measure.seconds", "1.0", "measure.seconds: nothing takes time"),
+        ("engine.memory_bytes", "1", "engine.memory_bytes: write at least 1M"),
+    ] {
+        let why = said(key, value).expect_err(key);
+        assert!(why.starts_with(&format!("--set {key}: ")) && why.contains(part), "{why}");
+    }
+    assert_eq!(said("engine.memory_bytes", "'1M'"), Ok(()));
+    assert_eq!(said("engine.victim", "'fifo'"), Ok(()));
 }
 
 #[test]

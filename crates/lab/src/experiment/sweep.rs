@@ -232,6 +232,11 @@ fn set(bases: &mut [Base], key: &str, value: &Value) -> Result<(), Mistake> {
         |base: &Base| base.sweep.contains_key(key) || keys::get(&base.configuration, key).is_some();
     let everywhere = !bases.iter().any(has);
     for base in bases.iter_mut().filter(|base| everywhere || has(base)) {
+        if let Some(swept) = base.sweep.keys().find(|swept| overlap(swept, key)) {
+            return Err(Mistake(format!(
+                "--set {key}: {swept} is swept, and its values would lie over this; set {swept}"
+            )));
+        }
         match (base.sweep.get_mut(key), value) {
             (Some(values), Value::Array(others)) if !others.is_empty() => {
                 values.clone_from(others);
@@ -245,6 +250,14 @@ fn set(bases: &mut [Base], key: &str, value: &Value) -> Result<(), Mistake> {
         }
     }
     Ok(())
+}
+
+/// Whether one of two dotted keys is within the other.
+fn overlap(one: &str, other: &str) -> bool {
+    let within = |inner: &str, outer: &str| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('.'))
+    };
+    within(one, other) || within(other, one)
 }
 
 /// Every combination of what is swept; there are `before` points in other cases.

@@ -64,6 +64,7 @@ pub type Progress<'a> = &'a mut dyn FnMut(f64) -> bool;
 ///
 /// In a sentence that names the key, where the study makes no sense; else what went wrong.
 pub fn run(study: &Study, seed: u64, progress: Progress<'_>) -> Result<Measured, String> {
+    study.measure.check()?;
     let own_firmware = study.drive.kind == DriveKind::PageMapped;
     let hardware = hardware::device(&study.device, own_firmware)?;
     match study.drive.kind {
@@ -81,6 +82,7 @@ pub fn run(study: &Study, seed: u64, progress: Progress<'_>) -> Result<Measured,
 ///
 /// As [`run`].
 pub fn check(study: &Study) -> Result<(), String> {
+    study.measure.check()?;
     let own_firmware = study.drive.kind == DriveKind::PageMapped;
     let hardware = hardware::device(&study.device, own_firmware)?;
     let bytes = match study.drive.kind {
@@ -91,6 +93,27 @@ pub fn check(study: &Study) -> Result<(), String> {
 }
 
 impl MeasureSpec {
+    /// Refuses limits that end a run before it begins.
+    fn check(&self) -> Result<(), String> {
+        let whole = [("requests", self.requests), ("blocks", self.blocks)];
+        if let Some((name, _)) = whole.iter().find(|(_, most)| *most == Some(0)) {
+            return Err(format!("measure.{name}: write at least 1"));
+        }
+        let parts = [("drive_writes", self.drive_writes), ("seconds", self.seconds)];
+        let is_above_0 = |most: f64| most.is_finite() && most > 0.0;
+        if let Some((name, _)) =
+            parts.iter().find(|(_, most)| most.is_some_and(|at| !is_above_0(at)))
+        {
+            return Err(format!("measure.{name}: write a number above 0"));
+        }
+        if self.seconds.is_some() && !self.timed {
+            return Err("measure.seconds: nothing takes time with measure.timed = false; write \
+                        requests, blocks or drive_writes"
+                .to_owned());
+        }
+        Ok(())
+    }
+
     /// Whether anything but the workload's own end ends the run.
     #[must_use]
     pub fn has_limit(&self) -> bool {

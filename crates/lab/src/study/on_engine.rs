@@ -153,11 +153,6 @@ pub(super) fn run(
     let done = Rc::new(Cell::new(0.0));
     let told = done.clone();
     let mut go_on = move || progress(told.get());
-    if study.measure.seconds.is_some() && !study.measure.timed {
-        return Err("measure.seconds: nothing takes time with measure.timed = false; write \
-                    requests, blocks or drive_writes"
-            .to_owned());
-    }
     let limits = Limits::new(&study.measure, plan.bytes);
     let has_limit = study.measure.has_limit();
     let source = Source::new(&study.workload, plan.bytes, seed, has_limit)?;

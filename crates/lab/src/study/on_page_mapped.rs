@@ -39,11 +39,6 @@ pub(super) fn check(study: &Study, hardware: &Hardware) -> Result<u64, String> {
                     say its policies under device.ftl, and leave [engine] out"
             .to_owned());
     }
-    if study.measure.seconds.is_some() && !study.measure.timed {
-        return Err("measure.seconds: nothing takes time with measure.timed = false; write \
-                    requests, blocks or drive_writes"
-            .to_owned());
-    }
     Precondition::new(&study.precondition)?;
     if study.precondition.workload > 0.0 && study.precondition.save.is_some() {
         return Err("precondition.save: with precondition.workload the state of a page-mapped \

@@ -8,6 +8,9 @@ use mjolnir_workload::fit::FitSpec;
 use mjolnir_workload::synthetic::WorkloadSpec;
 use serde::{Deserialize, Serialize};
 
+/// The least memory of an engine: with less it does little but read its map again and again.
+const MEMORY_BYTES_MIN: u64 = 1 << 20;
+
 /// A study: a drive, what it held, what is asked of it, and what of that is measured.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -195,6 +198,10 @@ impl EngineSpec {
             Some(bytes) => bytes.get(&format!("engine.{key}")),
             None => Ok(unsaid),
         };
+        let memory_bytes = bytes_or("memory_bytes", &self.memory_bytes, unsaid.memory_bytes)?;
+        if memory_bytes < MEMORY_BYTES_MIN {
+            return Err("engine.memory_bytes: write at least 1M".to_owned());
+        }
         known("victim", victim::by_name(&self.victim))?;
         known("placement", placement::by_name(&self.placement))?;
         known("pacing", pacing::by_name(&self.pacing))?;
@@ -210,7 +217,7 @@ impl EngineSpec {
             linger,
             client_streams: self.client_streams,
             placement: self.placement.clone(),
-            memory_bytes: bytes_or("memory_bytes", &self.memory_bytes, unsaid.memory_bytes)?,
+            memory_bytes,
             checkpoint_bytes: bytes_or(
                 "checkpoint_bytes",
                 &self.checkpoint_bytes,
