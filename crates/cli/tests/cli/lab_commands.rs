@@ -107,6 +107,15 @@ fn compare_tells_what_differs_and_whether_by_chance() {
         serde_json::from_str(&folder.ok("lab compare a b --json")).unwrap();
     assert!(json["numbers_compared"].as_u64() > Some(20), "{json}");
     assert!(json["differences"][0]["ratio"].is_number(), "{json}");
+    // A mean of more seeds is another one only if it is another number.
+    folder.ok("lab run mine.toml --seeds 1 --out d");
+    let json: serde_json::Value =
+        serde_json::from_str(&folder.ok("lab compare a d --json")).unwrap();
+    let listed = json["differences"].as_array().unwrap();
+    assert!(
+        !listed.is_empty() && listed.len() < json["numbers_compared"].as_u64().unwrap() as usize
+    );
+    assert!(listed.iter().all(|found| found["a"]["mean"] != found["b"]["mean"]), "{json}");
 }
 
 /// A sweep that takes long enough to be interrupted, in steps short enough not to be waited for.

@@ -141,7 +141,8 @@ impl Comparison {
                 continue;
             };
             self.numbers_compared += 1;
-            if of_a == of_b {
+            // How many seeds a mean is of is said once, of all.
+            if of_a.mean == of_b.mean {
                 continue;
             }
             self.differences.push(Difference {
