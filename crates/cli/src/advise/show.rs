@@ -179,10 +179,15 @@ fn wins(advice: &Advice) -> Vec<String> {
                 output::count(win.runs.into(), "start"),
             ));
         }
-        lines.push(format!(
-            "  flash lives {:.2} times as long: life goes with 1 / WAF, as replayed.",
-            advice.life_ratio
-        ));
+        // What is not advised has nothing to promise.
+        if advice.verdict == Verdict::Choose {
+            lines.push(format!(
+                "  flash lives {:.2} times as long: life goes with 1 / WAF, as replayed.",
+                advice.life_ratio
+            ));
+        } else if let Some(last) = lines.last_mut() {
+            *last = format!("{}.", last.trim_end_matches(';'));
+        }
     }
     if !advice.as_good.is_empty() {
         let names: Vec<String> = advice.as_good.iter().map(|good| format!("({good})")).collect();

@@ -38,6 +38,8 @@ fn a_recording_gets_the_same_advice_twice_with_a_report() {
     {
         assert!(shown.contains(part), "no {part:?} in {shown}");
     }
+    // The other's longer life is told only where it is advised.
+    assert_eq!(shown.contains("flash lives"), advice["verdict"] == "choose", "{shown}");
     assert_eq!(folder.ok(&format!("{command} --out out")), shown);
     let page = std::fs::read_to_string(folder.path("out/report.html")).unwrap();
     assert!(page.contains("Every policy, by spare factor") && page.contains("</svg>"));
