@@ -120,11 +120,11 @@ fn the_command_line_cannot_ask_for_what_would_not_count() {
         // What is swept would lie over it, or within it.
         ("engine", "{ victim = 'fifo' }", "engine.victim is swept"),
         ("engine.victim.name", "'fifo'", "engine.victim is swept"),
-        ("workload.synthetic", "{}", "workload is swept"),
-        ("measure.drive_writes", "0.0", "measure.drive_writes: write a number above 0"),
-        ("measure.drive_writes", "nan", "measure.drive_writes: write a number above 0"),
+        ("workload.synthetic.job", "[]", "workload is swept"),
+        ("measure.drive_writes", "0.0", "measure.drive_writes: write a finite number above 0"),
+        ("measure.drive_writes", "inf", "measure.drive_writes: write a finite number above 0"),
         ("measure.requests", "0", "measure.requests: write at least 1"),
-        ("measure.seconds", "-1.0", "measure.seconds: write a number above 0"),
+        ("measure.seconds", "-1.0", "measure.seconds: write a finite number above 0"),
         ("measure.seconds", "1.0", "measure.seconds: nothing takes time"),
         ("engine.memory_bytes", "1", "engine.memory_bytes: write at least 1M"),
     ] {
@@ -133,6 +133,9 @@ fn the_command_line_cannot_ask_for_what_would_not_count() {
     }
     assert_eq!(said("engine.memory_bytes", "'1M'"), Ok(()));
     assert_eq!(said("engine.victim", "'fifo'"), Ok(()));
+    // Tables are joined: what lies beside a swept value counts.
+    assert_eq!(said("engine", "{ cores = 2 }"), Ok(()));
+    assert_eq!(said("workload.skip_bad", "true"), Ok(()));
 }
 
 #[test]

@@ -99,6 +99,7 @@ impl Planned for Load {
             );
         }
         let measure = configuration.measure;
+        measure.check()?;
         if !measure.timed || measure.oracle || measure.log.is_some() {
             return Err("measure: timed = false, oracle and log are for the lab alone".to_owned());
         }

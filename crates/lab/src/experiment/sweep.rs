@@ -232,7 +232,7 @@ fn set(bases: &mut [Base], key: &str, value: &Value) -> Result<(), Mistake> {
         |base: &Base| base.sweep.contains_key(key) || keys::get(&base.configuration, key).is_some();
     let everywhere = !bases.iter().any(has);
     for base in bases.iter_mut().filter(|base| everywhere || has(base)) {
-        if let Some(swept) = base.sweep.keys().find(|swept| overlap(swept, key)) {
+        if let Some((swept, _)) = base.sweep.iter().find(|swept| covers(swept, key, value)) {
             return Err(Mistake(format!(
                 "--set {key}: {swept} is swept, and its values would lie over this; set {swept}"
             )));
@@ -252,12 +252,22 @@ fn set(bases: &mut [Base], key: &str, value: &Value) -> Result<(), Mistake> {
     Ok(())
 }
 
-/// Whether one of two dotted keys is within the other.
-fn overlap(one: &str, other: &str) -> bool {
+/// Whether a swept key's values replace a value, or something in it: tables are joined, so what lies
+/// beside them counts.
+fn covers((swept, values): &(&String, &Vec<Value>), key: &str, value: &Value) -> bool {
     let within = |inner: &str, outer: &str| {
-        inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('.'))
+        let rest = inner.strip_prefix(outer).and_then(|rest| rest.strip_prefix('.'));
+        rest.map(str::to_owned)
     };
-    within(one, other) || within(other, one)
+    let has = |value: &Value, rest: &str| match value {
+        Value::Table(table) => keys::get(table, rest).is_some(),
+        _ => true,
+    };
+    match (within(key, swept), within(swept, key)) {
+        (Some(rest), _) => values.iter().any(|value| has(value, &rest)),
+        (_, Some(rest)) => has(value, &rest),
+        _ => false,
+    }
 }
 
 /// Every combination of what is swept; there are `before` points in other cases.

@@ -94,7 +94,11 @@ pub fn check(study: &Study) -> Result<(), String> {
 
 impl MeasureSpec {
     /// Refuses limits that end a run before it begins.
-    fn check(&self) -> Result<(), String> {
+    ///
+    /// # Errors
+    ///
+    /// A sentence that begins with the key.
+    pub fn check(&self) -> Result<(), String> {
         let whole = [("requests", self.requests), ("blocks", self.blocks)];
         if let Some((name, _)) = whole.iter().find(|(_, most)| *most == Some(0)) {
             return Err(format!("measure.{name}: write at least 1"));
@@ -104,7 +108,7 @@ impl MeasureSpec {
         if let Some((name, _)) =
             parts.iter().find(|(_, most)| most.is_some_and(|at| !is_above_0(at)))
         {
-            return Err(format!("measure.{name}: write a number above 0"));
+            return Err(format!("measure.{name}: write a finite number above 0"));
         }
         if self.seconds.is_some() && !self.timed {
             return Err("measure.seconds: nothing takes time with measure.timed = false; write \
