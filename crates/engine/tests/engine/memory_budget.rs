@@ -263,7 +263,7 @@ fn reclaim_and_writers_come_to_an_end_in_almost_no_memory() {
                 let (engine, done) = (engine.clone(), done.clone());
                 runtime.spawn(async move {
                     let mut random = Pcg64::seed_from_u64(writer);
-                    for round in 0..2_000 / writers {
+                    for round in 0..4_000 / writers {
                         let lba = random.next_u64() % blocks;
                         put(&engine, volume.id, lba, round).await.unwrap();
                     }
