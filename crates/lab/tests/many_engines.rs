@@ -1,17 +1,17 @@
-//! Any number of engines, devices and workloads run in one order of events, which the seed decides.
+//! Any number of engines, devices and workloads run in one order of events, which the seed draws.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::future::join_all;
 use mjolnir_device::filter::DelayOptions;
 use mjolnir_device::{MemoryDevice, Runtime};
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
+use mjolnir_lab::stage::{get, put};
 use mjolnir_lab::{AfterCut, Chance, Options, Sim, SimDisk, SimRuntime};
-use mjolnir_store::{Chunk, Durability, Store};
-use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, TreeId};
+use mjolnir_store::Durability;
+use mjolnir_units::{BLOCK_SIZE, TreeId};
 
 const ENGINES: usize = 3;
 const CLIENTS: u64 = 4;
@@ -43,14 +43,6 @@ async fn machine(runtime: SimRuntime, number: usize) -> Machine {
     Machine { engine, runtime, volume }
 }
 
-fn payload(engine: usize, lba: u64, round: u64) -> Bytes {
-    let mut block = vec![0; BLOCK_BYTES];
-    for (word, value) in block.chunks_exact_mut(8).zip([engine as u64, lba, round]) {
-        word.copy_from_slice(&value.to_le_bytes());
-    }
-    block.into()
-}
-
 /// Overwrites the client's blocks at random, and reads the newest of each.
 async fn work(
     machine: Rc<Machine>,
@@ -59,23 +51,22 @@ async fn work(
     completed: Rc<RefCell<Vec<(usize, u64)>>>,
 ) {
     let Machine { engine, runtime, volume } = &*machine;
-    let mut chance = Chance::new(client);
+    let mut chance = Chance::new(number as u64 * CLIENTS + client);
     let mut newest = vec![None; BLOCKS as usize];
     for round in 0..WRITES {
         let block = chance.below(BLOCKS);
         let lba = client * BLOCKS + block;
-        let data = payload(number, lba, round);
-        engine.write(*volume, lba * BLOCK_SIZE, data, Durability::Buffered).await.unwrap();
-        newest[block as usize] = Some(round);
+        // Which engine's it is, where it lies, and which write it was.
+        let tag = ((number as u64 + 1) << 48) | (lba << 24) | round;
+        put(engine, *volume, lba, tag, Durability::Buffered).await.unwrap();
+        newest[block as usize] = Some(tag);
         completed.borrow_mut().push((number, runtime.now().0));
         runtime.sleep(Duration::from_micros(10)).await;
     }
-    for (block, round) in newest.into_iter().enumerate() {
-        let Some(round) = round else { continue };
+    for (block, tag) in newest.into_iter().enumerate() {
+        let Some(tag) = tag else { continue };
         let lba = client * BLOCKS + block as u64;
-        let read = engine.read(*volume, lba * BLOCK_SIZE, BLOCK_SIZE).await.unwrap();
-        let [Chunk::Data(data)] = &read[..] else { panic!("{} chunks", read.len()) };
-        assert_eq!(data[..], payload(number, lba, round), "engine {number}, block {lba}");
+        assert_eq!(get(engine, *volume, lba).await.unwrap(), tag, "engine {number}, block {lba}");
     }
 }
 
@@ -88,7 +79,7 @@ struct History {
 }
 
 fn history(seed: u64) -> History {
-    let options = Options { shuffle: true, poll_limit: u64::MAX, ..Options::default() };
+    let options = Options { shuffle: true, poll_limit: 50_000_000, ..Options::default() };
     let sim = Sim::new(seed, options);
     let completed = Rc::new(RefCell::new(Vec::new()));
     let worlds: Vec<SimRuntime> = (0..ENGINES).map(|_| sim.world()).collect();

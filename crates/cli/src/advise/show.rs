@@ -162,17 +162,17 @@ fn wins(advice: &Advice) -> Vec<String> {
     lines.push(String::new());
     if best.is_some() {
         let spread = advice.win.ci95.map(|half| format!(" ± {}", output::percent(half)));
-        lines.push(format!(
-            "  The best other {} {}{} of all writes ({} in the trace), ± {} between halves of it;",
+        let mut said = vec![format!(
+            "The best other {} {}{} of all writes ({} in the trace), ± {} between halves of it",
             if advice.win.mean < 0.0 { "costs" } else { "saves" },
             output::percent(advice.win.mean.abs()),
             spread.unwrap_or_default(),
             output::count(advice.win.runs.into(), "start"),
             output::percent(advice.halves_spread),
-        ));
+        )];
         if let Some(win) = &advice.lab_win {
-            lines.push(format!(
-                "  on the engine it {} {} ± {} of data writes ({});",
+            said.push(format!(
+                "on the engine it {} {} ± {} of data writes ({})",
                 if win.mean < 0.0 { "costs" } else { "saves" },
                 output::percent(win.mean.abs()),
                 output::percent(advice.lab_spread.unwrap_or(0.0)),
@@ -181,13 +181,12 @@ fn wins(advice: &Advice) -> Vec<String> {
         }
         // What is not advised has nothing to promise.
         if advice.verdict == Verdict::Choose {
-            lines.push(format!(
-                "  flash lives {:.2} times as long: life goes with 1 / WAF, as replayed.",
+            said.push(format!(
+                "flash lives {:.2} times as long: life goes with 1 / WAF, as replayed",
                 advice.life_ratio
             ));
-        } else if let Some(last) = lines.last_mut() {
-            *last = format!("{}.", last.trim_end_matches(';'));
         }
+        lines.push(format!("  {}.", said.join(";\n  ")));
     }
     if !advice.as_good.is_empty() {
         let names: Vec<String> = advice.as_good.iter().map(|good| format!("({good})")).collect();

@@ -7,6 +7,7 @@ use mjolnir_device::filter::{Delay, DelayOptions};
 use mjolnir_device::{Device, MemoryDevice, Runtime};
 use mjolnir_engine::{Engine, OpenOptions, ReclaimOptions, SegmentContent, Stats};
 use mjolnir_store::{Durability, Store};
+use mjolnir_units::TreeId;
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -162,32 +163,45 @@ fn clients_that_outrun_the_checkpoint_keep_to_the_budget() {
     });
 }
 
+/// Blocks of a volume that was written in an order in which no two neighbours follow one another.
+const SCATTERED: u64 = 1 << 17;
+
+/// A store with such a volume, whose map is more than twice the budget that it is opened with. Its
+/// device takes time, so that what waits for it, or goes on for ever, can be told. Returns the bytes of
+/// the map, too.
+async fn larger_than_memory(
+    runtime: &Tick,
+    budget: u64,
+    reclaim: ReclaimOptions,
+) -> (Engine<Delay<MemoryDevice, Tick>, Tick>, TreeId, u64) {
+    let device = MemoryDevice::of_zones(300, 1024);
+    let engine = fresh(|| device.clone(), runtime, OpenOptions::default()).await;
+    let volume = engine.create_volume("v", SCATTERED * BLOCK).await.unwrap().id;
+    for round in 0..SCATTERED {
+        put(&engine, volume, round * 60_013 % SCATTERED, round).await.unwrap();
+    }
+    let map_bytes = engine.stats().map_bytes;
+    assert!(map_bytes > 2 * budget, "the map takes {map_bytes} bytes");
+    engine.close().await.unwrap();
+    let options = OpenOptions { memory_bytes: budget, reclaim, ..OpenOptions::default() };
+    let slow = DelayOptions { bytes_per_second: Some(1 << 30), ..DelayOptions::default() };
+    let device = Delay::new(device.reopen(), runtime.clone(), slow);
+    let engine = Engine::open(device, runtime.clone(), options).await.unwrap();
+    (engine, volume, map_bytes)
+}
+
 /// A checkpoint moves what lives in sparse segments of the map, which may be far more of it than
 /// memory has room for.
 #[test]
 fn a_checkpoint_that_moves_much_of_the_map_keeps_to_the_budget() {
     run(async |runtime| {
         let budget = 512 << 10;
-        let device = MemoryDevice::of_zones(300, 1024);
-        let engine = fresh(|| device.clone(), &runtime, OpenOptions::default()).await;
-        let blocks = 1 << 17;
-        let volume = engine.create_volume("v", blocks * BLOCK).await.unwrap();
-        for round in 0..blocks {
-            put(&engine, volume.id, round * 60_013 % blocks, round).await.unwrap();
-        }
-        let map_bytes = engine.stats().map_bytes;
-        assert!(map_bytes > 2 * budget, "the map takes {map_bytes} bytes");
-        engine.close().await.unwrap();
         let reclaim = ReclaimOptions { enabled: false, ..ReclaimOptions::default() };
-        let options = OpenOptions { memory_bytes: budget, reclaim, ..OpenOptions::default() };
-        // Writes take time, so that what waits for them can be seen.
-        let slow = DelayOptions { bytes_per_second: Some(1 << 30), ..DelayOptions::default() };
-        let device = Delay::new(device.reopen(), runtime.clone(), slow);
-        let engine = Engine::open(device, runtime.clone(), options).await.unwrap();
+        let (engine, volume, map_bytes) = larger_than_memory(&runtime, budget, reclaim).await;
         let mut random = Pcg64::seed_from_u64(5);
         let writes = async {
             for round in 0..20_000 {
-                put(&engine, volume.id, random.next_u64() % blocks, round).await.unwrap();
+                put(&engine, volume, random.next_u64() % SCATTERED, round).await.unwrap();
             }
         };
         let most = most_of(&engine, |stats| stats.map_bytes, writes).await;
@@ -197,9 +211,9 @@ fn a_checkpoint_that_moves_much_of_the_map_keeps_to_the_budget() {
         // In a segment's worth of checkpoints, one leaf is written once and another each time. What is
         // written once is moved on, or each would keep a segment.
         for once in 1..=16 {
-            put(&engine, volume.id, once * (blocks / 17), once).await.unwrap();
+            put(&engine, volume, once * (SCATTERED / 17), once).await.unwrap();
             for round in 0..110 {
-                put(&engine, volume.id, 0, round).await.unwrap();
+                put(&engine, volume, 0, round).await.unwrap();
                 engine.checkpoint().await.unwrap();
             }
         }
@@ -242,30 +256,16 @@ fn checksums_keep_to_a_bound_of_their_own() {
 fn reclaim_and_writers_come_to_an_end_in_almost_no_memory() {
     for (budget, writers) in [(512 << 10, 1), (512 << 10, 8), (128 << 10, 8)] {
         run(async |runtime| {
-            let device = MemoryDevice::of_zones(300, 1024);
-            let engine = fresh(|| device.clone(), &runtime, OpenOptions::default()).await;
-            let blocks = 1 << 17;
-            let volume = engine.create_volume("v", blocks * BLOCK).await.unwrap();
-            for round in 0..blocks {
-                put(&engine, volume.id, round * 60_013 % blocks, round).await.unwrap();
-            }
-            let map_bytes = engine.stats().map_bytes;
-            assert!(map_bytes > 2 * budget, "the map takes {map_bytes} bytes");
-            engine.close().await.unwrap();
             let reclaim = ReclaimOptions { start_utilization: 0.2, ..ReclaimOptions::default() };
-            let options = OpenOptions { memory_bytes: budget, reclaim, ..OpenOptions::default() };
-            // Loads take time, so that one that goes on for ever can be told.
-            let slow = DelayOptions { bytes_per_second: Some(1 << 30), ..DelayOptions::default() };
-            let device = Delay::new(device.reopen(), runtime.clone(), slow);
-            let engine = Engine::open(device, runtime.clone(), options).await.unwrap();
+            let (engine, volume, _) = larger_than_memory(&runtime, budget, reclaim).await;
             let done = Rc::new(Cell::new(0));
             for writer in 0..writers {
                 let (engine, done) = (engine.clone(), done.clone());
                 runtime.spawn(async move {
                     let mut random = Pcg64::seed_from_u64(writer);
                     for round in 0..4_000 / writers {
-                        let lba = random.next_u64() % blocks;
-                        put(&engine, volume.id, lba, round).await.unwrap();
+                        let lba = random.next_u64() % SCATTERED;
+                        put(&engine, volume, lba, round).await.unwrap();
                     }
                     done.set(done.get() + 1);
                 });

@@ -45,6 +45,11 @@ pub fn get<'a>(table: &'a Table, key: &str) -> Option<&'a Value> {
     }
 }
 
+/// The rest of a dotted key that lies within another.
+pub fn within<'a>(key: &'a str, outer: &str) -> Option<&'a str> {
+    key.strip_prefix(outer)?.strip_prefix('.')
+}
+
 /// Every list of a table and of the tables within it, with its dotted key; and every key that holds
 /// neither a list nor a table.
 pub fn lists(table: &Table) -> (Vec<(String, Vec<Value>)>, Vec<String>) {
@@ -85,6 +90,8 @@ mod tests {
         set(&mut base, "a.d.e", Value::Integer(3)).unwrap();
         assert_eq!(get(&base, "a.d.e"), Some(&Value::Integer(3)));
         assert_eq!(get(&base, "a.x"), None);
+        assert_eq!(within("a.d.e", "a.d"), Some("e"));
+        assert_eq!((within("a.d", "a.d"), within("a.de", "a.d")), (None, None));
         assert_eq!(set(&mut base, "a.b.f", Value::Integer(4)), Err("a.b".to_owned()));
     }
 

@@ -255,17 +255,13 @@ fn set(bases: &mut [Base], key: &str, value: &Value) -> Result<(), Mistake> {
 /// Whether a swept key's values replace a value, or something in it: tables are joined, so what lies
 /// beside them counts.
 fn covers((swept, values): &(&String, &Vec<Value>), key: &str, value: &Value) -> bool {
-    let within = |inner: &str, outer: &str| {
-        let rest = inner.strip_prefix(outer).and_then(|rest| rest.strip_prefix('.'));
-        rest.map(str::to_owned)
-    };
     let has = |value: &Value, rest: &str| match value {
         Value::Table(table) => keys::get(table, rest).is_some(),
         _ => true,
     };
-    match (within(key, swept), within(swept, key)) {
-        (Some(rest), _) => values.iter().any(|value| has(value, &rest)),
-        (_, Some(rest)) => has(value, &rest),
+    match (keys::within(key, swept), keys::within(swept, key)) {
+        (Some(rest), _) => values.iter().any(|value| has(value, rest)),
+        (_, Some(rest)) => has(value, rest),
         _ => false,
     }
 }

@@ -22,16 +22,11 @@ pub struct Limits {
 impl Limits {
     /// As a measurement on a drive of so many bytes has them.
     pub fn new(measure: &MeasureSpec, drive_bytes: u64) -> Self {
-        let drive_blocks = drive_bytes / BLOCK_SIZE;
-        let writes =
-            measure.drive_writes.map(|times| ((times * drive_blocks as f64) as u64).max(1));
-        let blocks = measure.blocks.into_iter().chain(writes).min();
         let limits = Limits::default();
         limits.requests.set(measure.requests.unwrap_or(u64::MAX));
-        limits.blocks.set(blocks.unwrap_or(u64::MAX));
+        limits.blocks.set(measure.blocks_most(drive_bytes));
         limits.of.set((limits.requests.get(), limits.blocks.get()));
-        let ns = measure.seconds.map(|seconds| ((seconds * 1e9) as u64).max(1));
-        limits.until_ns.set(ns.unwrap_or(u64::MAX));
+        limits.until_ns.set(measure.ns_most());
         limits
     }
 

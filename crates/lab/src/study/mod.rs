@@ -91,39 +91,3 @@ pub fn check(study: &Study) -> Result<(), String> {
     };
     source::Source::new(&study.workload, bytes, 0, study.measure.has_limit()).map(drop)
 }
-
-impl MeasureSpec {
-    /// Refuses limits that end a run before it begins.
-    ///
-    /// # Errors
-    ///
-    /// A sentence that begins with the key.
-    pub fn check(&self) -> Result<(), String> {
-        let whole = [("requests", self.requests), ("blocks", self.blocks)];
-        if let Some((name, _)) = whole.iter().find(|(_, most)| *most == Some(0)) {
-            return Err(format!("measure.{name}: write at least 1"));
-        }
-        let parts = [("drive_writes", self.drive_writes), ("seconds", self.seconds)];
-        let is_above_0 = |most: f64| most.is_finite() && most > 0.0;
-        if let Some((name, _)) =
-            parts.iter().find(|(_, most)| most.is_some_and(|at| !is_above_0(at)))
-        {
-            return Err(format!("measure.{name}: write a finite number above 0"));
-        }
-        if self.seconds.is_some() && !self.timed {
-            return Err("measure.seconds: nothing takes time with measure.timed = false; write \
-                        requests, blocks or drive_writes"
-                .to_owned());
-        }
-        Ok(())
-    }
-
-    /// Whether anything but the workload's own end ends the run.
-    #[must_use]
-    pub fn has_limit(&self) -> bool {
-        self.requests.is_some()
-            || self.blocks.is_some()
-            || self.drive_writes.is_some()
-            || self.seconds.is_some()
-    }
-}

@@ -101,8 +101,7 @@ pub(super) fn run(
         0 => None,
         _ => Some(Source::new(&study.workload, bytes, seed, true)?),
     };
-    let writes = measure.drive_writes.map(|times| (times * (bytes / BLOCK_SIZE) as f64) as u64);
-    let blocks = measure.blocks.into_iter().chain(writes).min().unwrap_or(u64::MAX);
+    let blocks = measure.blocks_most(bytes);
     let requests = measure.requests.unwrap_or(u64::MAX);
     let mut run = Run {
         ssd: Ssd::with_ftl(&hardware, ftl),
@@ -127,7 +126,7 @@ pub(super) fn run(
     run.meter = Meter::new(0, measure.points, measure.log.as_deref())?;
     (run.requests_left, run.blocks_left) = (requests, blocks);
     run.share_of = (requests, blocks);
-    run.until_ns = measure.seconds.map_or(u64::MAX, |seconds| (seconds * 1e9) as u64);
+    run.until_ns = measure.ns_most();
     figures.notes.extend(run.ask(source)?);
     run.meter.end_log()?;
     let report = run.ssd.ftl().report();

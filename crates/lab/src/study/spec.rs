@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mjolnir_engine::{OpenOptions, ReclaimOptions};
 use mjolnir_policy::{UnknownPolicy, pacing, placement, read_plan, victim};
+use mjolnir_units::BLOCK_SIZE;
 use mjolnir_workload::fit::FitSpec;
 use mjolnir_workload::synthetic::WorkloadSpec;
 use serde::{Deserialize, Serialize};
@@ -329,6 +330,54 @@ pub struct MeasureSpec {
     pub points: usize,
     /// Write a line for each request to this file: arrival, completion, operation, offset, length.
     pub log: Option<String>,
+}
+
+impl MeasureSpec {
+    /// Refuses limits that end a run before it begins.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that begins with the key.
+    pub fn check(&self) -> Result<(), String> {
+        let whole = [("requests", self.requests), ("blocks", self.blocks)];
+        if let Some((name, _)) = whole.iter().find(|(_, most)| *most == Some(0)) {
+            return Err(format!("measure.{name}: write at least 1"));
+        }
+        let parts = [("drive_writes", self.drive_writes), ("seconds", self.seconds)];
+        let is_above_0 = |most: f64| most.is_finite() && most > 0.0;
+        if let Some((name, _)) =
+            parts.iter().find(|(_, most)| most.is_some_and(|at| !is_above_0(at)))
+        {
+            return Err(format!("measure.{name}: write a finite number above 0"));
+        }
+        if self.seconds.is_some() && !self.timed {
+            return Err("measure.seconds: nothing takes time with measure.timed = false; write \
+                        requests, blocks or drive_writes"
+                .to_owned());
+        }
+        Ok(())
+    }
+
+    /// The most blocks that are written to a drive of so many bytes: at least one.
+    pub(super) fn blocks_most(&self, drive_bytes: u64) -> u64 {
+        let drive_blocks = (drive_bytes / BLOCK_SIZE) as f64;
+        let times = self.drive_writes.map(|times| ((times * drive_blocks) as u64).max(1));
+        self.blocks.into_iter().chain(times).min().unwrap_or(u64::MAX)
+    }
+
+    /// The most nanoseconds that it takes: at least one.
+    pub(super) fn ns_most(&self) -> u64 {
+        self.seconds.map_or(u64::MAX, |seconds| ((seconds * 1e9) as u64).max(1))
+    }
+
+    /// Whether anything but the workload's own end ends the run.
+    #[must_use]
+    pub fn has_limit(&self) -> bool {
+        self.requests.is_some()
+            || self.blocks.is_some()
+            || self.drive_writes.is_some()
+            || self.seconds.is_some()
+    }
 }
 
 impl Default for MeasureSpec {
