@@ -103,7 +103,7 @@ fn durable(bench: &Bench, report: &mut Report) -> Result<()> {
     let span = bench.size(4 * MIB, 128 * MIB, 128 * MIB);
     let count = bench.size(40, 2000, 2000usize);
     let batch = count / 20;
-    let (mut ratio, mut last) = (Samples::new(), Samples::new());
+    let (mut ratio, mut last, mut plain_last) = (Samples::new(), Samples::new(), Samples::new());
     let (mut of_snapshots, mut of_writes) = (Samples::new(), Samples::new());
     for round in 0..bench.rounds.min(bench.size(1, 3, 5)) as u64 {
         mjolnir_host::run(async |runtime: HostRuntime| -> Result<()> {
@@ -114,6 +114,14 @@ fn durable(bench: &Bench, report: &mut Report) -> Result<()> {
             let (plain, without) =
                 filled(bench, "writes.mj", &runtime, room, span, options).await?;
             let (payload, mut chance) = (load::payload(BLOCK_SIZE), Chance::new(round));
+            // Right after large writes a disk may be a third quicker for the first hundreds of
+            // small ones, whoever writes: both stores leave that behind before the clock runs.
+            for _ in 0..4 * batch {
+                for (store, volume) in [(&ours, with), (&plain, without)] {
+                    let offset = chance.below(blocks(span)) * BLOCK_SIZE;
+                    store.write(volume, offset, payload.clone(), Durability::Durable).await?;
+                }
+            }
             let mut seconds: [Vec<f64>; 2] = Default::default();
             for number in 0..20 {
                 let places: Vec<u64> =
@@ -133,6 +141,7 @@ fn durable(bench: &Bench, report: &mut Report) -> Result<()> {
             let [snapshots, writes] = seconds.each_ref().map(|list| list.iter().sum::<f64>());
             ratio.push(snapshots / writes);
             last.push(seconds[0][19] / seconds[0][0]);
+            plain_last.push(seconds[1][19] / seconds[1][0]);
             of_snapshots.push(snapshots * 1e6 / count as f64);
             of_writes.push(writes * 1e6 / count as f64);
             ours.close().await?;
@@ -147,7 +156,8 @@ fn durable(bench: &Bench, report: &mut Report) -> Result<()> {
         size_text(span)
     );
     report.line("snapshot-durable", &ratio, &note);
-    report.line("snapshot-durable-last", &last, "");
+    let note = format!("the durable writes alone, in the same turns: {:.3}", plain_last.median());
+    report.line("snapshot-durable-last", &last, &note);
     Ok(())
 }
 
