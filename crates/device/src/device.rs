@@ -51,6 +51,12 @@ pub trait Device: 'static {
         crc32c::crc32c
     }
 
+    /// How often the zone's flash was erased, of a device that leaves its wear to the store; `None` of
+    /// all others, which level it themselves.
+    fn erases(&self, _zone: ZoneId) -> Option<u32> {
+        None
+    }
+
     /// Appends `data` (pieces of whole blocks, each starting at a multiple of the block size in
     /// memory or copied by the device) at the write pointer `at`. Returns where it landed.
     fn append(

@@ -66,6 +66,10 @@ pub struct ReclaimOptions {
     pub read_plan: String,
     /// The most candidates at once: bounds the reverse index's memory.
     pub candidates_max: usize,
+    /// Static wear levelling: where erases of two segments differ by more than this, the data of the
+    /// least worn one is moved, too, while reclaim is at work. Counts on devices that leave their wear
+    /// to the store. `None`: nothing moves for that.
+    pub wear_gap_max: Option<u32>,
     /// The part of one core that scanning may take while space is plentiful.
     pub scan_cpu_max: f64,
 }
@@ -81,6 +85,7 @@ impl Default for ReclaimOptions {
             pacing: "free-space".into(),
             read_plan: "near".into(),
             candidates_max: 32,
+            wear_gap_max: None,
             scan_cpu_max: 0.3,
         }
     }

@@ -186,6 +186,8 @@ pub struct Stats {
     pub segments_freed: u64,
     /// Segments that became free or will with the next checkpoint.
     pub segments_reclaimed: u64,
+    /// Segments chosen for reclaim for the sake of wear alone; some may have been passed over.
+    pub segments_levelled: u64,
     /// Bytes that relocation moved.
     pub moved_bytes: u64,
     /// Walks of the map.
@@ -309,6 +311,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             segments_allocated: state.space.allocated_total,
             segments_freed: state.space.freed_total,
             segments_reclaimed: reclaim.segments_retired,
+            segments_levelled: reclaim.segments_levelled,
             moved_bytes: reclaim.blocks_moved * BLOCK_SIZE,
             reclaim_cycles: reclaim.cycles,
             mappings_scanned: reclaim.mappings_scanned,

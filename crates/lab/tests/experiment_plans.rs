@@ -247,7 +247,7 @@ fn settings_of_the_firmware_are_refused_where_the_engine_runs() {
     for (setting, parts) in [
         ("victim = \"fifo\"", &["device.ftl.victim: ", "say engine.victim instead"][..]),
         ("placement = \"dac\"", &["device.ftl.placement: ", "say engine.placement instead"]),
-        ("wear_gap_max = 5", &["device.ftl.wear_gap_max: ", "leave it out"]),
+        ("low_watermark = 0.1", &["device.ftl.low_watermark: ", "leave it out"]),
         ("victin = \"fifo\"", &["device.ftl.victin: "]),
     ] {
         let text = format!("device.ftl.{setting}\ndrive.zone_planes = 2");
@@ -255,6 +255,7 @@ fn settings_of_the_firmware_are_refused_where_the_engine_runs() {
         refused_in(STUDY, "drive.zone_planes = 2", &text, &parts);
     }
     let text = STUDY.replace("drive.over_provisioning", "device.ftl.over_provisioning");
+    let text = text.replace("drive.zone_planes = 2", "device.ftl.wear_gap_max = 5");
     Plan::new("mine.toml", &text, &Changes::default(), &Kinds::default()).unwrap();
 }
 

@@ -113,6 +113,10 @@ impl<D: Device, R: Runtime> Device for Delay<D, R> {
         self.inner.block_checksum()
     }
 
+    fn erases(&self, zone: ZoneId) -> Option<u32> {
+        self.inner.erases(zone)
+    }
+
     fn append(
         &self,
         at: Pba,

@@ -233,6 +233,10 @@ impl<D: Device> Device for Fault<D> {
         self.inner.block_checksum()
     }
 
+    fn erases(&self, zone: ZoneId) -> Option<u32> {
+        self.inner.erases(zone)
+    }
+
     fn append(
         &self,
         at: Pba,

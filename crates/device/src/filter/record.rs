@@ -147,6 +147,10 @@ impl<D: Device> Device for Record<D> {
         self.inner.block_checksum()
     }
 
+    fn erases(&self, zone: ZoneId) -> Option<u32> {
+        self.inner.erases(zone)
+    }
+
     fn append(
         &self,
         at: Pba,

@@ -25,6 +25,7 @@ mod released;
 mod relocate;
 mod repoint;
 mod select;
+mod wear;
 
 #[doc(hidden)]
 pub use mark::MarkLoop;
@@ -111,6 +112,8 @@ pub(crate) struct ReclaimCounters {
     pub mappings_scanned: u64,
     pub scan_cpu_ns: u64,
     pub segments_retired: u64,
+    /// Segments chosen for the sake of wear alone.
+    pub segments_levelled: u64,
     /// Payload of the segments given up that nothing referred to when it was last counted.
     pub blocks_won: u64,
     pub blocks_moved: u64,

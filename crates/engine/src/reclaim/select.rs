@@ -19,7 +19,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             return (0, false);
         }
         let segments = state.eligible(|segment| segment.live);
-        let chosen = state.choose(&segments);
+        let mut chosen = state.choose(&segments);
+        state.add_least_worn(&mut chosen, |zone| self.device().erases(zone));
         state.reclaim.index.choose(chosen);
         (state.reclaim.index.len(), segments.is_empty())
     }

@@ -522,6 +522,14 @@ impl Device for SimDrive {
         payload::checksum
     }
 
+    /// Of the erase block of the zone that was erased most: they differ where one stands in for
+    /// another.
+    fn erases(&self, zone: ZoneId) -> Option<u32> {
+        let state = self.state();
+        let places = state.layout.blocks(zone.0);
+        places.map(|place| state.nand.erases(state.stand_ins.serving(place))).max()
+    }
+
     fn append(
         &self,
         at: Pba,

@@ -59,10 +59,12 @@ pub(super) fn device(spec: &DeviceSpec, own_firmware: bool) -> Result<Device, St
     device.map_err(|error| format!("device: {error}"))
 }
 
-/// Refuses what a study sets of a firmware that does not run; of spare space an engine's drive takes
-/// the firmware's share where it says none of its own.
+/// Fields of the firmware that an engine's drive goes by, too.
+const COMMON: [&str; 2] = ["over_provisioning", "wear_gap_max"];
+
+/// Refuses what a study sets of a firmware that does not run.
 fn check_no_firmware(spec: &DeviceSpec) -> Result<(), String> {
-    match spec.ftl.keys().find(|key| *key != "over_provisioning") {
+    match spec.ftl.keys().find(|key| !COMMON.contains(&key.as_str())) {
         None => Ok(()),
         Some(key) => {
             let instead = match key.as_str() {

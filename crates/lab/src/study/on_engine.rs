@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mjolnir_engine::{
-    Engine, FormatOptions, OpenOptions, RESERVE_SEGMENTS_MIN, SegmentContent, Stats,
+    Engine, FormatOptions, OpenOptions, RESERVE_SEGMENTS_MIN, ReclaimOptions, SegmentContent, Stats,
 };
 use mjolnir_flash::Device as Hardware;
 use mjolnir_flash::nand::Nand;
@@ -82,7 +82,7 @@ impl Plan {
                 ByteSize(physical)
             ));
         }
-        let options = options(study, physical)?;
+        let options = options(study, &hardware, physical)?;
         let prices = Prices {
             scan_ns_per_mapping: study.engine.scan_ns_per_mapping,
             cores: study.engine.cores,
@@ -101,7 +101,7 @@ impl Plan {
     }
 }
 
-fn options(study: &Study, physical: u64) -> Result<OpenOptions, String> {
+fn options(study: &Study, hardware: &Hardware, physical: u64) -> Result<OpenOptions, String> {
     let spec = &study.engine;
     for (key, value) in
         [("request_ns", spec.request_ns), ("scan_ns_per_mapping", spec.scan_ns_per_mapping)]
@@ -114,30 +114,30 @@ fn options(study: &Study, physical: u64) -> Result<OpenOptions, String> {
         return Err("engine.cores: write at least 1".to_owned());
     }
     let blocks = physical / BLOCK_SIZE;
+    let own_buffer = match hardware.controller.write_buffer_bytes {
+        0 => None,
+        bytes => Some(bytes),
+    };
     // Without time there is nothing to be won by having much at hand, nor by reading far ahead.
     let (buffer, checksums) = match study.measure.timed {
         true => (64 << 20, u64::MAX),
         false => (8 << 20, 512 << 10),
     };
     let unsaid = OpenOptions {
-        dirty_bytes_max: study_buffer(study)?.unwrap_or(buffer),
+        dirty_bytes_max: own_buffer.unwrap_or(buffer),
         checksum_bytes_max: checksums,
         // A drive that keeps its write buffer through a power cut need not hurry.
         linger: Duration::from_millis(10),
         // 16 bytes a block hold the map and the checksums, and a quarter of the budget may be
         // dirty. The least is for buffers.
         memory_bytes: (64 * blocks).max(1 << 30),
+        reclaim: ReclaimOptions {
+            wear_gap_max: hardware.ftl.wear_gap_max,
+            ..ReclaimOptions::default()
+        },
         ..OpenOptions::default()
     };
     spec.options(physical, unsaid)
-}
-
-/// The write buffer that the study says in place of the device file's.
-fn study_buffer(study: &Study) -> Result<Option<u64>, String> {
-    match study.device.controller.get("write_buffer_bytes") {
-        Some(toml::Value::Integer(bytes)) if *bytes > 0 => Ok(Some(*bytes as u64)),
-        _ => Ok(None),
-    }
 }
 
 /// Runs a study.
@@ -505,6 +505,7 @@ fn conclude(
     for (name, value) in [
         ("map_written_blocks", blocks(difference(|s| s.map_write_bytes))),
         ("victims", difference(|s| s.segments_reclaimed) as f64),
+        ("wear_victims", difference(|s| s.segments_levelled) as f64),
         ("reclaim_cycles", difference(|s| s.reclaim_cycles) as f64),
         ("mappings_scanned", difference(|s| s.mappings_scanned) as f64),
         ("scan_cpu_ms", difference(|s| s.scan_cpu_ns) as f64 / 1e6),

@@ -50,7 +50,7 @@ pub struct DeviceSpec {
     #[serde(default)]
     pub controller: toml::Table,
     /// In place of the file's `[ftl]` fields, for `drive.kind = "page-mapped"`; of them an engine's
-    /// drive has `over_provisioning` alone.
+    /// drive has `over_provisioning` and `wear_gap_max` alone.
     #[serde(default)]
     pub ftl: toml::Table,
     /// In place of the file's `[faults]` fields.
@@ -234,6 +234,7 @@ impl EngineSpec {
                 read_plan: self.read_plan.clone(),
                 candidates_max: self.candidates_max,
                 scan_cpu_max: large("scan_cpu_max", self.scan_cpu_max)?,
+                ..unsaid.reclaim
             },
             paranoid: self.paranoid,
             ..unsaid

@@ -382,3 +382,57 @@ fn a_slow_load_is_not_moved_more_than_a_fast_one() {
     assert!(fast > 2.0, "reclaim hardly ran: {fast}");
     assert!(slow < 1.4 * fast, "{slow} blocks of data for each slow one, {fast} for a fast one");
 }
+
+/// Data that nobody overwrites takes part in wear where that is asked for, and only there.
+#[test]
+fn static_wear_levelling_narrows_the_gap() {
+    let run = |gap: &str| {
+        let text = format!(
+            "{SMALL}
+            {gap}
+            [workload.synthetic]
+            job = [{{ rw = \"randwrite\", bs = \"4k\", size = \"5M\" }}]
+            [precondition]
+            fill = 1.0
+            [measure]
+            timed = false
+            drive_writes = 30.0
+            oracle = true"
+        );
+        let measured = run(&text);
+        let gap = number(&measured, "wear_max_erases") - number(&measured, "wear_min_erases");
+        let moved = number(&measured, "wear_victims");
+        (gap, number(&measured, "wear_deviation_erases"), moved, measured.written.waf())
+    };
+    let (without, with) = (run(""), run("[device.ftl]\nwear_gap_max = 20"));
+    println!("{without:?} {with:?}");
+    assert_eq!(without.2, 0.0);
+    assert!(with.2 > 10.0, "{} moved", with.2);
+    assert!(with.0 * 3.0 < without.0, "{} with, {} without", with.0, without.0);
+    assert!(with.1 * 4.0 < without.1, "{} with, {} without", with.1, without.1);
+    // It costs writes, but few.
+    assert!(with.3 < 1.25 * without.3, "{} with, {} without", with.3, without.3);
+}
+
+/// The device file's write buffer counts as one that the study says.
+#[test]
+fn the_write_buffer_is_that_of_the_device_file() {
+    let run = |controller: &str| {
+        run(&format!(
+            "[device]
+            file = \"970pro\"
+            nand = {{ blocks_per_plane = 8 }}
+            {controller}
+            [workload.synthetic]
+            job = [{{ rw = \"randwrite\", bs = \"64k\", iodepth = 32 }}]
+            [measure]
+            requests = 3000"
+        ))
+    };
+    let of_file = run("");
+    let said = run("controller = { write_buffer_bytes = 1_048_576 }");
+    let larger = run("controller = { write_buffer_bytes = 67_108_864 }");
+    assert_eq!(of_file.outcome.numbers, said.outcome.numbers);
+    let p50 = |measured| number(measured, "write_p50_us");
+    assert!(p50(&larger) < p50(&of_file), "{} {}", p50(&larger), p50(&of_file));
+}

@@ -1,0 +1,44 @@
+//! Static wear levelling: data that nobody overwrites is moved now and then, so that the flash below
+//! it takes its turn.
+//!
+//! Dynamic wear levelling needs nothing of its own: free segments are opened in the order in which
+//! they became free.
+
+use mjolnir_units::ZoneId;
+
+use crate::engine::State;
+use crate::space::{MAP_STREAM, SegmentState};
+
+impl State {
+    /// Adds the least worn segments to the victims, as the last of them, if they are too far behind
+    /// the most worn one.
+    ///
+    /// A few beside others, so that levelling never is most of what reclaim does; and none where
+    /// space is scarce, since it wins none.
+    pub(super) fn add_least_worn(
+        &mut self,
+        chosen: &mut Vec<ZoneId>,
+        erases: impl Fn(ZoneId) -> Option<u32>,
+    ) {
+        let Some(gap_max) = self.reclaim.options.wear_gap_max else { return };
+        let scarce = self.space.free_count() <= self.space.reserve() + 1;
+        if chosen.is_empty() || scarce {
+            return;
+        }
+        let most = self.space.zones().filter_map(|(zone, _)| erases(zone)).max().unwrap_or(0);
+        let movable = self.space.zones().filter(|(zone, segment)| {
+            segment.state == SegmentState::Sealed
+                && segment.stream != MAP_STREAM
+                && segment.live.is_some()
+                && segment.stuck != segment.live
+                && !chosen.contains(zone)
+        });
+        let behind = |erases: &u32| most - erases > gap_max;
+        let mut least: Vec<(u32, ZoneId)> =
+            movable.filter_map(|(zone, _)| Some((erases(zone).filter(behind)?, zone))).collect();
+        least.sort_unstable();
+        least.truncate(1 + chosen.len() / 8);
+        self.reclaim.counters.segments_levelled += least.len() as u64;
+        chosen.extend(least.into_iter().map(|(_, zone)| zone));
+    }
+}
