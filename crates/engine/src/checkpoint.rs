@@ -309,7 +309,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             (room, if is_short { u64::MAX } else { dirty_nodes_max(&self.inner.options) })
         };
         let mut marked = 0;
-        for id in nodes {
+        for (index, id) in nodes.iter().copied().enumerate() {
+            self.load_ahead(&nodes, index).await;
             let fits = self
                 .step(|state| {
                     let before = state.map.unwritten_bytes() as u64;

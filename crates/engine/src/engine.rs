@@ -92,6 +92,8 @@ pub(crate) struct State {
     pub tasks: usize,
     /// Client requests that wait to be admitted, or for space.
     pub clients_waiting: usize,
+    /// What [`follow_budget`](Self::follow_budget) measures growth from.
+    pub kept_at: u64,
     pub info: DeviceInfo,
 }
 
@@ -275,6 +277,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 state.checksums.insert(zone, checksums);
                 state.keep_within(&self.inner.options);
             }
+            state.follow_budget(&self.inner.options);
             (std::mem::take(&mut state.log.outbox), std::mem::take(&mut state.log.begun))
         };
         if begun {
@@ -368,27 +371,22 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         });
     }
 
-    /// Gets past what stopped a step, so that it can be tried again.
-    pub(crate) async fn overcome(&self, hurdle: Hurdle) -> Result<(), Error> {
-        match hurdle {
-            Hurdle::Absent(absent) => self.load_node(absent.0).await,
-            Hurdle::NoRoom(claim) => self.wait_for_room(claim).await,
-            Hurdle::Crowded(claim) => self.wait_while_crowded(claim).await,
-            Hurdle::Failed(error) => Err(error),
-        }
-    }
-
     /// Takes a step again and again, overcoming what stops it, until it is taken.
     pub(crate) async fn step<T>(
         &self,
         mut step: impl FnMut(&mut State) -> Result<T, Hurdle>,
     ) -> Result<T, Error> {
+        // Else nodes that others bring could drive out one of those that it needs, again and again.
+        let mut held = Vec::new();
         loop {
             let outcome = step(&mut self.state());
             self.submit();
             match outcome {
                 Ok(value) => return Ok(value),
-                Err(hurdle) => self.overcome(hurdle).await?,
+                Err(Hurdle::Absent(absent)) => held.extend(self.load_node(absent.0).await?),
+                Err(Hurdle::NoRoom(claim)) => self.wait_for_room(claim).await?,
+                Err(Hurdle::Crowded(claim)) => self.wait_while_crowded(claim).await?,
+                Err(Hurdle::Failed(error)) => return Err(error),
             }
         }
     }

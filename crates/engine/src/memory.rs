@@ -2,8 +2,9 @@
 //!
 //! One budget covers everything that grows with the store or the load. What cannot be dropped (the
 //! node table, acknowledged data on its way, buffers for reads, versions that a walker holds,
-//! reclaim's index and moves) is paid first. Map nodes and checksums share what is left: neither is pressed
-//! below its part while the other exceeds its own, and either may use what the other leaves.
+//! reclaim's index and moves, map nodes that wait for a checkpoint) is paid first. Clean map nodes and
+//! checksums share what is left: neither is pressed below its part while the other exceeds its own, and
+//! either may use what the other leaves.
 
 use crate::engine::State;
 use crate::options::OpenOptions;
@@ -27,6 +28,11 @@ const INDEX_SHARE: u64 = 32;
 /// The part that relocation of several segments at once may take, one in so many; a single one takes
 /// what it takes.
 const BATCH_SHARE: u64 = 64;
+/// Bytes of budget for each map node that is brought into memory beside others, and the most of those.
+const LOAD_SHARE: u64 = 256 << 10;
+const LOADS_MAX: u64 = 64;
+/// Bytes of budget for each leaf that a job of a mark holds.
+const LEAF_SHARE: u64 = 64 << 10;
 /// A budget of which the leaves that reclaim holds are a small part.
 const HOLD_LEAVES_MIN: u64 = 64 << 20;
 
@@ -96,6 +102,17 @@ pub(crate) fn batch_bytes_max(options: &OpenOptions) -> u64 {
     options.memory_bytes / BATCH_SHARE
 }
 
+/// Map nodes that are brought into memory at once: so few in a small budget that they do not drive out
+/// what others have just brought.
+pub(crate) fn loads_at_once(options: &OpenOptions) -> usize {
+    (options.memory_bytes / LOAD_SHARE).clamp(1, LOADS_MAX) as usize
+}
+
+/// Leaves that a mark may hold for each of its jobs, where that is fewer than it likes.
+pub(crate) fn leaves_held(options: &OpenOptions) -> usize {
+    (options.memory_bytes / LEAF_SHARE).max(1) as usize
+}
+
 /// Whether reclaim may hold leaves, some megabyte of them, while it looks at others: what it holds
 /// cannot be dropped from memory.
 pub(crate) fn may_hold_leaves(options: &OpenOptions) -> bool {
@@ -117,6 +134,11 @@ pub(crate) fn dirty_nodes_max(options: &OpenOptions) -> u64 {
 /// would make more of them dirty waits, since a checkpoint may be slower than they are.
 pub(crate) fn undurable_nodes_max(options: &OpenOptions) -> u64 {
     2 * dirty_nodes_max(options)
+}
+
+/// Bytes that are not worth looking for something to drop.
+fn few_bytes(options: &OpenOptions) -> u64 {
+    options.memory_bytes / 64
 }
 
 impl State {
@@ -155,25 +177,39 @@ impl State {
         }
     }
 
+    /// Bytes of what nearly every step has more of.
+    fn growing_bytes(&self) -> u64 {
+        self.map.resident_bytes() as u64 + self.log.dirty_bytes
+    }
+
+    /// As [`keep_within`](Self::keep_within), if there is much more to be held than at its last call, or
+    /// than at some time since. Cheap: called after every step.
+    pub fn follow_budget(&mut self, options: &OpenOptions) {
+        let now = self.growing_bytes();
+        self.kept_at = self.kept_at.min(now);
+        if now - self.kept_at > few_bytes(options) {
+            self.keep_within(options);
+        }
+    }
+
     /// Drops clean map nodes and checksums beyond the budget.
     pub fn keep_within(&mut self, options: &OpenOptions) {
-        let budget = options.memory_bytes;
+        // Nodes go when there are a few more than that, since looking for some takes as long for one
+        // as for many.
+        let few = few_bytes(options);
+        let budget = options.memory_bytes - few;
         let memory = self.memory();
-        let droppable = budget.saturating_sub(memory.fixed()).max(budget / DROPPABLE_SHARE);
-        let nodes_most = droppable - memory.checksums.min(droppable / CHECKSUM_SHARE);
+        let room = budget.saturating_sub(memory.fixed()).max(budget / DROPPABLE_SHARE);
         let mut nodes = memory.nodes;
-        if nodes > nodes_most {
-            let clean = nodes.saturating_sub(self.undurable_map_bytes());
-            // A little more than needed, and not for the sake of a few, so that the search does not
-            // run for every node.
-            let wanted = nodes - nodes_most + budget / 32;
-            let spare = wanted.min(clean.saturating_sub(CLEAN_BYTES_MIN));
-            if spare >= budget / 64 {
-                nodes -= self.map.evict(spare as usize) as u64;
-            }
+        let stay = nodes.min(self.undurable_map_bytes() + CLEAN_BYTES_MIN);
+        let checksums_least = room.saturating_sub(stay) / CHECKSUM_SHARE;
+        let nodes_most = room - memory.checksums.min(checksums_least);
+        let spare = (nodes.saturating_sub(nodes_most) + 2 * few).min(nodes - stay);
+        if nodes > nodes_most && spare >= few {
+            nodes -= self.map.evict(spare as usize) as u64;
         }
-        let checksums_least = droppable / CHECKSUM_SHARE;
-        let checksums_most = droppable.saturating_sub(nodes).max(checksums_least);
+        let checksums_most = room.saturating_sub(nodes).max(checksums_least);
         self.checksums.shrink_to(checksums_most.min(options.checksum_bytes_max));
+        self.kept_at = self.growing_bytes();
     }
 }

@@ -3,14 +3,18 @@
 //! Node images lie packed in the payload of the map's groups, each at a multiple of 64 bytes. A
 //! *node address* packs where: first block, offset within it, and length.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
+use futures_util::{StreamExt, stream};
 use mjolnir_device::{Device, DeviceInfo, Runtime};
-use mjolnir_map::{BaseBefore, NodeAddress, NodeId};
+use mjolnir_map::{BaseBefore, Node, NodeAddress, NodeId};
 use mjolnir_store::Error;
 use mjolnir_units::{BLOCK_SIZE, Pba};
 
 use crate::engine::Engine;
 use crate::fault;
+use crate::memory::loads_at_once;
 use crate::read::Pin;
 
 /// Images start and end at multiples of this many bytes.
@@ -94,10 +98,43 @@ pub(crate) struct NodeTableMedia {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Brings a node into memory. Nothing to do if it came meanwhile, or is gone.
-    pub(crate) async fn load_node(&self, id: NodeId) -> Result<(), Error> {
+    /// Brings those of the nodes into memory that are not, several at a time, as far as they can be
+    /// read. Returns them, as long as is wanted that they stay. Fails as the first one that could not.
+    pub(crate) async fn load_nodes(
+        &self,
+        ids: impl IntoIterator<Item = NodeId>,
+    ) -> Result<Vec<Arc<Node>>, Error> {
+        let absent: Vec<NodeId> = {
+            let state = self.state();
+            ids.into_iter().filter(|id| state.map.is_absent(*id)).collect()
+        };
+        let most = loads_at_once(&self.inner.options);
+        let mut loads = stream::iter(absent).map(|id| self.load_node(id)).buffer_unordered(most);
+        let (mut nodes, mut failure) = (Vec::new(), None);
+        while let Some(loaded) = loads.next().await {
+            match loaded {
+                Ok(node) => nodes.extend(node),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        failure.map_or(Ok(nodes), Err)
+    }
+
+    /// Before the `index`-th of some nodes is looked at, one after the other: brings it and the next
+    /// ones into memory. Else each would be read by itself. What cannot be read is missed by whoever
+    /// needs it.
+    pub(crate) async fn load_ahead(&self, ids: &[NodeId], index: usize) {
+        let most = loads_at_once(&self.inner.options);
+        if index.is_multiple_of(most) {
+            let _ = self.load_nodes(ids[index..].iter().copied().take(most)).await;
+        }
+    }
+
+    /// Brings a node into memory, and returns it: as long as it is held it stays there. Nothing to do if
+    /// it came meanwhile, or is gone.
+    pub(crate) async fn load_node(&self, id: NodeId) -> Result<Option<Arc<Node>>, Error> {
         let Some(address) = self.state().map.address(id).map(|a: NodeAddress| a.0) else {
-            return Ok(());
+            return Ok(None);
         };
         if address == LOST {
             return Err(fault::damaged(format!(
@@ -125,7 +162,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut state = self.state();
         state.counters.nodes_loaded += 1;
         if state.map.address(id).map(|a| Place::unpack(a.0)) != Some(place) {
-            return Ok(()); // Freed, or rewritten and in memory.
+            return Ok(state.map.hold(id)); // Freed, or rewritten and in memory.
         }
         state.map.install_at(id, image, Some(place.byte()), &base).map_err(|why| {
             fault::damaged(format!(
@@ -133,7 +170,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 id.0, place.pba
             ))
         })?;
-        Ok(())
+        Ok(state.map.hold(id))
     }
 }
 

@@ -164,6 +164,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             flush_running: false,
             tasks: 0,
             clients_waiting: 0,
+            kept_at: 0,
             info,
         };
         let opened_at = runtime.now();

@@ -3,15 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use futures_util::StreamExt;
-use futures_util::stream;
 use mjolnir_device::{Device, Runtime};
 use mjolnir_units::{Lba, TreeId};
 
 use crate::engine::Engine;
 
-/// Nodes that are read at once.
-const READS: usize = 64;
 /// The most levels that a tree can lack, one round each.
 const ROUNDS: usize = mjolnir_map::LEVEL_MAX as usize + 1;
 
@@ -44,12 +40,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if absent.is_empty() {
                 return;
             }
-            let mut loads =
-                stream::iter(absent).map(|id| self.load_node(id)).buffer_unordered(READS);
-            while let Some(loaded) = loads.next().await {
-                if loaded.is_err() {
-                    return;
-                }
+            if self.load_nodes(absent).await.is_err() {
+                return;
             }
         }
     }

@@ -242,6 +242,17 @@ impl Map {
         Ok(())
     }
 
+    /// Whether a node is in use, but not in memory.
+    pub fn is_absent(&self, id: NodeId) -> bool {
+        self.table.is_used(id) && self.table.get(id).is_err()
+    }
+
+    /// A node as it is now, if it is in memory: as long as it is held it is not
+    /// [`evict`](Map::evict)ed.
+    pub fn hold(&self, id: NodeId) -> Option<Arc<Node>> {
+        if self.table.is_used(id) { self.table.version(id).cloned() } else { None }
+    }
+
     /// The nodes whose last placed version lies at an address that `here` accepts. Linear in the
     /// size of the node table.
     pub fn nodes_at(&self, here: impl Fn(NodeAddress) -> bool) -> Vec<NodeId> {

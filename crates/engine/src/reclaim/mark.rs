@@ -13,7 +13,7 @@ use mjolnir_store::Error;
 use mjolnir_units::ZoneId;
 
 use crate::engine::Engine;
-use crate::memory::may_hold_leaves;
+use crate::memory::{leaves_held, loads_at_once, may_hold_leaves};
 use crate::reclaim::live::{LiveMap, Mapped, ZoneSet, set_all};
 use crate::reclaim::relocate::yield_now;
 use crate::space::{MAP_STREAM, SegmentState};
@@ -182,15 +182,20 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut jobs = FuturesUnordered::new();
         // One waits while the others run, so that none of them has to.
         let most = self.runtime().parallelism() + 1;
-        let mut leaves = Vec::new();
+        let (leaves_most, loads_most) = (
+            leaves_held(&self.inner.options).min(LEAVES_A_JOB),
+            loads_at_once(&self.inner.options),
+        );
+        let (mut leaves, mut held) = (Vec::new(), Vec::new());
         loop {
             let wall_before = self.runtime().now();
             let (mut step, mut cpu) = self.mark_piece();
+            drop(held);
             leaves.append(&mut step.leaves);
-            for id in step.absent {
-                self.load_node(id).await?;
-            }
-            if leaves.len() >= LEAVES_A_JOB || (step.done && !leaves.is_empty()) {
+            // So many stay until the next step has seen them; it tells of the others again.
+            step.absent.truncate(loads_most);
+            held = self.load_nodes(step.absent).await?;
+            if leaves.len() >= leaves_most || (step.done && !leaves.is_empty()) {
                 let (live, candidates) = (live.clone(), candidates.clone());
                 let leaves = std::mem::take(&mut leaves);
                 let mappings = leaves.iter().map(|(_, leaf)| leaf.entries().len() as u64).sum();

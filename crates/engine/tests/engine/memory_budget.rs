@@ -263,9 +263,12 @@ fn reclaim_and_writers_come_to_an_end_in_almost_no_memory() {
                 let (engine, done) = (engine.clone(), done.clone());
                 runtime.spawn(async move {
                     let mut random = Pcg64::seed_from_u64(writer);
-                    for round in 0..4_000 / writers {
+                    let mut round = 0;
+                    // At least until reclaim has moved something beside them.
+                    while round < 4_000 / writers || engine.stats().moved_bytes == 0 {
                         let lba = random.next_u64() % SCATTERED;
                         put(&engine, volume, lba, round).await.unwrap();
+                        round += 1;
                     }
                     done.set(done.get() + 1);
                 });
@@ -274,11 +277,9 @@ fn reclaim_and_writers_come_to_an_end_in_almost_no_memory() {
                 if done.get() == writers {
                     break;
                 }
-                assert!(waited < 1_000_000, "{} of {writers} writers are done", done.get());
+                assert!(waited < 100_000, "{} of {writers} writers are done", done.get());
                 turns(1).await;
             }
-            let moved = engine.stats().moved_bytes;
-            assert!(moved > 0, "reclaim had nothing to do");
             engine.close().await.unwrap();
         });
     }
