@@ -40,7 +40,14 @@ pub(crate) struct Checksums {
     bytes: u64,
     clock: u64,
     loading: BTreeSet<ZoneId>,
+    /// What was allowed when something was last dropped.
+    most: Option<u64>,
+    /// Blocks of segments without checksums that were read since some were last loaded.
+    missed: u64,
 }
+
+/// Blocks that are verified out of parts of footers before the whole of one is loaded.
+const MISSES_A_LOAD: u64 = 32;
 
 struct Cached {
     sums: Sums,
@@ -92,8 +99,22 @@ impl Checksums {
         self.bytes
     }
 
+    /// Whether a segment's checksums, so many bytes, are worth loading for the sake of so many
+    /// blocks: there is room for them, or many were missed, as a rule those of segments that are read
+    /// more than others.
+    pub fn is_load_due(&mut self, bytes: u64, blocks: u64) -> bool {
+        self.missed += blocks;
+        let due =
+            self.missed >= MISSES_A_LOAD || self.most.is_none_or(|most| self.bytes + bytes <= most);
+        if due {
+            self.missed = 0;
+        }
+        due
+    }
+
     /// Drops what was used longest ago until at most `budget` bytes are held.
     pub fn shrink_to(&mut self, budget: u64) {
+        self.most = Some(budget);
         while self.bytes > budget {
             let Some(oldest) =
                 self.segments.iter().min_by_key(|(_, cached)| cached.used_at).map(|(z, _)| *z)

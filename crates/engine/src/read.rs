@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use futures_util::future::try_join_all;
+use futures_util::future::{join, try_join_all};
 use mjolnir_device::{AlignedBuf, Device, Runtime};
 use mjolnir_map::Run;
 use mjolnir_store::{Chunk, Chunks, Error, ErrorKind};
@@ -15,6 +15,7 @@ use crate::engine::{Engine, State};
 use crate::fault;
 use crate::format::bind;
 use crate::format::segment::Footer;
+use crate::space::Segment;
 
 /// Holds off the reset of a zone while its blocks are being read.
 pub(crate) struct Pin<D: Device, R: Runtime> {
@@ -169,19 +170,52 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub(crate) async fn read_pinned(&self, pba: Pba, blocks: u64) -> Result<AlignedBuf, Error> {
         let buffer = self.state().buffers.take((blocks * BLOCK_SIZE) as usize);
         let read = self.device().read(pba, buffer);
-        let buffer = read.await.map_err(|error| fault::device(&format!("reading {pba}"), error))?;
+        let (read, few) = join(read, self.few_checksums(pba, blocks)).await;
+        let buffer = read.map_err(|error| fault::device(&format!("reading {pba}"), error))?;
         self.state().counters.device_read_blocks += blocks;
-        self.verify(pba, buffer.as_ref(), |_| ()).await?;
+        self.verify(pba, buffer.as_ref(), few.as_deref(), |_| ()).await?;
         Ok(buffer)
+    }
+
+    /// Reads the checksums of some blocks of a pinned segment, without those of all others, if they are
+    /// not in memory and there is no room for all: of many thousand a read of one block needs one.
+    async fn few_checksums(&self, pba: Pba, blocks: u64) -> Option<Vec<u32>> {
+        let (zone, at, piece) = {
+            let mut state = self.state();
+            let zone_blocks = state.space.zone_blocks;
+            let (zone, offset) = (pba.zone(zone_blocks), pba.offset(zone_blocks));
+            if state.checksums.peek(zone).is_some() || state.log.open_checksums(zone).is_some() {
+                return None;
+            }
+            let Segment { footer, used, .. } = *state.space.get(zone);
+            let piece = Footer::piece(&(offset..offset + blocks));
+            let is_part =
+                piece.blocks.end - piece.blocks.start < u64::from(used.saturating_sub(footer)) / 2;
+            if offset + blocks > u64::from(footer)
+                || !is_part
+                || state.checksums.is_loading(zone)
+                || state.checksums.is_load_due(4 * u64::from(footer), blocks)
+            {
+                return None;
+            }
+            let footer_at = zone.start(zone_blocks).plus(u64::from(footer));
+            (zone, footer_at.plus(piece.blocks.start), piece)
+        };
+        self.settle_zone(zone).await;
+        let bytes = (piece.blocks.end - piece.blocks.start) * BLOCK_SIZE;
+        let buffer = self.state().buffers.take(bytes as usize);
+        piece.checksums(self.device().read(at, buffer).await.ok()?.as_ref())
     }
 
     /// Compares what was read from `pba` on, within one pinned segment, with its checksums. If it
     /// succeeds, `content` was told the checksum of each block's content, which is the same wherever it
-    /// lies. `content` is called while the state is in use.
+    /// lies. `content` is called while the state is in use. `few` are checksums that nothing vouches for:
+    /// if they do not match, others decide.
     pub(crate) async fn verify(
         &self,
         pba: Pba,
         bytes: &[u8],
+        few: Option<&[u32]>,
         mut content: impl FnMut(u32),
     ) -> Result<(), Error> {
         let sum = self.device().block_checksum();
@@ -192,19 +226,22 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         // The first block that is not what was written.
         let mut compare = |expected: &[u32]| {
             assert_eq!(expected.len(), bytes.len() / BLOCK_BYTES, "each block is verified");
-            for (index, block) in bytes.chunks_exact(BLOCK_BYTES).enumerate() {
-                let at = pba.plus(index as u64);
-                let expected = expected[index] ^ bind(at, incarnation);
-                if sum(block) != expected {
-                    return Some(at);
-                }
-                content(expected);
+            let places = (0..).map(|index| pba.plus(index));
+            let blocks = places.zip(expected).map(|(at, sum)| (at, sum ^ bind(at, incarnation)));
+            let wrong = blocks
+                .clone()
+                .zip(bytes.chunks_exact(BLOCK_BYTES))
+                .find(|((_, expected), block)| sum(block) != *expected)
+                .map(|((at, _), _)| at);
+            if wrong.is_none() {
+                blocks.for_each(|(_, expected)| content(expected));
             }
-            None
+            wrong
         };
         let compared = self.state().checksums_of(zone, range.clone()).map(&mut compare);
         let wrong = match compared {
             Some(wrong) => wrong,
+            None if few.is_some_and(|few| compare(few).is_none()) => None,
             None => {
                 // Out of what is loaded, which memory may have no room to keep.
                 let loaded = self.load_checksums(zone).await?;

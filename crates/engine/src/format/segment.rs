@@ -1,5 +1,7 @@
 //! The first block of a segment, and the footer at its end.
 
+use std::ops::Range;
+
 use mjolnir_units::{BLOCK_BYTES, ZoneId};
 
 use super::{Decoder, Encoder, Malformed, VERSION, nearly};
@@ -84,7 +86,38 @@ pub struct Footer {
     pub groups: Vec<u32>,
 }
 
+/// The part of a footer that has the checksums of some blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FooterPiece {
+    /// Blocks of the footer.
+    pub blocks: Range<u64>,
+    /// Where in them the checksums begin.
+    begin: usize,
+    count: usize,
+}
+
+impl FooterPiece {
+    /// The checksums, out of the bytes of those blocks. What vouches for the whole footer does not
+    /// for a part of it: they are good for nothing but to be compared.
+    pub fn checksums(&self, bytes: &[u8]) -> Option<Vec<u32>> {
+        let words = bytes.get(self.begin..self.begin + 4 * self.count)?.chunks_exact(4);
+        Some(words.map(|word| u32::from_le_bytes(word.try_into().expect("four bytes"))).collect())
+    }
+}
+
 impl Footer {
+    /// Bytes before the first checksum.
+    const HEAD: usize = 24;
+
+    /// Where the checksums of these blocks of the segment lie.
+    pub fn piece(range: &Range<u64>) -> FooterPiece {
+        let byte = |block: u64| Self::HEAD as u64 + 4 * block;
+        let size = BLOCK_BYTES as u64;
+        let blocks = byte(range.start) / size..byte(range.end).div_ceil(size);
+        let begin = (byte(range.start) % size) as usize;
+        FooterPiece { blocks, begin, count: (range.end - range.start) as usize }
+    }
+
     /// Blocks that a footer of a segment of `blocks` blocks with `groups` groups takes.
     pub fn blocks(blocks: u64, groups: usize) -> u64 {
         (28 + 4 * blocks + 4 * groups as u64).div_ceil(BLOCK_BYTES as u64)
@@ -113,7 +146,7 @@ impl Footer {
             return Err(Malformed("no segment footer".into()));
         }
         head.u64()?;
-        let total = 24 + 4 * (head.u32()? as usize + head.u32()? as usize) + 4;
+        let total = Self::HEAD + 4 * (head.u32()? as usize + head.u32()? as usize) + 4;
         let mut input = Decoder::unseal(
             bytes.get(..total).ok_or_else(|| Malformed("footer cut short".into()))?,
         )?;
@@ -149,6 +182,14 @@ mod tests {
         let mut bytes = footer.encode();
         assert_eq!(bytes.len() as u64, Footer::blocks(3000, 3) * BLOCK_BYTES as u64);
         assert_eq!(Footer::decode(&bytes), Ok(footer));
+        for range in [0..1, 1017..1018, 1018..1019, 1000..2500, 2999..3000] {
+            let piece = Footer::piece(&range);
+            let size = BLOCK_BYTES as u64;
+            let of = (piece.blocks.start * size) as usize..(piece.blocks.end * size) as usize;
+            let expected: Vec<u32> = (range.start as u32..range.end as u32).collect();
+            assert_eq!(piece.checksums(&bytes[of]), Some(expected), "{range:?}");
+            assert_eq!(piece.checksums(&bytes[..4]), None);
+        }
         bytes[5000] ^= 1;
         assert!(Footer::decode(&bytes).is_err());
         assert!(Footer::decode(&bytes[..100]).is_err());

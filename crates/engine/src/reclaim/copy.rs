@@ -218,7 +218,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let from = ((run.at.0 - at.0) * BLOCK_SIZE) as usize;
             if from + length <= bytes.len() {
                 let bytes = bytes.slice(from..from + length);
-                self.verify(run.at, &bytes, |sum| content.push(sum)).await?;
+                self.verify(run.at, &bytes, None, |sum| content.push(sum)).await?;
                 return Ok(bytes);
             }
         }

@@ -2,6 +2,7 @@
 //! linked apart compiles all of the engine for its devices once more.
 
 mod admission;
+mod cold_checksums;
 mod full_of_snapshots;
 mod hostile_media;
 mod in_common;
