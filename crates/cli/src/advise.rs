@@ -39,7 +39,8 @@ wrong; 130 if it was interrupted.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct AdviseOptions {
-    /// The trace, of any format that `mjolnir trace info` knows; - for standard input.
+    /// The trace, of any format that `mjolnir trace info` knows, or a shipped recording by its name
+    /// (sqlite, for one); - for standard input.
     pub trace: PathBuf,
     /// Take this volume of the trace alone [default: all, one after the other].
     #[arg(long, value_name = "NAME")]
@@ -113,6 +114,7 @@ pub fn run(options: &AdviseOptions, json: bool) -> Result<(), Failure> {
     };
     let ask = Ask {
         trace: name.to_owned(),
+        source: options.trace.display().to_string(),
         placements: once(&options.placement),
         victims: once(&options.victim),
         spares,
@@ -153,7 +155,11 @@ pub fn run(options: &AdviseOptions, json: bool) -> Result<(), Failure> {
     let trace = options.trace.display().to_string();
     let page = options.out.as_ref().map(|out| out.join("report.html"));
     if let Some(page) = &page {
-        let all = Results::read_all(out).map_err(Failure::new)?;
+        let mut all = Results::read_all(out).map_err(Failure::new)?;
+        if let Some(first) = all.first_mut() {
+            let said = format!("{trace}: {}", show::headline(&advice));
+            first.experiment.question = format!("{said}. {}", first.experiment.question);
+        }
         report::write(out, &all).map_err(Failure::new)?;
         let whole = json!({ "trace": trace, "rules": rules, "advice": advice, "report": page });
         let text = format!("{whole:#}\n");

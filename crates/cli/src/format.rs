@@ -24,7 +24,11 @@ pub fn run(options: &FormatOptions, json: bool) -> Result<(), Failure> {
     let shape = run_host(async |runtime: HostRuntime| {
         create_store(store, new, &runtime).await.map_err(|error| match error.kind {
             ErrorKind::Busy => door::busy(store),
-            _ => error,
+            // In the command line's words.
+            kind => Error::new(
+                kind,
+                error.message.replace("ask to overwrite it", "destroy it with --force"),
+            ),
         })
     })?;
     let bytes = shape.segments * shape.segment_bytes;

@@ -3,11 +3,11 @@
 mod info;
 mod target;
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use mjolnir_lab::recordings;
 use mjolnir_workload::trace::{
     BadRecord, ConvertError, Format, ReadOptions, ReadReport, TimeBack, TraceReader, TraceWriter,
     convert,
@@ -28,7 +28,8 @@ Formats, recognised by content:
   alibaba      Alibaba Cloud                tencent      Tencent Cloud
   systor       SYSTOR '17                   vscsi1, vscsi2 (read only)  VMware vscsiStats
 
-A trace packed with gzip is unpacked. FILE may be -, for standard input.";
+A trace packed with gzip is unpacked. FILE may be -, for standard input, or a recording that is
+shipped, by its name: rocksdb, rocksdb-two, mariadb, fio-rates, sqlite or build.";
 
 /// What can be done with traces.
 #[derive(Debug, Subcommand)]
@@ -99,8 +100,8 @@ impl Reading {
             if meta.is_ok_and(|meta| meta.is_dir()) {
                 return Err(Failure::new(format!("{name} is a folder, not a trace")));
             }
-            let opened = File::open(file);
-            Box::new(opened.map_err(|error| Failure::new(format!("opening {name}: {error}")))?)
+            let opened = recordings::open(&name);
+            opened.map_err(|error| Failure::new(format!("opening {name}: {error}")))?
         };
         TraceReader::open(input, &name, &self.options()).map_err(refused)
     }

@@ -22,7 +22,11 @@ fn shipped(name: &str) -> Option<&'static [u8]> {
 }
 
 /// A shipped recording by its name, or a trace by its path.
-pub(crate) fn open(name_or_path: &str) -> Result<Box<dyn Read>, Error> {
+///
+/// # Errors
+///
+/// Those of opening the file; where there is none, the nearest name of a recording is in it.
+pub fn open(name_or_path: &str) -> Result<Box<dyn Read>, Error> {
     if let Some(bytes) = shipped(name_or_path) {
         return Ok(Box::new(bytes));
     }

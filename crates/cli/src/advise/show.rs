@@ -36,7 +36,7 @@ pub(super) fn text(
     text
 }
 
-fn headline(advice: &Advice) -> String {
+pub(super) fn headline(advice: &Advice) -> String {
     let (best, default) = (&advice.best, &advice.default);
     match advice.verdict {
         Verdict::Choose => {

@@ -33,6 +33,8 @@ const ZONE_BLOCKS_MIN: u64 = 128;
 pub struct Ask {
     /// The path of the trace that was made ready.
     pub trace: String,
+    /// What the reports call it.
+    pub source: String,
     /// Placement policies to try; all if empty.
     pub placements: Vec<String>,
     /// Victim policies to try; some if empty.
@@ -215,10 +217,11 @@ impl Ask {
         let victims = with(self.victims(), default.victim);
         let shown = victims.get(1).or(victims.first()).cloned().unwrap_or_default();
         let futures = FUTURES.map(|(name, _)| name);
+        let source = word(&self.source);
         let text = format!(
             r#"name = "advise-grid"
 title = "Every policy, by spare factor"
-source = "a trace of one's own"
+source = {source}
 question = "Which placement and victim policy write least, and how much spare space is worth its price?"
 kind = "replay"
 notes = [
@@ -273,10 +276,11 @@ y_label = "Blocks written for each block of the client"
     pub fn trial(&self, prepared: &Prepared, list: &Shortlist) -> Result<Plan, Mistake> {
         let choices = [Choice::default()].into_iter().chain(list.best.iter().cloned());
         let choices: Vec<Choice> = choices.chain(list.future.clone()).collect();
+        let source = word(&self.source);
         let mut text = format!(
             r#"name = "advise-trial"
 title = "The best few, again"
-source = "a trace of one's own"
+source = {source}
 question = "How sure is the choice?"
 kind = "replay"
 notes = ["Each seed begins the trace at another request."]
@@ -321,10 +325,11 @@ style = "bars"
         // What comes before the beginning is left for a pass more.
         let most = f64::max(warm, drive_writes);
         let passes = 2 + (most / prepared.drive_writes()) as u64;
+        let source = word(&self.source);
         let mut text = format!(
             r#"name = "advise-lab"
 title = "The choice and the default on the engine that ships"
-source = "a trace of one's own"
+source = {source}
 question = "Does it hold there, and how long do requests take?"
 kind = "simulate"
 notes = [

@@ -91,7 +91,11 @@ fn of_wrong_type(message: &str) -> Option<String> {
         .find_map(|before| message.strip_prefix(before))?;
     let (found, expected) = rest.split_once(", expected ")?;
     let write = match expected {
-        "u8" | "u16" | "u32" | "u64" | "usize" | "NonZero<u32>" => "a whole number",
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "NonZero<u32>" => "a whole number from 1 to 4294967295",
+        "u64" | "usize" => "a whole number, not below 0",
         "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
         "f32" | "f64" => "a number",
         "a string" | "a borrowed string" => "a text, in quotes",

@@ -34,10 +34,11 @@ pub fn html(all: &[Results]) -> String {
     page::page(all)
 }
 
-/// What keeps figures from being drawn.
+/// What keeps figures from being drawn, and published numbers from being compared.
 pub fn troubles(results: &Results) -> Vec<Nothing> {
-    let figures = &results.experiment.figure;
-    figures.iter().filter_map(|figure| chart::Chart::new(results, figure).err()).collect()
+    let figures = results.experiment.figure.iter();
+    let not_drawn = figures.filter_map(|figure| chart::Chart::new(results, figure).err());
+    not_drawn.chain(paper::troubles(results)).collect()
 }
 
 /// Each figure that can be drawn, as a file.

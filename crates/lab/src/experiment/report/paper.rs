@@ -1,7 +1,9 @@
 //! Published numbers beside ours.
 
+use super::chart::Nothing;
 use super::label::number;
 use crate::experiment::file::Paper;
+use crate::experiment::mistake::nearest_hint;
 use crate::experiment::results::{PointResult, Results};
 use crate::experiment::statistics::Estimate;
 use crate::experiment::sweep::matches;
@@ -110,6 +112,27 @@ pub fn rows(results: &Results, paper: &Paper) -> Vec<Row> {
     }
 }
 
+/// Why there are published numbers beside which nothing of ours stands, for each entry of which none has
+/// any.
+pub(super) fn troubles(results: &Results) -> Vec<Nothing> {
+    let nothing = |paper: &Paper| {
+        if rows(results, paper).iter().any(|row| row.ours.is_some()) {
+            return None;
+        }
+        let begin = format!("published numbers {:?} stand alone", paper.what);
+        let known = results.number_names();
+        if !known.contains(paper.number.as_str()) {
+            let hint = nearest_hint(&paper.number, known.iter().copied());
+            let why = format!("{begin}: runs have no number {:?}{hint}", paper.number);
+            return Some(Nothing { why, never: true });
+        }
+        // A quick run may well have none of them.
+        let why = format!("{begin}: this run has none of their points");
+        (!results.quick).then_some(Nothing { why, never: false })
+    };
+    results.experiment.paper.iter().filter_map(nothing).collect()
+}
+
 /// How ours stand beside the published numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -197,6 +220,26 @@ why = "No reason."
             assert_eq!(agree[2..], [None][..rows.len() - 2], "{}", paper.what);
         }
         assert_eq!(tally(&results), Tally { met: 2, compared: 4, made_smaller: 0 });
+    }
+
+    #[test]
+    fn an_entry_beside_which_nothing_stands_is_told() {
+        let slip = FILE.replacen("number = \"waf\"", "number = \"wav\"", 1);
+        let elsewhere = slip
+            .replace("by = \"spare\"\nvalues = { \"0.2\" = 2.0, ", "by = \"spare\"\nvalues = { ");
+        let plan =
+            Plan::new("mine.toml", &elsewhere, &Changes::default(), &Kinds::default()).unwrap();
+        let version = Version { version: "1".to_owned(), build: "b".to_owned() };
+        let mut results = Results::new(&plan, &version, Vec::new());
+        for point in &mut results.points {
+            point.numbers.insert("waf".to_owned(), Estimate { mean: 2.0, ci95: None, runs: 1 });
+        }
+        let told = troubles(&results);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(
+            told[0].never && told[0].why.contains("\"wav\"") && told[0].why.contains("\"waf\"")
+        );
+        assert!(!told[1].never && told[1].why.contains("\"By spare\""), "{told:?}");
     }
 
     #[test]
