@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use mjolnir_lab::advise::{Advice, Ask, PrepareError, Prepared, Shortlist};
+use mjolnir_lab::advise::{Advice, Ask, GRID, PrepareError, Prepared, Shortlist};
 use mjolnir_lab::experiment::ledger::write_whole;
 use mjolnir_lab::experiment::{Plan, Results, RunError, Setting, Version, report};
 use serde_json::json;
@@ -114,7 +114,7 @@ pub fn run(options: &AdviseOptions, json: bool) -> Result<(), Failure> {
     };
     let ask = Ask {
         trace: name.to_owned(),
-        source: options.trace.display().to_string(),
+        source: trace_name(options),
         placements: once(&options.placement),
         victims: once(&options.victim),
         spares,
@@ -152,13 +152,13 @@ pub fn run(options: &AdviseOptions, json: bool) -> Result<(), Failure> {
     let mut rules = reader.report().oddities();
     rules.extend(prepared.notes.iter().cloned());
     rules.extend(ask.rules(&prepared));
-    let trace = options.trace.display().to_string();
+    let trace = trace_name(options);
     let page = options.out.as_ref().map(|out| out.join("report.html"));
     if let Some(page) = &page {
         let mut all = Results::read_all(out).map_err(Failure::new)?;
-        if let Some(first) = all.first_mut() {
+        if let Some(grid) = all.iter_mut().find(|results| results.experiment.name == GRID) {
             let said = format!("{trace}: {}", show::headline(&advice));
-            first.experiment.question = format!("{said}. {}", first.experiment.question);
+            grid.experiment.question = format!("{said}. {}", grid.experiment.question);
         }
         report::write(out, &all).map_err(Failure::new)?;
         let whole = json!({ "trace": trace, "rules": rules, "advice": advice, "report": page });
@@ -171,6 +171,14 @@ pub fn run(options: &AdviseOptions, json: bool) -> Result<(), Failure> {
         return output::print_json(&whole);
     }
     output::print(&show::text(&trace, &rules, &advice, page.as_deref()))
+}
+
+/// What the trace is called.
+fn trace_name(options: &AdviseOptions) -> String {
+    match options.trace.to_str() {
+        Some("-") => "standard input".to_owned(),
+        _ => options.trace.display().to_string(),
+    }
 }
 
 /// Writes the trace that was made ready to where the runs read it.

@@ -3,6 +3,7 @@
 mod info;
 mod target;
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -28,8 +29,9 @@ Formats, recognised by content:
   alibaba      Alibaba Cloud                tencent      Tencent Cloud
   systor       SYSTOR '17                   vscsi1, vscsi2 (read only)  VMware vscsiStats
 
-A trace packed with gzip is unpacked. FILE may be -, for standard input, or a recording that is
-shipped, by its name: rocksdb, rocksdb-two, mariadb, fio-rates, sqlite or build.";
+A trace packed with gzip is unpacked. FILE may be -, for standard input, or, unless there is such a
+file, the name of a recording that is shipped: rocksdb, rocksdb-two, mariadb, fio-rates, sqlite or
+build.";
 
 /// What can be done with traces.
 #[derive(Debug, Subcommand)]
@@ -96,12 +98,15 @@ impl Reading {
         let input: Box<dyn Read> = if file == Path::new("-") {
             Box::new(io::stdin().lock())
         } else {
-            let meta = file.metadata();
-            if meta.is_ok_and(|meta| meta.is_dir()) {
-                return Err(Failure::new(format!("{name} is a folder, not a trace")));
+            let failed = |error: io::Error| Failure::new(format!("opening {name}: {error}"));
+            match file.metadata() {
+                // What is a file is what was meant, whatever its name.
+                Ok(meta) if !meta.is_dir() => Box::new(File::open(file).map_err(failed)?),
+                Ok(_) if !recordings::is_shipped(&name) => {
+                    return Err(Failure::new(format!("{name} is a folder, not a trace")));
+                }
+                _ => recordings::open(&name).map_err(failed)?,
             }
-            let opened = recordings::open(&name);
-            opened.map_err(|error| Failure::new(format!("opening {name}: {error}")))?
         };
         TraceReader::open(input, &name, &self.options()).map_err(refused)
     }
@@ -169,4 +174,16 @@ fn told(report: &ReadReport, to: Format, losses: &[String], written: u64) -> Str
         text += "nothing was lost\n";
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_names_all_recordings() {
+        for (name, _) in recordings::RECORDINGS {
+            assert!(FORMATS.contains(name), "{name}");
+        }
+    }
 }

@@ -40,13 +40,13 @@ pub(crate) struct Checksums {
     bytes: u64,
     clock: u64,
     loading: BTreeSet<ZoneId>,
-    /// What was allowed when something was last dropped.
+    /// What may be held, if that was ever said.
     most: Option<u64>,
-    /// Blocks of segments without checksums that were read since some were last loaded.
+    /// Reads that took their checksums out of parts of footers since those of a segment were loaded.
     missed: u64,
 }
 
-/// Blocks that are verified out of parts of footers before the whole of one is loaded.
+/// Reads that take their checksums out of parts of footers before the whole of one is loaded.
 const MISSES_A_LOAD: u64 = 32;
 
 struct Cached {
@@ -99,13 +99,13 @@ impl Checksums {
         self.bytes
     }
 
-    /// Whether a segment's checksums, so many bytes, are worth loading for the sake of so many
-    /// blocks: there is room for them, or many were missed, as a rule those of segments that are read
-    /// more than others.
-    pub fn is_load_due(&mut self, bytes: u64, blocks: u64) -> bool {
-        self.missed += blocks;
-        let due =
-            self.missed >= MISSES_A_LOAD || self.most.is_none_or(|most| self.bytes + bytes <= most);
+    /// Whether a segment's checksums, so many bytes, are worth loading for the sake of one read: there is
+    /// room for them beside the others, or, if there is room at all, many reads missed some: of those
+    /// segments, as a rule, that are read more than others.
+    pub fn is_load_due(&mut self, bytes: u64) -> bool {
+        let most = self.most.unwrap_or(u64::MAX);
+        self.missed += 1;
+        let due = bytes <= most && (self.bytes + bytes <= most || self.missed >= MISSES_A_LOAD);
         if due {
             self.missed = 0;
         }

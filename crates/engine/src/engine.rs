@@ -377,13 +377,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         mut step: impl FnMut(&mut State) -> Result<T, Hurdle>,
     ) -> Result<T, Error> {
         // Else nodes that others bring could drive out one of those that it needs, again and again.
-        let mut held = Vec::new();
+        let mut kept = Vec::new();
         loop {
             let outcome = step(&mut self.state());
             self.submit();
             match outcome {
                 Ok(value) => return Ok(value),
-                Err(Hurdle::Absent(absent)) => held.extend(self.load_node(absent.0).await?),
+                Err(Hurdle::Absent(absent)) => kept.push(self.load_node(absent.0).await?),
                 Err(Hurdle::NoRoom(claim)) => self.wait_for_room(claim).await?,
                 Err(Hurdle::Crowded(claim)) => self.wait_while_crowded(claim).await?,
                 Err(Hurdle::Failed(error)) => return Err(error),

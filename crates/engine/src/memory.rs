@@ -10,8 +10,7 @@ use crate::engine::State;
 use crate::options::OpenOptions;
 
 /// Clean nodes that stay in memory even where dirty ones fill the budget (a checkpoint is due
-/// then): a step that needs several nodes at once would else drop one for the sake of the other,
-/// for ever.
+/// then): the upper ones at least, which nearly every step needs.
 const CLEAN_BYTES_MIN: u64 = 128 << 10;
 /// Unwritten data that is always allowed: a few groups.
 const DIRTY_BYTES_MIN: u64 = 2 << 20;

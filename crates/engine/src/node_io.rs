@@ -3,16 +3,16 @@
 //! Node images lie packed in the payload of the map's groups, each at a multiple of 64 bytes. A
 //! *node address* packs where: first block, offset within it, and length.
 
-use std::sync::Arc;
+use std::future::ready;
 
 use bytes::Bytes;
-use futures_util::{StreamExt, stream};
+use futures_util::{Stream, StreamExt, stream};
 use mjolnir_device::{Device, DeviceInfo, Runtime};
-use mjolnir_map::{BaseBefore, Node, NodeAddress, NodeId};
+use mjolnir_map::{BaseBefore, NodeAddress, NodeId};
 use mjolnir_store::Error;
 use mjolnir_units::{BLOCK_SIZE, Pba};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, State};
 use crate::fault;
 use crate::memory::loads_at_once;
 use crate::read::Pin;
@@ -97,27 +97,38 @@ pub(crate) struct NodeTableMedia {
     pub manifest: Vec<(Pba, u32)>,
 }
 
+/// Keeps a node in memory, until this is dropped.
+pub(crate) struct Keep<D: Device, R: Runtime> {
+    engine: Engine<D, R>,
+    id: NodeId,
+}
+
+impl<D: Device, R: Runtime> Keep<D, R> {
+    fn new(engine: &Engine<D, R>, state: &mut State, id: NodeId) -> Self {
+        state.map.keep(id);
+        Keep { engine: engine.clone(), id }
+    }
+}
+
+impl<D: Device, R: Runtime> Drop for Keep<D, R> {
+    fn drop(&mut self) {
+        self.engine.state().map.unkeep(self.id);
+    }
+}
+
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Brings those of the nodes into memory that are not, several at a time, as far as they can be
-    /// read. Returns them, as long as is wanted that they stay. Fails as the first one that could not.
-    pub(crate) async fn load_nodes(
+    /// Brings those of the nodes into memory that are not, several at a time. Each comes with its
+    /// [`Keep`], in the order in which they were read.
+    pub(crate) fn load_nodes(
         &self,
         ids: impl IntoIterator<Item = NodeId>,
-    ) -> Result<Vec<Arc<Node>>, Error> {
+    ) -> impl Stream<Item = Result<Keep<D, R>, Error>> {
         let absent: Vec<NodeId> = {
             let state = self.state();
             ids.into_iter().filter(|id| state.map.is_absent(*id)).collect()
         };
         let most = loads_at_once(&self.inner.options);
-        let mut loads = stream::iter(absent).map(|id| self.load_node(id)).buffer_unordered(most);
-        let (mut nodes, mut failure) = (Vec::new(), None);
-        while let Some(loaded) = loads.next().await {
-            match loaded {
-                Ok(node) => nodes.extend(node),
-                Err(error) => failure = failure.or(Some(error)),
-            }
-        }
-        failure.map_or(Ok(nodes), Err)
+        stream::iter(absent).map(|id| self.load_node(id)).buffer_unordered(most)
     }
 
     /// Before the `index`-th of some nodes is looked at, one after the other: brings it and the next
@@ -126,16 +137,19 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub(crate) async fn load_ahead(&self, ids: &[NodeId], index: usize) {
         let most = loads_at_once(&self.inner.options);
         if index.is_multiple_of(most) {
-            let _ = self.load_nodes(ids[index..].iter().copied().take(most)).await;
+            let ahead = ids[index..].iter().copied().take(most);
+            self.load_nodes(ahead).for_each(|_| ready(())).await;
         }
     }
 
-    /// Brings a node into memory, and returns it: as long as it is held it stays there. Nothing to do if
-    /// it came meanwhile, or is gone.
-    pub(crate) async fn load_node(&self, id: NodeId) -> Result<Option<Arc<Node>>, Error> {
-        let Some(address) = self.state().map.address(id).map(|a: NodeAddress| a.0) else {
-            return Ok(None);
+    /// Brings a node into memory, to stay there as long as it is kept. Nothing to do if it came
+    /// meanwhile, or is gone.
+    pub(crate) async fn load_node(&self, id: NodeId) -> Result<Keep<D, R>, Error> {
+        let (keep, address) = {
+            let mut state = self.state();
+            (Keep::new(self, &mut state, id), state.map.address(id).map(|a: NodeAddress| a.0))
         };
+        let Some(address) = address else { return Ok(keep) };
         if address == LOST {
             return Err(fault::damaged(format!(
                 "where node {} of the map lies is not known: its page of the node table was lost",
@@ -162,7 +176,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut state = self.state();
         state.counters.nodes_loaded += 1;
         if state.map.address(id).map(|a| Place::unpack(a.0)) != Some(place) {
-            return Ok(state.map.hold(id)); // Freed, or rewritten and in memory.
+            return Ok(keep); // Freed, or rewritten and in memory.
         }
         state.map.install_at(id, image, Some(place.byte()), &base).map_err(|why| {
             fault::damaged(format!(
@@ -170,7 +184,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 id.0, place.pba
             ))
         })?;
-        Ok(state.map.hold(id))
+        Ok(keep)
     }
 }
 

@@ -2,7 +2,9 @@
 //! for the one before.
 
 use std::collections::BTreeSet;
+use std::future::ready;
 
+use futures_util::TryStreamExt;
 use mjolnir_device::{Device, Runtime};
 use mjolnir_units::{Lba, TreeId};
 
@@ -40,7 +42,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if absent.is_empty() {
                 return;
             }
-            if self.load_nodes(absent).await.is_err() {
+            // Not kept: there may be far more of them than memory has room for.
+            let loads = self.load_nodes(absent);
+            if loads.try_for_each(|_| ready(Ok(()))).await.is_err() {
                 return;
             }
         }

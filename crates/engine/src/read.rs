@@ -189,12 +189,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
             let Segment { footer, used, .. } = *state.space.get(zone);
             let piece = Footer::piece(&(offset..offset + blocks));
-            let is_part =
-                piece.blocks.end - piece.blocks.start < u64::from(used.saturating_sub(footer)) / 2;
+            let is_part = 2 * (piece.blocks.end - piece.blocks.start)
+                < u64::from(used.saturating_sub(footer));
             if offset + blocks > u64::from(footer)
                 || !is_part
                 || state.checksums.is_loading(zone)
-                || state.checksums.is_load_due(4 * u64::from(footer), blocks)
+                || state.checksums.is_load_due(4 * u64::from(footer))
             {
                 return None;
             }
@@ -202,9 +202,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             (zone, footer_at.plus(piece.blocks.start), piece)
         };
         self.settle_zone(zone).await;
-        let bytes = (piece.blocks.end - piece.blocks.start) * BLOCK_SIZE;
-        let buffer = self.state().buffers.take(bytes as usize);
-        piece.checksums(self.device().read(at, buffer).await.ok()?.as_ref())
+        let blocks = piece.blocks.end - piece.blocks.start;
+        let buffer = self.state().buffers.take((blocks * BLOCK_SIZE) as usize);
+        let read = self.device().read(at, buffer).await.ok()?;
+        self.state().counters.device_read_blocks += blocks;
+        piece.checksums(read.as_ref())
     }
 
     /// Compares what was read from `pba` on, within one pinned segment, with its checksums. If it
@@ -300,6 +302,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     )
                     .await;
                 let Ok(piece) = piece else { break };
+                self.state().counters.device_read_blocks += count;
                 buffer.extend_from_slice(piece.as_ref());
                 at += count;
             }

@@ -185,6 +185,13 @@ impl Space {
         self.segments.iter().enumerate().map(|(zone, segment)| (ZoneId(zone as u32), segment))
     }
 
+    /// Sealed segments, but for the map's.
+    pub fn sealed_data(&self) -> impl Iterator<Item = (ZoneId, &Segment)> {
+        self.zones().filter(|(_, segment)| {
+            segment.state == SegmentState::Sealed && segment.stream != MAP_STREAM
+        })
+    }
+
     /// Segments that could be opened, by someone.
     pub fn free_count(&self) -> usize {
         self.free.len() + self.ready.len() + usize::from(self.resetting.is_some())

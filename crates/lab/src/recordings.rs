@@ -21,6 +21,11 @@ fn shipped(name: &str) -> Option<&'static [u8]> {
     RECORDINGS.iter().find(|(known, _)| *known == name).map(|(_, bytes)| *bytes)
 }
 
+/// Whether a shipped recording has that name.
+pub fn is_shipped(name: &str) -> bool {
+    shipped(name).is_some()
+}
+
 /// A shipped recording by its name, or a trace by its path.
 ///
 /// # Errors

@@ -244,13 +244,19 @@ impl Map {
 
     /// Whether a node is in use, but not in memory.
     pub fn is_absent(&self, id: NodeId) -> bool {
-        self.table.is_used(id) && self.table.get(id).is_err()
+        self.table.is_used(id) && self.table.version(id).is_none()
     }
 
-    /// A node as it is now, if it is in memory: as long as it is held it is not
-    /// [`evict`](Map::evict)ed.
-    pub fn hold(&self, id: NodeId) -> Option<Arc<Node>> {
-        if self.table.is_used(id) { self.table.version(id).cloned() } else { None }
+    /// Whatever version it has, the node is not [`evict`](Map::evict)ed once it is in memory, until
+    /// [`unkeep`](Map::unkeep) was called as often. Who holds a version instead has it copied before it is
+    /// changed.
+    pub fn keep(&mut self, id: NodeId) {
+        self.table.keep(id);
+    }
+
+    /// Takes back one [`keep`](Map::keep).
+    pub fn unkeep(&mut self, id: NodeId) {
+        self.table.unkeep(id);
     }
 
     /// The nodes whose last placed version lies at an address that `here` accepts. Linear in the

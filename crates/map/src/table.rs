@@ -5,7 +5,7 @@
 //! one.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -155,6 +155,8 @@ pub(crate) struct Table {
     pub superseded: Superseded,
     /// Where the eviction clock stands.
     hand: u32,
+    /// Nodes that are not to be evicted, with how many ask for it: few, and not for long.
+    kept: BTreeMap<NodeId, u32>,
 }
 
 impl Table {
@@ -486,6 +488,20 @@ impl Table {
         !self.dead.is_empty()
     }
 
+    /// Keeps a node in memory until [`unkeep`](Self::unkeep) was called as often.
+    pub fn keep(&mut self, id: NodeId) {
+        *self.kept.entry(id).or_default() += 1;
+    }
+
+    /// Takes back one [`keep`](Self::keep).
+    pub fn unkeep(&mut self, id: NodeId) {
+        let count = self.kept.get_mut(&id).expect("a node is unkept that nobody keeps");
+        *count -= 1;
+        if *count == 0 {
+            self.kept.remove(&id);
+        }
+    }
+
     /// Drops clean versions that media hold, least recently used first (second chance), until
     /// `bytes` are free; returns the bytes freed.
     pub fn evict(&mut self, bytes: usize) -> usize {
@@ -499,7 +515,8 @@ impl Table {
             let id = NodeId(self.hand);
             let slot = self.slot(id);
             let Some(node) = &slot.node else { continue };
-            let held = Arc::strong_count(node) > 1;
+            let held = Arc::strong_count(node) > 1
+                || (!self.kept.is_empty() && self.kept.contains_key(&id));
             if slot.has(DIRTY | PENDING) || slot.address == 0 || held {
                 continue;
             }

@@ -64,6 +64,28 @@ fn dirty_nodes_and_those_that_someone_holds_stay() {
     assert_eq!(world.map.usage().resident, 1);
 }
 
+#[test]
+fn what_is_kept_stays_until_all_let_go_and_is_changed_in_place() {
+    let (mut world, tree) = volume();
+    let root = world.map.tree_root(TreeId(tree)).unwrap().edge.child;
+    world.map.keep(root);
+    world.map.keep(root);
+    for kept in [1, 1, 0] {
+        world.map.evict(usize::MAX);
+        assert_eq!(world.map.usage().resident, kept);
+        assert_eq!(world.map.is_absent(root), kept == 0);
+        if kept > 0 {
+            world.map.unkeep(root);
+        }
+    }
+    // Kept before it is brought, as who brings it does.
+    world.map.keep(root);
+    world.write(tree, 5, 1);
+    assert_eq!(world.map.usage().frozen_bytes, 0, "no version but the newest is anywhere");
+    world.compare();
+    world.map.unkeep(root);
+}
+
 /// An absent node stops an operation before it changes anything.
 #[test]
 fn an_operation_that_finds_a_node_absent_has_changed_nothing() {

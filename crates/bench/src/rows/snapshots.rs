@@ -35,7 +35,7 @@ pub const ROWS: &[Row] = &[
             },
             Line {
                 name: "snapshot-durable-last",
-                what: "the same: the last hundred against the first hundred",
+                what: "the same: the last hundred against the first hundred, after 400 durable writes",
                 unit: "x",
                 target: Target::Most(1.2),
             },

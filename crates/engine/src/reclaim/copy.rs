@@ -17,6 +17,7 @@ use mjolnir_policy::read_plan::{ReadPlanView, Span};
 use mjolnir_store::Error;
 use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
 
+use crate::checksums::Sums;
 use crate::engine::{Engine, Hurdle, State};
 use crate::format::record::Record;
 use crate::log::GROUP_BLOCKS_MAX;
@@ -210,6 +211,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         &self,
         read: &[(Pba, Bytes)],
         run: &LiveRun,
+        sums: Option<&Sums>,
         content: &mut Vec<u32>,
     ) -> Result<Bytes, Error> {
         let length = (run.blocks * BLOCK_SIZE) as usize;
@@ -218,7 +220,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let from = ((run.at.0 - at.0) * BLOCK_SIZE) as usize;
             if from + length <= bytes.len() {
                 let bytes = bytes.slice(from..from + length);
-                self.verify(run.at, &bytes, None, |sum| content.push(sum)).await?;
+                let offset = run.at.offset(self.state().space.zone_blocks);
+                let known = sums.and_then(|sums| sums.get(offset..offset + run.blocks));
+                self.verify(run.at, &bytes, known, |sum| content.push(sum)).await?;
                 return Ok(bytes);
             }
         }
@@ -235,11 +239,17 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         moves: &mut RelocationsBuilder,
         groups: &mut BTreeSet<u64>,
     ) -> Result<(), Error> {
+        // Where memory has no room to keep them, they are loaded once for all of the slice.
+        let held = self.state().checksums.get(zone).cloned();
+        let sums = match held {
+            Some(sums) => Some(sums),
+            None => self.load_checksums(zone).await.ok(),
+        };
         let mut content = Vec::new();
         let mut verified = Vec::with_capacity(slice.len());
         for run in slice {
             let from = content.len();
-            let bytes = self.verified(&read, run, &mut content).await?;
+            let bytes = self.verified(&read, run, sums.as_ref(), &mut content).await?;
             verified.push(Verified { run, bytes, content: from..content.len() });
         }
         let moved_at = self.runtime().now();

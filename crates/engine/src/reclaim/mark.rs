@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
+use futures_util::stream::{FuturesUnordered, TryStreamExt};
 use mjolnir_device::{Device, Runtime};
 use mjolnir_map::{MarkStep, Node, NodeId, PREFETCH_AHEAD, Twins, differing, prefetch, word};
 use mjolnir_store::Error;
@@ -16,7 +16,6 @@ use crate::engine::Engine;
 use crate::memory::{leaves_held, loads_at_once, may_hold_leaves};
 use crate::reclaim::live::{LiveMap, Mapped, ZoneSet, set_all};
 use crate::reclaim::relocate::yield_now;
-use crate::space::{MAP_STREAM, SegmentState};
 
 /// Map nodes that are visited before clients get their turn.
 const NODES_A_STEP: usize = 256;
@@ -166,10 +165,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let candidates: Vec<u32> =
                 state.reclaim.index.candidates().map(|zone| zone.0).collect();
             state.map.watch_displaced(zones, zone_blocks, &candidates);
-            let judged = state.space.zones().filter(|(_, segment)| {
-                segment.state == SegmentState::Sealed && segment.stream != MAP_STREAM
-            });
-            let judged = judged.map(|(zone, _)| zone).collect();
+            let judged = state.space.sealed_data().map(|(zone, _)| zone).collect();
             let jobs = self.runtime().parallelism();
             let live = LiveMap::new(zones, zone_blocks, judged, jobs);
             state.reclaim.mark_bytes = live.sheet_bytes() * jobs as u64;
@@ -186,15 +182,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             leaves_held(&self.inner.options).min(LEAVES_A_JOB),
             loads_at_once(&self.inner.options),
         );
-        let (mut leaves, mut held) = (Vec::new(), Vec::new());
+        let (mut leaves, mut kept) = (Vec::new(), Vec::new());
         loop {
             let wall_before = self.runtime().now();
             let (mut step, mut cpu) = self.mark_piece();
-            drop(held);
+            drop(kept);
             leaves.append(&mut step.leaves);
             // So many stay until the next step has seen them; it tells of the others again.
             step.absent.truncate(loads_most);
-            held = self.load_nodes(step.absent).await?;
+            kept = self.load_nodes(step.absent).try_collect().await?;
             if leaves.len() >= leaves_most || (step.done && !leaves.is_empty()) {
                 let (live, candidates) = (live.clone(), candidates.clone());
                 let leaves = std::mem::take(&mut leaves);

@@ -48,7 +48,7 @@ use crate::reclaim::index::ReverseIndex;
 use crate::reclaim::mark::Walked;
 use crate::reclaim::marked::Marked;
 use crate::reclaim::released::Released;
-use crate::space::{MAP_STREAM, SegmentState};
+use crate::space::SegmentState;
 
 /// Map nodes that may be garbage before a mark runs for their sake: some 100 MiB at most.
 const GARBAGE_NODES_MIN: usize = 32_768;
@@ -468,9 +468,9 @@ impl State {
     pub fn update_pacing(&mut self) {
         let zone_blocks = self.space.zone_blocks;
         let mut reclaimable = 0;
-        for (_, segment) in self.space.zones() {
+        for (_, segment) in self.space.sealed_data() {
             let stuck = segment.stuck.is_some() && segment.stuck == segment.live;
-            if segment.state == SegmentState::Sealed && segment.stream != MAP_STREAM && !stuck {
+            if !stuck {
                 // Unmarked segments are reckoned half stale until a mark knows better.
                 let live = segment.live.map_or(zone_blocks / 2, u64::from);
                 reclaimable += zone_blocks.saturating_sub(live);

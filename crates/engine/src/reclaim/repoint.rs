@@ -32,8 +32,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 return Ok(());
             }
             for (index, id) in leaves.iter().copied().enumerate() {
-                self.load_ahead(&leaves, index).await;
                 self.make_room_for_leaves().await?;
+                self.load_ahead(&leaves, index).await;
                 let repointed = self
                     .step(|state| {
                         state.map.prefetch_leaves(&leaves[index + 1..]);
@@ -107,7 +107,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub(super) async fn prove_unreferenced(&self, zone: ZoneId) -> Result<(), Error> {
         // A walk with client operations in between could miss a reference that moves behind it;
         // what is absent is loaded first, then one step without an `.await` sees everything.
-        let mut held = Vec::new();
+        let mut kept = Vec::new();
         loop {
             let outcome = {
                 let state = self.state();
@@ -119,7 +119,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 Ok(Some((leaf, pba))) => {
                     panic!("{zone} is given up, but leaf {} refers to {pba}", leaf.0)
                 }
-                Err(absent) => held.extend(self.load_node(absent.0).await?),
+                Err(absent) => kept.push(self.load_node(absent.0).await?),
             }
         }
     }

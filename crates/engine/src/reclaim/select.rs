@@ -7,7 +7,7 @@ use mjolnir_units::ZoneId;
 
 use crate::engine::{Engine, State};
 use crate::format::segment::Footer;
-use crate::space::{MAP_STREAM, Segment, SegmentState};
+use crate::space::Segment;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Chooses the next candidates. Returns how many, and whether there was none to choose.
@@ -45,7 +45,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
 impl State {
     /// Whether reclaim was asked for, whatever the utilization.
-    fn is_forced(&self) -> bool {
+    pub(super) fn is_forced(&self) -> bool {
         self.reclaim.forced > self.reclaim.forced_done
     }
 
@@ -54,9 +54,7 @@ impl State {
     fn eligible(&self, live: impl Fn(&Segment) -> Option<u32>) -> Vec<SegmentView> {
         let (forced, limit) = (self.is_forced(), self.reclaim.forced_incarnation);
         let capacity = self.space.zone_blocks;
-        let data = self.space.zones().filter(|(_, segment)| {
-            segment.state == SegmentState::Sealed && segment.stream != MAP_STREAM
-        });
+        let data = self.space.sealed_data();
         data.filter_map(|(zone, segment)| {
             let live = live(segment)?;
             if segment.stuck == Some(live) {

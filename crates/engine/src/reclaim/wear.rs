@@ -7,14 +7,14 @@
 use mjolnir_units::ZoneId;
 
 use crate::engine::State;
-use crate::space::{MAP_STREAM, SegmentState};
 
 impl State {
     /// Adds the least worn segments to the victims, as the last of them, if they are too far behind
     /// the most worn one.
     ///
-    /// A few beside others, so that levelling never is most of what reclaim does; and none where
-    /// space is scarce, since it wins none.
+    /// One and another for each eight victims, whatever lives in them: so levelling goes on only while
+    /// reclaim does. None where space is scarce, since it wins none, nor where reclaim was asked for by
+    /// name, of what there was then.
     pub(super) fn add_least_worn(
         &mut self,
         chosen: &mut Vec<ZoneId>,
@@ -22,16 +22,12 @@ impl State {
     ) {
         let Some(gap_max) = self.reclaim.options.wear_gap_max else { return };
         let scarce = self.space.free_count() <= self.space.reserve() + 1;
-        if chosen.is_empty() || scarce {
+        if chosen.is_empty() || scarce || self.is_forced() {
             return;
         }
         let most = self.space.zones().filter_map(|(zone, _)| erases(zone)).max().unwrap_or(0);
-        let movable = self.space.zones().filter(|(zone, segment)| {
-            segment.state == SegmentState::Sealed
-                && segment.stream != MAP_STREAM
-                && segment.live.is_some()
-                && segment.stuck != segment.live
-                && !chosen.contains(zone)
+        let movable = self.space.sealed_data().filter(|(zone, segment)| {
+            segment.live.is_some() && segment.stuck != segment.live && !chosen.contains(zone)
         });
         let behind = |erases: &u32| most - erases > gap_max;
         let mut least: Vec<(u32, ZoneId)> =

@@ -116,6 +116,9 @@ impl Shortlist {
     }
 }
 
+/// The name of [`Ask::grid`]'s experiment.
+pub const GRID: &str = "advise-grid";
+
 impl Ask {
     /// How much of a trace is taken.
     pub fn limits(&self) -> Limits {
@@ -219,7 +222,7 @@ impl Ask {
         let futures = FUTURES.map(|(name, _)| name);
         let source = word(&self.source);
         let text = format!(
-            r#"name = "advise-grid"
+            r#"name = "{GRID}"
 title = "Every policy, by spare factor"
 source = {source}
 question = "Which placement and victim policy write least, and how much spare space is worth its price?"
@@ -333,11 +336,11 @@ source = {source}
 question = "Does it hold there, and how long do requests take?"
 kind = "simulate"
 notes = [
-    "NVMeVirt's 970 PRO, cut to this trace's data, with an erase of 3 ms. The drive was filled in order, and then written {warm} times over by the trace itself, before it was measured. Requests come at the trace's times, however long they wait.",
+    "NVMeVirt's 970 PRO, cut to this trace's data, with an erase of 3 ms, and 64 MiB of writes that may wait in memory, as a store's. The drive was filled in order, and then written {warm} times over by the trace itself, before it was measured. Requests come at the trace's times, however long they wait.",
     "Each seed begins the trace at another request.",
 ]
 [configuration]
-device = {{ file = "970pro", nand = {{ blocks_per_plane = {blocks_per_plane}, pages_per_block = {pages_per_block} }}, timing = {{ erase_ns = 3_000_000 }} }}
+device = {{ file = "970pro", nand = {{ blocks_per_plane = {blocks_per_plane}, pages_per_block = {pages_per_block} }}, timing = {{ erase_ns = 3_000_000 }}, controller = {{ write_buffer_bytes = 67_108_864 }} }}
 drive = {{ kind = "engine", bytes = {}, zone_planes = {ZONE_PLANES} }}
 precondition = {{ fill = 1.0, workload = {warm:.1} }}
 measure = {{ drive_writes = {drive_writes:.1}, requests = {requests} }}

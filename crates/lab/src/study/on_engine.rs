@@ -115,16 +115,16 @@ fn options(study: &Study, hardware: &Hardware, physical: u64) -> Result<OpenOpti
     }
     let blocks = physical / BLOCK_SIZE;
     let own_buffer = match hardware.controller.write_buffer_bytes {
-        0 => None,
-        bytes => Some(bytes),
+        0 => 64 << 20,
+        bytes => bytes,
     };
     // Without time there is nothing to be won by having much at hand, nor by reading far ahead.
     let (buffer, checksums) = match study.measure.timed {
-        true => (64 << 20, u64::MAX),
-        false => (8 << 20, 512 << 10),
+        true => (own_buffer, u64::MAX),
+        false => (own_buffer.min(8 << 20), 512 << 10),
     };
     let unsaid = OpenOptions {
-        dirty_bytes_max: own_buffer.unwrap_or(buffer),
+        dirty_bytes_max: buffer,
         checksum_bytes_max: checksums,
         // A drive that keeps its write buffer through a power cut need not hurry.
         linger: Duration::from_millis(10),
