@@ -248,7 +248,8 @@ fn settings_of_the_firmware_are_refused_where_the_engine_runs() {
         ("victim = \"fifo\"", &["device.ftl.victim: ", "say engine.victim instead"][..]),
         ("placement = \"dac\"", &["device.ftl.placement: ", "say engine.placement instead"]),
         ("low_watermark = 0.1", &["device.ftl.low_watermark: ", "leave it out"]),
-        ("victin = \"fifo\"", &["device.ftl.victin: "]),
+        ("victin = \"fifo\"", &["device.ftl.victin: ", "leave it out"]),
+        ("wear_gap_mx = 5", &["device.ftl.wear_gap_mx: ", "\"wear_gap_max\" comes nearest"]),
     ] {
         let text = format!("device.ftl.{setting}\ndrive.zone_planes = 2");
         let parts: Vec<&str> = parts.iter().copied().chain(["mine.toml line 10: "]).collect();

@@ -13,16 +13,15 @@ impl State {
     /// the most worn one.
     ///
     /// One and another for each eight victims, whatever lives in them: so levelling goes on only while
-    /// reclaim does. None where space is scarce, since it wins none, nor where reclaim was asked for by
-    /// name, of what there was then.
+    /// reclaim does; where there is no room for one, it is spared as any other. None where reclaim was
+    /// asked for by name, of what there was then.
     pub(super) fn add_least_worn(
         &mut self,
         chosen: &mut Vec<ZoneId>,
         erases: impl Fn(ZoneId) -> Option<u32>,
     ) {
         let Some(gap_max) = self.reclaim.options.wear_gap_max else { return };
-        let scarce = self.space.free_count() <= self.space.reserve() + 1;
-        if chosen.is_empty() || scarce || self.is_forced() {
+        if chosen.is_empty() || self.is_forced() {
             return;
         }
         let most = self.space.zones().filter_map(|(zone, _)| erases(zone)).max().unwrap_or(0);

@@ -297,9 +297,13 @@ impl Experiment {
                 return Err(place.at(&field("what"), what));
             }
             let mut values = paper.value.iter().chain(paper.values.values());
-            if !values.all(|value| value.is_finite()) || paper.within.is_nan() {
+            if !values.all(|value| value.is_finite()) {
                 let what = format!("paper {:?} has a value that is no number", paper.what);
                 return Err(place.at(&field("what"), what));
+            }
+            if paper.within.is_nan() || paper.within < 0.0 {
+                let what = format!("within = {}: write a share, not below 0", paper.within);
+                return Err(place.at(&field("within"), what));
             }
         }
         Ok(())

@@ -3,6 +3,7 @@
 use std::fs;
 
 use mjolnir_flash::Device;
+use strsim::damerau_levenshtein;
 
 use super::spec::DeviceSpec;
 
@@ -69,7 +70,10 @@ fn check_no_firmware(spec: &DeviceSpec) -> Result<(), String> {
         Some(key) => {
             let instead = match key.as_str() {
                 "victim" | "placement" => format!("say engine.{key} instead"),
-                _ => "leave it out".to_owned(),
+                _ => match COMMON.iter().find(|known| damerau_levenshtein(known, key) <= 2) {
+                    Some(known) => format!("{known:?} comes nearest"),
+                    None => "leave it out".to_owned(),
+                },
             };
             Err(format!(
                 "device.ftl.{key}: the engine runs in place of the device's own firmware; {instead}"

@@ -386,12 +386,18 @@ fn a_slow_load_is_not_moved_more_than_a_fast_one() {
 /// Data that nobody overwrites takes part in wear where that is asked for, and only there.
 #[test]
 fn static_wear_levelling_narrows_the_gap() {
+    for job in ["size = \"5M\"", "random_distribution = \"zoned:90/10:10/90\""] {
+        levelled(job);
+    }
+}
+
+fn levelled(job: &str) {
     let run = |gap: &str| {
         let text = format!(
             "{SMALL}
             {gap}
             [workload.synthetic]
-            job = [{{ rw = \"randwrite\", bs = \"4k\", size = \"5M\" }}]
+            job = [{{ rw = \"randwrite\", bs = \"4k\", {job} }}]
             [precondition]
             fill = 1.0
             [measure]
@@ -408,8 +414,8 @@ fn static_wear_levelling_narrows_the_gap() {
     println!("{without:?} {with:?}");
     assert_eq!(without.2, 0.0);
     assert!(with.2 > 10.0, "{} moved", with.2);
-    assert!(with.0 * 3.0 < without.0, "{} with, {} without", with.0, without.0);
-    assert!(with.1 * 4.0 < without.1, "{} with, {} without", with.1, without.1);
+    assert!(with.0 * 2.0 < without.0, "{} with, {} without", with.0, without.0);
+    assert!(with.1 * 2.5 < without.1, "{} with, {} without", with.1, without.1);
     // It costs writes, but few.
     assert!(with.3 < 1.25 * without.3, "{} with, {} without", with.3, without.3);
 }
