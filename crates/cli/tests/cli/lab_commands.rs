@@ -173,7 +173,8 @@ fn a_figure_that_runs_have_nothing_for_ends_in_an_error() {
     std::fs::write(folder.path("mine.toml"), MINE.replace("[\"waf\"]", "[\"wav\"]")).unwrap();
     let said = folder.run("lab run mine.toml");
     assert_eq!(said.code, Some(1), "{said:?}");
-    for part in ["figure waf shows nothing: runs have no wav", "1 figure without anything"] {
+    let ending = "1 of the figures and published numbers have nothing to show";
+    for part in ["figure waf shows nothing: runs have no wav", ending] {
         assert!(said.err.contains(part), "no {part:?} in {said:?}");
     }
 }
