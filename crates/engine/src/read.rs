@@ -267,8 +267,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         })
     }
 
-    /// Brings a sealed segment's checksums into memory: from its footer, or from its groups.
+    /// A sealed segment's checksums: out of memory, from its footer, or from its groups.
     pub(crate) async fn load_checksums(&self, zone: ZoneId) -> Result<Sums, Error> {
+        if let Some(held) = self.state().checksums.get(zone) {
+            return Ok(held.clone());
+        }
         // Whoever comes while they are on their way waits for them.
         while !self.state().checksums.begin_load(zone) {
             self.wait_while(|state| state.checksums.is_loading(zone)).await;

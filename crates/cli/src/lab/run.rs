@@ -90,9 +90,8 @@ pub fn run(options: &RunOptions, json: bool) -> Result<(), Failure> {
     match (failed, empty) {
         (0, 0) => Ok(()),
         (0, empty) => Err(Failure::new(format!(
-            "{empty} of the figures and published numbers have nothing to show: name a swept \
-                 key or a number that runs have; the results are kept, and the same command draws \
-                 them"
+            "{empty} of the figures and published numbers have nothing to show: name a swept key \
+             or a number that runs have; the results are kept, and the same command draws them"
         ))),
         (failed, _) => {
             let runs = output::count(failed as u64, "run");

@@ -56,6 +56,9 @@ pub(super) enum Copied {
 /// A victim that can be copied.
 pub(super) struct Ready<D: Device, R: Runtime> {
     runs: LiveRuns,
+    /// Its checksums, which memory may have no room to keep otherwise. If they could not be loaded, whoever
+    /// verifies hears why.
+    sums: Option<Sums>,
     /// Its first slice, on its way.
     first: Option<Reads<D, R>>,
 }
@@ -119,9 +122,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         before: &AllRead,
     ) -> Result<Ready<D, R>, Error> {
         // They are needed anyway, and tell where the headers are.
-        if self.state().checksums.peek(zone).is_none() {
-            let _ = self.load_checksums(zone).await; // Whoever needs them will hear of what fails.
-        }
+        let sums = self.load_checksums(zone).await.ok();
         let runs = self.live_runs(zone, live).await?;
         before.noted().await;
         let first = slices(&runs.runs, slice_blocks(&self.inner.options)).next();
@@ -130,7 +131,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let state = self.state();
             !state.is_paced() && !state.is_at_reserve()
         });
-        Ok(Ready { first: first.map(|first| self.start_reads(zone, first)), runs })
+        Ok(Ready { first: first.map(|first| self.start_reads(zone, first)), runs, sums })
     }
 
     /// Copies a victim's live runs forward. Returns where they went; `groups` gains the groups that
@@ -138,7 +139,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub(super) async fn copy_out(
         &self,
         zone: ZoneId,
-        Ready { runs: LiveRuns { runs, opened }, first }: Ready<D, R>,
+        Ready { runs: LiveRuns { runs, opened }, first, sums }: Ready<D, R>,
         all_read: &AllRead,
         groups: &mut BTreeSet<u64>,
     ) -> Result<Copied, Error> {
@@ -175,7 +176,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 }
             }
             let read = reads.finish().await;
-            let copied = self.copy_slice(zone, slice, read, &mut moves, groups).await;
+            let copied =
+                self.copy_slice(zone, slice, read, sums.as_ref(), &mut moves, groups).await;
             // Before any wait, and though the copy failed: clients may wait for what has not been
             // sent.
             self.send_relocated();
@@ -236,20 +238,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         zone: ZoneId,
         slice: &[LiveRun],
         read: Vec<(Pba, Bytes)>,
+        sums: Option<&Sums>,
         moves: &mut RelocationsBuilder,
         groups: &mut BTreeSet<u64>,
     ) -> Result<(), Error> {
-        // Where memory has no room to keep them, they are loaded once for all of the slice.
-        let held = self.state().checksums.get(zone).cloned();
-        let sums = match held {
-            Some(sums) => Some(sums),
-            None => self.load_checksums(zone).await.ok(),
-        };
         let mut content = Vec::new();
         let mut verified = Vec::with_capacity(slice.len());
         for run in slice {
             let from = content.len();
-            let bytes = self.verified(&read, run, sums.as_ref(), &mut content).await?;
+            let bytes = self.verified(&read, run, sums, &mut content).await?;
             verified.push(Verified { run, bytes, content: from..content.len() });
         }
         let moved_at = self.runtime().now();
