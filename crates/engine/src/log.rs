@@ -310,10 +310,23 @@ impl Log {
         builder.serial
     }
 
-    /// Which group was begun first of those being built that somebody may wait for.
-    pub fn oldest_open_group(&self) -> Option<u64> {
+    /// Whether a group is being built that somebody may wait for.
+    pub fn is_building(&self) -> bool {
+        let mut builders = self.streams.iter().flatten().filter_map(|open| open.builder.as_ref());
+        builders.any(|builder| builder.awaited)
+    }
+
+    /// Bytes of payload that were sent and are not written.
+    pub fn sent_bytes(&self) -> u64 {
         let builders = self.streams.iter().flatten().filter_map(|open| open.builder.as_ref());
-        builders.filter(|builder| builder.awaited).map(|builder| builder.serial).min()
+        let built =
+            builders.map(|builder| builder.checksums.len() as u64 * BLOCK_SIZE).sum::<u64>();
+        self.dirty_bytes - built
+    }
+
+    /// Sends those that were begun up to group `id`, if somebody may wait for them.
+    pub fn close_logged_groups_to(&mut self, space: &mut Space, id: u64) {
+        self.close_groups_where(space, |builder| builder.awaited && builder.serial <= id);
     }
 
     /// Sends the group that is being built, if it holds anything.

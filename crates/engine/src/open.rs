@@ -1,9 +1,11 @@
 //! Formatting, opening and closing a store, and the small tasks that run while it is open.
 
 use std::cell::RefCell;
+use std::pin::pin;
 use std::rc::Rc;
 
-use event_listener::Event;
+use event_listener::{Event, EventListener};
+use futures_util::future::{Either, select};
 use mjolnir_device::{Buffers, Device, DeviceInfo, Runtime, Sealing};
 use mjolnir_map::Map;
 use mjolnir_policy::{UnknownPolicy, pacing, placement, read_plan, victim};
@@ -216,30 +218,42 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// Sends groups that no flush asked for, after a short wait for company.
+    /// Sends groups that no flush asked for, after a short wait for company: the linger, and for those
+    /// begun meanwhile up to another.
     async fn linger_task(self) {
         loop {
             let listener = self.inner.group_begun.listen();
-            let oldest = {
+            let newest = {
                 let state = self.state();
                 if state.stopping || state.failed.is_some() {
                     return;
                 }
-                state.log.oldest_open_group()
+                state.log.is_building().then(|| state.log.last_group())
             };
-            let Some(oldest) = oldest else {
+            let Some(newest) = newest else {
                 listener.await;
                 continue;
             };
-            self.runtime().sleep(self.inner.options.linger).await;
+            self.linger(listener).await;
             {
                 let mut guard = self.state();
                 let state = &mut *guard;
-                if state.failed.is_none() && state.log.oldest_open_group() == Some(oldest) {
-                    state.log.close_logged_groups(&mut state.space);
+                if state.failed.is_none() {
+                    state.log.close_logged_groups_to(&mut state.space, newest);
                 }
             }
             self.submit();
+        }
+    }
+
+    /// Sleeps for the linger, or until the engine stops.
+    async fn linger(&self, mut woken: EventListener) {
+        let mut sleep = pin!(self.runtime().sleep(self.inner.options.linger));
+        while let Either::Right(_) = select(&mut sleep, woken).await {
+            woken = self.inner.group_begun.listen();
+            if self.state().stopping {
+                return;
+            }
         }
     }
 }

@@ -23,7 +23,9 @@ pub struct OpenOptions {
     /// moved into the same groups, where placement puts both into one stream. The engine flushes of its
     /// own accord after an eighth of it; while a flush runs, half of it is accepted, and more waits.
     pub unflushed_bytes_max: u64,
-    /// How long a partly filled group waits for company when no flush asks for it.
+    /// How long a partly filled group waits for company when no flush asks for it, at least; twice as
+    /// long at most. Each group has a header block, so that short ones leave less of a segment to
+    /// blocks; what waits is lost with the program.
     pub linger: Duration,
     /// Client streams: append points that writes are spread over (1 to 8). Counts for placement
     /// policies that do not look at clients' blocks themselves; others have one for each class.
@@ -98,7 +100,7 @@ impl Default for OpenOptions {
             salvage: false,
             dirty_bytes_max: 64 << 20,
             unflushed_bytes_max: 256 << 20,
-            linger: Duration::from_millis(1),
+            linger: Duration::from_millis(10),
             client_streams: 1,
             placement: "apart".into(),
             memory_bytes: 1 << 30,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_lite::future::or;
 use mjolnir_device::filter::DelayOptions;
 use mjolnir_device::{DeviceInfo, MemoryDevice, MemoryOptions, Runtime, Sealing};
-use mjolnir_engine::Engine;
+use mjolnir_engine::{Engine, OpenOptions};
 use mjolnir_store::{Durability, Error, Store};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, TreeId};
 
@@ -59,6 +59,7 @@ impl Setting {
                 memory_bytes: 64 << 20,
                 dirty_bytes: 64 << 20,
                 unflushed_bytes: 256 << 20,
+                linger: OpenOptions::default().linger,
             },
         }
     }

@@ -1,5 +1,7 @@
 //! What the simulator asks of a store under test: the adapter between the lab and the engine.
 
+use std::time::Duration;
+
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
 use mjolnir_store::{Error, ErrorKind, Store, TargetInfo};
 
@@ -22,6 +24,9 @@ pub struct SubjectOptions {
     pub dirty_bytes: u64,
     /// Bytes of acknowledged writes that no flush covers, at most.
     pub unflushed_bytes: u64,
+    /// How long a group that is not full waits for company: with less, a power cut finds more of them on
+    /// their way.
+    pub linger: Duration,
 }
 
 /// A store that can be made, opened, recovered and closed on a simulated disk. Handles are cheap
@@ -86,6 +91,7 @@ impl Subject for Engine<SimDisk, SimRuntime> {
             memory_bytes: options.memory_bytes,
             dirty_bytes_max: options.dirty_bytes,
             unflushed_bytes_max: options.unflushed_bytes,
+            linger: options.linger,
             ..OpenOptions::default()
         };
         Engine::open(disk, runtime, options).await

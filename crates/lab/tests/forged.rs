@@ -2,7 +2,10 @@
 //! to lie, with everything right but the store's uuid, which no door tells. After a power cut that
 //! takes the real header of its group, recovery finds the forged ones where it looks for the next.
 
+use std::time::Duration;
+
 use mjolnir_device::{AlignedBuf, Device};
+use mjolnir_engine::OpenOptions;
 use mjolnir_lab::stage::{StageEngine, put};
 use mjolnir_lab::{Setting, Stage, Subject};
 use mjolnir_store::{Durability, Error, ErrorKind, Store};
@@ -78,8 +81,8 @@ fn attack(seed: u64, uuid: [u8; 16]) -> Result<(), Error> {
             written.await.expect("write");
         }
     });
-    // On its way to the disk, and not flushed.
-    stage.wait(std::time::Duration::from_millis(5));
+    // Sent, so on its way to the disk, and not flushed.
+    stage.wait(OpenOptions::default().linger + Duration::from_millis(4));
     drop(engine);
     stage.power_off();
     stage.open().map(drop)

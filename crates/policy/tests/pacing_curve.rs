@@ -1,7 +1,7 @@
 //! The share that pacing gives to reclaim: bounded, smooth, rising as space falls, nothing without
 //! work, and panic only below the reserve.
 
-use mjolnir_policy::pacing::{self, FreeSpace, Pacing, PacingPolicy, PacingView};
+use mjolnir_policy::pacing::{self, Ahead, FreeSpace, Pacing, PacingPolicy, PacingView};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 
@@ -18,6 +18,7 @@ fn busy(free_segments: u32, reclaimable_blocks: u64) -> PacingView {
         reclaimable_blocks,
         released_blocks: 0,
         client_work_waiting: true,
+        client_work_under_way: true,
         reclaim_work_waiting: true,
         start_utilization: 0.5,
     }
@@ -88,8 +89,11 @@ fn a_panic_ends_when_nothing_is_left_to_win() {
 
 #[test]
 fn idle_clients_leave_the_device_to_reclaim_only_where_cleaning_ahead_is_worth_while() {
-    let quiet =
-        |free, garbage| PacingView { client_work_waiting: false, ..busy(free, garbage * SEGMENT) };
+    let quiet = |free, garbage| PacingView {
+        client_work_waiting: false,
+        client_work_under_way: false,
+        ..busy(free, garbage * SEGMENT)
+    };
     let scarce = fresh(&quiet(20, 100));
     assert!(scarce.idle && scarce.reclaim_share == 1.0);
     // What is cleaned while a good part of the spare space is free is fuller than it need be.
@@ -100,7 +104,11 @@ fn idle_clients_leave_the_device_to_reclaim_only_where_cleaning_ahead_is_worth_w
     let released = |blocks| fresh(&PacingView { released_blocks: blocks, ..quiet(60, 100) });
     assert!(released(SEGMENT).idle && !released(SEGMENT - 1).idle);
     let waited_for = fresh(&busy(20, 100 * SEGMENT));
-    assert!(waited_for.ahead && !waited_for.idle, "a client waits");
+    assert!(waited_for.ahead == Ahead::AtRest && !waited_for.idle, "a client waits");
+    // What only waits for company keeps reclaim from cleaning ahead, but not from what was deleted.
+    let lingers = |view| fresh(&PacingView { client_work_waiting: true, ..view });
+    assert!(!lingers(quiet(20, 100)).idle);
+    assert!(lingers(PacingView { released_blocks: SEGMENT, ..quiet(60, 100) }).idle);
 }
 
 #[test]
@@ -135,6 +143,7 @@ fn views() -> impl Strategy<Value = PacingView> {
                 reclaimable_blocks: (rest as f64 * garbage) as u64,
                 released_blocks: (rest as f64 * garbage * deleted) as u64,
                 client_work_waiting: client,
+                client_work_under_way: client,
                 reclaim_work_waiting: reclaim,
                 start_utilization: start,
             }
@@ -184,6 +193,7 @@ proptest! {
             free_segments: view.free_segments.max(view.reserve_segments),
             reclaimable_blocks: view.reclaimable_blocks.max(3 * SEGMENT),
             client_work_waiting: true,
+            client_work_under_way: true,
             ..view
         };
         for room in (0..SEGMENT - 10).step_by(10) {

@@ -83,6 +83,7 @@ impl Log {
             reclaimable_blocks: sealed.map(|segment| SEGMENT as u64 - segment.live).sum(),
             released_blocks: 0,
             client_work_waiting: true,
+            client_work_under_way: true,
             reclaim_work_waiting,
             start_utilization: 0.5,
         }

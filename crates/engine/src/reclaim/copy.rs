@@ -13,6 +13,7 @@ use futures_util::FutureExt;
 use futures_util::future::{Either, LocalBoxFuture, select};
 use mjolnir_device::{AlignedBuf, Device, DeviceError, Runtime};
 use mjolnir_map::{Relocations, RelocationsBuilder};
+use mjolnir_policy::pacing::Ahead;
 use mjolnir_policy::read_plan::{ReadPlanView, Span};
 use mjolnir_store::Error;
 use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
@@ -362,11 +363,22 @@ impl State {
         self.clients_waiting == 0 && self.log.dirty_bytes == 0
     }
 
+    /// Whether clients wait, or something that was written is on its way. What only waits for company is
+    /// not: nobody wants the device for it yet.
+    pub fn is_under_way(&self) -> bool {
+        self.clients_waiting > 0 || self.log.sent_bytes() > 0
+    }
+
     /// Whether reclaim may move no more than its share.
     fn is_paced(&self) -> bool {
         let reclaim = &self.reclaim;
         let forced = reclaim.forced > reclaim.forced_done;
-        let idle = self.is_quiet() && (reclaim.last_pacing.ahead || self.should_choose_anew());
+        let idle = match reclaim.last_pacing.ahead {
+            _ if self.should_choose_anew() => !self.is_under_way(),
+            Ahead::Soon => !self.is_under_way(),
+            Ahead::AtRest => self.is_quiet(),
+            Ahead::No => false,
+        };
         self.failed.is_none()
             && !self.closing
             && !forced

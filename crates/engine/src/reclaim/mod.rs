@@ -485,7 +485,8 @@ impl State {
             segment_blocks: zone_blocks,
             reclaimable_blocks: reclaimable,
             released_blocks: self.reclaim.released.blocks().min(reclaimable),
-            client_work_waiting: self.clients_waiting > 0 || self.log.dirty_bytes > 0,
+            client_work_waiting: !self.is_quiet(),
+            client_work_under_way: self.is_under_way(),
             reclaim_work_waiting: !self.reclaim.index.is_empty(),
             start_utilization: self.reclaim.options.start_utilization,
         };

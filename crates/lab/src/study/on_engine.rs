@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::Duration;
 
 use mjolnir_engine::{
     Engine, FormatOptions, OpenOptions, RESERVE_SEGMENTS_MIN, ReclaimOptions, SegmentContent, Stats,
@@ -126,8 +125,6 @@ fn options(study: &Study, hardware: &Hardware, physical: u64) -> Result<OpenOpti
     let unsaid = OpenOptions {
         dirty_bytes_max: buffer,
         checksum_bytes_max: checksums,
-        // A drive that keeps its write buffer through a power cut need not hurry.
-        linger: Duration::from_millis(10),
         // 16 bytes a block hold the map and the checksums, and a quarter of the budget may be
         // dirty. The least is for buffers.
         memory_bytes: (64 * blocks).max(1 << 30),

@@ -188,6 +188,7 @@ impl Swarm {
                 dirty_bytes: *chance.pick(&[256 << 10, 4 << 20, 64 << 20]),
                 placement: *chance.pick(&PLACEMENTS),
                 unflushed_bytes: *chance.pick(&[64 << 10, 1 << 20, 256 << 20]),
+                linger: Duration::from_millis(*chance.pick(&[1, 1, 10])),
             },
         }
     }

@@ -1,6 +1,6 @@
 //! Pacing by how much of the spare space is still free.
 
-use crate::pacing::{Pacing, PacingPolicy, PacingView};
+use crate::pacing::{Ahead, Pacing, PacingPolicy, PacingView};
 
 /// Part of the free space at the start that must be gone before pressure counts in full.
 const RAMP: f64 = 0.2;
@@ -83,8 +83,17 @@ impl PacingPolicy for FreeSpace {
 
         // Who deletes wants the space back soon, and pays for it once: it is no steady load.
         let released = self.active && view.released_blocks >= view.segment_blocks;
-        let ahead = (self.ahead || released) && view.reclaim_work_waiting;
-        let idle = ahead && !view.client_work_waiting;
+        let ahead = match () {
+            () if !view.reclaim_work_waiting => Ahead::No,
+            () if released => Ahead::Soon,
+            () if self.ahead => Ahead::AtRest,
+            () => Ahead::No,
+        };
+        let idle = match ahead {
+            Ahead::No => false,
+            Ahead::AtRest => !view.client_work_waiting,
+            Ahead::Soon => !view.client_work_under_way,
+        };
         let reclaim_share = if self.panic || idle {
             1.0
         } else if self.active && view.reclaim_work_waiting {

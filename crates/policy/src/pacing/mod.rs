@@ -19,7 +19,7 @@ pub use gate::Gate;
 pub use panic_only::PanicOnly;
 pub use rhythm::Rhythm;
 pub use scan_budget::ScanBudget;
-pub use view::{Pacing, PacingView};
+pub use view::{Ahead, Pacing, PacingView};
 
 use crate::UnknownPolicy;
 use crate::registry::{self, Entry};

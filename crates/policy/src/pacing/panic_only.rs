@@ -1,6 +1,6 @@
 //! No pacing: reclaim waits for the reserve, then clients wait for reclaim.
 
-use crate::pacing::{Pacing, PacingPolicy, PacingView};
+use crate::pacing::{Ahead, Pacing, PacingPolicy, PacingView};
 
 /// Reclaims in panic mode alone, until one segment more than the reserve is free. It has the least
 /// write amplification and the worst pauses: the yardstick for every better pacing.
@@ -24,7 +24,7 @@ impl PacingPolicy for PanicOnly {
             reclaim_share: level,
             pressure: level,
             active: self.panic,
-            ahead: false,
+            ahead: Ahead::No,
             idle: false,
             panic: self.panic,
         }

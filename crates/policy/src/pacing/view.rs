@@ -21,8 +21,11 @@ pub struct PacingView {
     pub reclaimable_blocks: u64,
     /// Of these, about as many were left behind by deletions and trims, not by overwrites.
     pub released_blocks: u64,
-    /// Client requests wait, or are in flight.
+    /// Client requests wait, or something that was written is not on the medium yet, be it that it only
+    /// waits for company.
     pub client_work_waiting: bool,
+    /// Client requests wait, or something that was written is on its way to the medium.
+    pub client_work_under_way: bool,
     /// Victims wait to be relocated. False while the first mark still looks for some.
     pub reclaim_work_waiting: bool,
     /// Reclaim rests while less than this share of the store is used; 0.5 in the paper (its
@@ -61,6 +64,21 @@ impl PacingView {
     }
 }
 
+/// When reclaim may use the whole device, until a client wants it. Where cleaning ahead is not worth while
+/// it keeps to its share all the time, or a load that leaves time between its requests would have its
+/// data moved round and round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ahead {
+    /// Never.
+    #[default]
+    No,
+    /// While no client work waits: not under a load that goes on, which so pays for no more than it
+    /// needs.
+    AtRest,
+    /// While none is under way: there is much to be won at once.
+    Soon,
+}
+
 /// A decision on pacing; with its view, it is what telemetry shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pacing {
@@ -70,10 +88,8 @@ pub struct Pacing {
     pub pressure: f64,
     /// Reclaim cycles should run: marks, and moves as far as the share allows.
     pub active: bool,
-    /// Cleaning ahead is worth while: whenever no client waits, reclaim may use the whole device
-    /// until one does. Else reclaim keeps to its share even then, or a load that leaves time between
-    /// its requests would have its data moved round and round.
-    pub ahead: bool,
+    /// Whether reclaim may use the whole device when clients do not.
+    pub ahead: Ahead,
     /// That is so, and no client waits now.
     pub idle: bool,
     /// Clients wait until reclaim has won space. The last resort; count it.
