@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use mjolnir_lab::advise::{Advice, Ask, GRID, PrepareError, Prepared, Shortlist};
+use mjolnir_lab::advise::{Advice, Ask, PrepareError, Prepared, Shortlist};
 use mjolnir_lab::experiment::ledger::write_whole;
+use mjolnir_lab::experiment::report::Lead;
 use mjolnir_lab::experiment::{Plan, Results, RunError, Setting, Version, report};
 use serde_json::json;
 
@@ -127,6 +128,7 @@ pub fn run(options: &AdviseOptions, json: bool) -> Result<(), Failure> {
         PrepareError::Useless(why) => Failure::new(why),
     })?;
     output::make_folder(out)?;
+    Lead::remove(out).map_err(Failure::new)?; // Until there is other advice.
     keep(&prepared, &trace)?;
     let stages = Stages {
         out,
@@ -155,11 +157,8 @@ pub fn run(options: &AdviseOptions, json: bool) -> Result<(), Failure> {
     let trace = trace_name(options);
     let page = options.out.as_ref().map(|out| out.join("report.html"));
     if let Some(page) = &page {
-        let mut all = Results::read_all(out).map_err(Failure::new)?;
-        if let Some(grid) = all.iter_mut().find(|results| results.experiment.name == GRID) {
-            let said = format!("{trace}: {}", show::headline(&advice));
-            grid.experiment.question = format!("{said}. {}", grid.experiment.question);
-        }
+        let all = Results::read_all(out).map_err(Failure::new)?;
+        show::lead(&trace, &rules, &advice).keep(out).map_err(Failure::new)?;
         report::write(out, &all).map_err(Failure::new)?;
         let whole = json!({ "trace": trace, "rules": rules, "advice": advice, "report": page });
         let text = format!("{whole:#}\n");

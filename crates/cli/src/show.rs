@@ -259,7 +259,10 @@ fn stats(store: &Path, of: &StatsOf) -> String {
     );
     text += &format!("checksum errors: {}\n\n", stats.checksum_errors);
     text += &reclaim(stats);
-    text += "\nlatency\n";
+    text += match of.served {
+        true => "\nlatency of requests within the store, since it is served\n",
+        false => "\nlatency of requests within the store, by this command alone\n",
+    };
     text += &latencies(stats);
     text
 }
@@ -317,7 +320,8 @@ fn latencies(stats: &Stats) -> String {
         Table::new(&["  OPERATION", ">COUNT", ">MEAN", ">P50", ">P99", ">P99.9", ">MAX"]);
     let mut add = |name: &str, of: &LatencySummary| {
         let mut row = vec![format!("  {name}"), of.count.to_string()];
-        row.extend([of.mean_ns, of.p50_ns, of.p99_ns, of.p999_ns, of.max_ns].map(time));
+        let times = [of.mean_ns, of.p50_ns, of.p99_ns, of.p999_ns, of.max_ns];
+        row.extend(times.map(|ns| if of.count == 0 { "–".to_owned() } else { time(ns) }));
         table.row(row);
     };
     add("read", &stats.read_latency);

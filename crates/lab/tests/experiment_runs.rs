@@ -204,7 +204,7 @@ fn a_report_draws_every_figure() {
         let svg = std::fs::read_to_string(folder.path().join("figures").join(name)).unwrap();
         assert!(svg.contains("class=\"series"), "{name}");
     }
-    assert_eq!(html, report::html(&[results]), "the same results give the same page");
+    assert_eq!(html, report::html(&[results], None), "the same results give the same page");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use mjolnir_lab::advise::{Advice, Choice, Latency, Measure, Verdict};
 use mjolnir_lab::experiment::Estimate;
+use mjolnir_lab::experiment::report::Lead;
 
 use crate::output::{self, Table};
 
@@ -17,18 +18,7 @@ pub(super) fn text(
     advice: &Advice,
     report: Option<&Path>,
 ) -> String {
-    let mut lines = vec![format!("{trace}: {}", headline(advice))];
-    lines.push(String::new());
-    lines.push(command(advice));
-    lines.push(String::new());
-    lines.extend(wins(advice));
-    lines.push(String::new());
-    let mut text = lines.join("\n") + "\n" + &spares(advice);
-    text += "\nHow it was found out\n";
-    for rule in rules.iter().chain(&advice.notes) {
-        text += &format!("  {rule}\n");
-    }
-    text += "  spare: where the space bought, times write amplification, is least\n";
+    let mut text = format!("{trace}: {}\n\n{}", headline(advice), details(rules, advice));
     match report {
         Some(page) => text += &format!("\nreport: {}\n", page.display()),
         None => text += "\n--out FOLDER keeps all results, and a report on them.\n",
@@ -36,7 +26,39 @@ pub(super) fn text(
     text
 }
 
-pub(super) fn headline(advice: &Advice) -> String {
+/// The same as the beginning of a report.
+pub(super) fn lead(trace: &str, rules: &[String], advice: &Advice) -> Lead {
+    Lead {
+        title: format!("Advice on {trace}"),
+        answer: headline(advice),
+        details: details(rules, advice),
+        command: command_line(),
+    }
+}
+
+/// What was typed; none where it would not ask the same again: of another standard input.
+fn command_line() -> Option<String> {
+    let words: Option<Vec<String>> =
+        std::env::args_os().skip(1).map(|word| word.into_string().ok()).collect();
+    let words = words.filter(|words| !words.iter().any(|word| word == "-"))?;
+    let quoted = words.iter().map(|word| output::quoted(Path::new(word)));
+    Some(std::iter::once("mjolnir".to_owned()).chain(quoted).collect::<Vec<_>>().join(" "))
+}
+
+/// All but the headline.
+fn details(rules: &[String], advice: &Advice) -> String {
+    let mut lines = vec![command(advice), String::new()];
+    lines.extend(wins(advice));
+    lines.push(String::new());
+    let mut text = lines.join("\n") + "\n" + &spares(advice);
+    text += "\nHow it was found out\n";
+    for rule in rules.iter().chain(&advice.notes) {
+        text += &format!("  {rule}\n");
+    }
+    text + "  spare: where the space bought, times write amplification, is least\n"
+}
+
+fn headline(advice: &Advice) -> String {
     let (best, default) = (&advice.best, &advice.default);
     match advice.verdict {
         Verdict::Choose => {

@@ -43,6 +43,22 @@ fn a_recording_gets_the_same_advice_twice_with_a_report() {
     assert_eq!(folder.ok(&format!("{command} --out out")), shown);
     let page = std::fs::read_to_string(folder.path("out/report.html")).unwrap();
     assert!(page.contains("Every policy, by spare factor") && page.contains("</svg>"));
+    // It begins with the advice, in the words of the terminal.
+    let (said, _) = shown.split_once('\n').unwrap();
+    let said = said.strip_prefix("s.mjtrace: ").unwrap();
+    let (lead, behind) = page.split_once("Experiments in this folder").unwrap();
+    for part in
+        [said, "<h1>Advice on s.mjtrace</h1>", "mjolnir serve STORE --placement", "--spare 20%"]
+    {
+        assert!(lead.contains(part), "no {part:?} in {lead}");
+    }
+    assert!(
+        !behind.contains("mjolnir lab run"),
+        "an experiment of advice has no name to run it by"
+    );
+    folder.ok("lab report out");
+    let anew = std::fs::read_to_string(folder.path("out/report.html")).unwrap();
+    assert_eq!(anew, page, "a report that is written anew says the same");
 }
 
 #[test]

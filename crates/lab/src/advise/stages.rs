@@ -116,9 +116,6 @@ impl Shortlist {
     }
 }
 
-/// The name of [`Ask::grid`]'s experiment.
-pub const GRID: &str = "advise-grid";
-
 impl Ask {
     /// How much of a trace is taken.
     pub fn limits(&self) -> Limits {
@@ -222,7 +219,7 @@ impl Ask {
         let futures = FUTURES.map(|(name, _)| name);
         let source = word(&self.source);
         let text = format!(
-            r#"name = "{GRID}"
+            r#"name = "advise-grid"
 title = "Every policy, by spare factor"
 source = {source}
 question = "Which placement and victim policy write least, and how much spare space is worth its price?"

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::file::Experiment;
 use super::mistake::{Mistake, nearest_hint};
 
 /// The text of a file of `/experiments`.
@@ -26,6 +27,14 @@ pub const SHIPPED: &[(&str, &str)] = shipped![
     "mjolnir-breakdown",
     "mjolnir-tradeoff",
 ];
+
+/// Whether an experiment is a shipped one, as it is shipped.
+pub(super) fn is_shipped(experiment: &Experiment) -> bool {
+    let shipped = SHIPPED.iter().find(|(name, _)| *name == experiment.name);
+    shipped.is_some_and(|(_, text)| {
+        toml::from_str(text).is_ok_and(|as_it_is: Experiment| as_it_is == *experiment)
+    })
+}
 
 /// An experiment's text, with what errors call it: a shipped one by its name, or a file by its
 /// path.

@@ -17,6 +17,8 @@ pub use paper::{Tally, tally};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::ledger::{remove_if_there, write_whole};
 use super::results::Results;
 
@@ -29,9 +31,57 @@ struct Drawn {
     svg: String,
 }
 
-/// The report on some experiments as HTML.
-pub fn html(all: &[Results]) -> String {
-    page::page(all)
+/// What a report says before the experiments that it rests on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lead {
+    /// What was asked.
+    pub title: String,
+    /// The answer in a sentence.
+    pub answer: String,
+    /// The rest of it, as lines of text.
+    pub details: String,
+    /// The command that asks again, if there is one.
+    pub command: Option<String>,
+}
+
+/// Where a folder's lead is kept: a report that is written anew begins with it, too.
+const LEAD: &str = "lead.json";
+
+impl Lead {
+    /// Has reports in this folder begin so from now on.
+    ///
+    /// # Errors
+    ///
+    /// A sentence: the file cannot be written.
+    pub fn keep(&self, folder: &Path) -> Result<(), String> {
+        let text = serde_json::to_vec_pretty(self).expect("texts are text");
+        write_whole(&folder.join(LEAD), &text)
+    }
+
+    /// Has reports in this folder begin with their experiments again.
+    ///
+    /// # Errors
+    ///
+    /// A sentence: the file cannot be removed.
+    pub fn remove(folder: &Path) -> Result<(), String> {
+        remove_if_there(&folder.join(LEAD))
+    }
+
+    fn read(folder: &Path) -> Result<Option<Lead>, String> {
+        let path = folder.join(LEAD);
+        match std::fs::read(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(format!("reading {}: {error}", path.display())),
+            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
+                format!("{} is not what a report begins with: {error}; remove it", path.display())
+            }),
+        }
+    }
+}
+
+/// The report on some experiments as HTML, after what they lead to.
+pub fn html(all: &[Results], lead: Option<&Lead>) -> String {
+    page::page(all, lead)
 }
 
 /// What keeps figures from being drawn, and published numbers from being compared.
@@ -127,13 +177,14 @@ pub fn remove(folder: &Path) -> Result<(), String> {
     written_figures(folder)?.iter().try_for_each(|path| remove_if_there(path))
 }
 
-/// Writes `report.html`, and each figure to `figures/EXPERIMENT-FIGURE.svg`. Figures that it wrote
+/// Writes `report.html`, with the folder's [`Lead`] if one is kept there, and each figure to `figures/EXPERIMENT-FIGURE.svg`. Figures that it wrote
 /// before and does not any more go.
 ///
 /// # Errors
 ///
 /// A sentence: a file cannot be written.
 pub fn write(folder: &Path, all: &[Results]) -> Result<(), String> {
+    let lead = Lead::read(folder)?;
     let place = folder.join("figures");
     std::fs::create_dir_all(&place)
         .map_err(|error| format!("making {}: {error}", place.display()))?;
@@ -149,5 +200,5 @@ pub fn write(folder: &Path, all: &[Results]) -> Result<(), String> {
     for figure in &drawn {
         write_figure(&place.join(&figure.name), &figure.svg)?;
     }
-    write_whole(&folder.join("report.html"), html(all).as_bytes())
+    write_whole(&folder.join("report.html"), html(all, lead.as_ref()).as_bytes())
 }

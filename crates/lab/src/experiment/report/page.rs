@@ -4,9 +4,10 @@ use std::fmt::Write;
 
 use super::chart::Chart;
 use super::label::{escape, number, words};
-use super::{FIGURE_STYLE, paper, svg};
+use super::{FIGURE_STYLE, Lead, paper, svg};
 use crate::experiment::file::Figure;
 use crate::experiment::results::Results;
+use crate::experiment::shipped;
 use crate::experiment::statistics::Estimate;
 
 const PAGE_STYLE: &str = include_str!("page.css");
@@ -17,9 +18,10 @@ const ROWS_MAX: usize = 300;
 const NOTES_OPEN: usize = 4;
 
 /// The page.
-pub fn page(all: &[Results]) -> String {
-    let title = match all {
-        [one] => escape(&one.experiment.title),
+pub fn page(all: &[Results], lead: Option<&Lead>) -> String {
+    let title = match (lead, all) {
+        (Some(lead), _) => escape(&lead.title),
+        (None, [one]) => escape(&one.experiment.title),
         _ => "Results of the lab".to_owned(),
     };
     let mut html = format!(
@@ -28,18 +30,40 @@ pub fn page(all: &[Results]) -> String {
          <title>{title}</title>\n<link rel=\"icon\" href=\"data:,\">\n\
          <style>\n{PAGE_STYLE}{FIGURE_STYLE}</style>\n</head>\n<body>\n<main>\n"
     );
-    if all.len() != 1 {
+    let alone = lead.is_none() && all.len() == 1;
+    if let Some(lead) = lead {
+        begin(&mut html, lead);
+    }
+    if !alone {
+        let (head, title) = match lead {
+            Some(_) => ("h2", "Experiments in this folder"),
+            None => ("h1", "Results of the lab"),
+        };
+        let _ = writeln!(html, "<{head}>{title}</{head}>");
         overview(&mut html, all);
     }
     for results in all {
-        section(&mut html, results, if all.len() == 1 { "h1" } else { "h2" });
+        section(&mut html, results, if alone { "h1" } else { "h2" });
     }
     let _ = write!(html, "</main>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n");
     html
 }
 
+fn begin(html: &mut String, lead: &Lead) {
+    let _ = writeln!(
+        html,
+        "<h1>{}</h1>\n<p class=\"question\">{}</p>\n<div class=\"scroll\"><pre>{}</pre></div>",
+        escape(&lead.title),
+        escape(&lead.answer),
+        escape(&lead.details),
+    );
+    if let Some(command) = &lead.command {
+        let command = escape(command);
+        let _ = writeln!(html, "<p class=\"quiet\">To ask again: <code>{command}</code></p>");
+    }
+}
+
 fn overview(html: &mut String, all: &[Results]) {
-    *html += "<h1>Results of the lab</h1>\n";
     let runs: usize = all.iter().flat_map(|results| &results.points).map(|p| p.runs.len()).sum();
     let failures: usize = all.iter().map(|results| results.failures.len()).sum();
     let _ = write!(html, "<p class=\"quiet\">{} experiments, {runs} runs", all.len());
@@ -276,15 +300,21 @@ fn notes(html: &mut String, results: &Results) {
 fn configuration(html: &mut String, results: &Results) {
     let experiment = &results.experiment;
     let file = serde_json::to_string_pretty(experiment).unwrap_or_default();
-    *html += "<details><summary>Configuration, and how to run it again</summary>\n";
-    let quick = if results.quick { " --quick" } else { "" };
-    let seed = results.seeds.first().copied().unwrap_or(1);
+    *html += "<details><summary>Configuration</summary>\n";
+    // Of others, or one that was changed, the name says nothing to the program.
+    if shipped::is_shipped(experiment) {
+        let quick = if results.quick { " --quick" } else { "" };
+        let seed = results.seeds.first().copied().unwrap_or(1);
+        let _ = writeln!(
+            html,
+            "<p>To run it again: <code>mjolnir lab run {}{quick} --seed {seed} --seeds {}</code></p>",
+            escape(&experiment.name),
+            results.seeds.len(),
+        );
+    }
     let _ = writeln!(
         html,
-        "<p><code>mjolnir lab run {}{quick} --seed {seed} --seeds {}</code></p>\n<p class=\"quiet\">\
-         Program {}, build {}; seeds {}.</p>\n<pre>{}</pre></details>",
-        escape(&experiment.name),
-        results.seeds.len(),
+        "<p class=\"quiet\">Program {}, build {}; seeds {}.</p>\n<pre>{}</pre></details>",
         escape(&results.version.version),
         escape(&results.version.build),
         results.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),

@@ -13,8 +13,10 @@ pub struct Row {
     /// Which it is, where there are several of a sort.
     pub of: String,
     pub published: f64,
-    /// Ours; none if this run has not got the point.
+    /// Ours; none if this run has not got the point, or the point has no such number.
     pub ours: Option<Estimate>,
+    /// Whether this run has the point.
+    pub is_there: bool,
     /// Whether ours is of a smaller case, of a quick run: the two cannot be compared.
     pub made_smaller: bool,
     /// The relative difference up to which ours counts as equal.
@@ -76,6 +78,7 @@ pub fn rows(results: &Results, paper: &Paper) -> Vec<Row> {
             of,
             published,
             ours: point.and_then(|point| point.numbers.get(&paper.number).copied()),
+            is_there: point.is_some(),
             made_smaller: point.is_some_and(|point| point.made_smaller),
             within: paper.within,
         };
@@ -112,12 +115,30 @@ pub fn rows(results: &Results, paper: &Paper) -> Vec<Row> {
     }
 }
 
-/// Why there are published numbers beside which nothing of ours stands, for each entry of which none has
-/// any.
+/// Why there are published numbers beside which nothing of ours stands: of an entry none, or some.
 pub(super) fn troubles(results: &Results) -> Vec<Nothing> {
     let nothing = |paper: &Paper| {
-        if rows(results, paper).iter().any(|row| row.ours.is_some()) {
+        let rows = rows(results, paper);
+        let alone: Vec<&Row> = rows.iter().filter(|row| row.ours.is_none()).collect();
+        if alone.is_empty() && !rows.is_empty() {
             return None;
+        }
+        if alone.len() < rows.len() {
+            // What a quick run leaves out, and what failed, is told elsewhere.
+            if results.quick || !results.failures.is_empty() {
+                return None;
+            }
+            let of =
+                |rows: Vec<&&Row>| rows.iter().map(|row| &*row.of).collect::<Vec<_>>().join(", ");
+            let (there, missing): (Vec<_>, Vec<_>) = alone.iter().partition(|row| row.is_there);
+            let why = match (missing.is_empty(), &paper.by) {
+                (false, Some(by)) => {
+                    format!("at {by} = {}: this run has no such points", of(missing))
+                }
+                _ => format!("at {}: those have no number {:?}", of(there), paper.number),
+            };
+            let why = format!("published numbers {:?} stand alone {why}", paper.what);
+            return Some(Nothing { why, never: false });
         }
         let begin = format!("published numbers {:?} stand alone", paper.what);
         let known = results.number_names();
@@ -240,6 +261,25 @@ why = "No reason."
             told[0].never && told[0].why.contains("\"wav\"") && told[0].why.contains("\"waf\"")
         );
         assert!(!told[1].never && told[1].why.contains("\"By spare\""), "{told:?}");
+
+        let plan = Plan::new("mine.toml", FILE, &Changes::default(), &Kinds::default()).unwrap();
+        let mut some = Results::new(&plan, &version, Vec::new());
+        some.points = results.points.clone();
+        let told = troubles(&some);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(
+            !told[0].never && told[0].why.contains("\"By spare\" stand alone at spare = 0.9:"),
+            "{told:?}"
+        );
+        some.points[0].numbers.clear();
+        let told = troubles(&some);
+        assert!(
+            told[0].why.contains("\"One value\" stand alone at ") && told.len() == 2,
+            "{told:?}"
+        );
+        assert!(told[0].why.contains("one") && !told[0].why.contains("other"), "{told:?}");
+        some.quick = true;
+        assert_eq!(troubles(&some), [], "a quick run leaves points out");
     }
 
     #[test]
