@@ -103,6 +103,11 @@ fn idle_clients_leave_the_device_to_reclaim_only_where_cleaning_ahead_is_worth_w
     // But whoever deletes wants the space back.
     let released = |blocks| fresh(&PacingView { released_blocks: blocks, ..quiet(60, 100) });
     assert!(released(SEGMENT).idle && !released(SEGMENT - 1).idle);
+    // Down to the start, before which pressure fades; not beyond.
+    let near_start = |free| fresh(&PacingView { released_blocks: SEGMENT, ..quiet(free, 100) });
+    let [above, below] = [near_start(498), near_start(502)];
+    assert!(above.pressure < 0.02 && above.active && above.idle);
+    assert!(!below.active && !below.idle);
     let waited_for = fresh(&busy(20, 100 * SEGMENT));
     assert!(waited_for.ahead == Ahead::AtRest && !waited_for.idle, "a client waits");
     // What only waits for company keeps reclaim from cleaning ahead, but not from what was deleted.

@@ -404,7 +404,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     fn retire_empty(&self, walked: &Walked) -> Vec<ZoneId> {
         let mut state = self.state();
         let mut retired = Vec::new();
-        state.reclaim.released.end_mark(walked.blocks);
+        let written = state.counters.client_write_blocks;
+        state.reclaim.released.end_mark(walked.blocks, written);
         for (zone, count) in walked.live.counts() {
             let segment = state.space.get_mut(zone);
             if segment.state != SegmentState::Sealed {

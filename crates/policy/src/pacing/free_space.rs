@@ -81,8 +81,11 @@ impl PacingPolicy for FreeSpace {
         self.active = switch(self.active, pressure, ACTIVE);
         self.ahead = switch(self.ahead, pressure, AHEAD);
 
-        // Who deletes wants the space back soon, and pays for it once: it is no steady load.
-        let released = self.active && view.released_blocks >= view.segment_blocks;
+        // Who deletes wants the space back soon, and pays for it once: it is no steady load. So it comes
+        // back down to the start, before which pressure fades.
+        let above_start = self.active || view.utilization() > view.start_utilization;
+        let released = above_start && view.released_blocks >= view.segment_blocks;
+        let active = self.active || released;
         let ahead = match () {
             () if !view.reclaim_work_waiting => Ahead::No,
             () if released => Ahead::Soon,
@@ -96,12 +99,12 @@ impl PacingPolicy for FreeSpace {
         };
         let reclaim_share = if self.panic || idle {
             1.0
-        } else if self.active && view.reclaim_work_waiting {
+        } else if active && view.reclaim_work_waiting {
             // Plain products: `powi` may round differently from one processor to the next.
             pressure * pressure * pressure
         } else {
             0.0
         };
-        Pacing { reclaim_share, pressure, active: self.active, ahead, idle, panic: self.panic }
+        Pacing { reclaim_share, pressure, active, ahead, idle, panic: self.panic }
     }
 }
