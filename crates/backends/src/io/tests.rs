@@ -63,6 +63,36 @@ fn a_flood_of_requests_is_carried_out() {
     });
 }
 
+/// More bytes of writes than the kernel is given at once, and reads that are started behind them.
+#[test]
+fn reads_pass_writes_that_wait_and_neither_waits_for_ever() {
+    const MIB: usize = 1 << 20;
+    const COUNT: usize = 64;
+    both(async |io, _| {
+        io.start(write(0, vec![Bytes::from(vec![7; MIB])]), None).await.unwrap();
+        let megabyte = |n: usize| Bytes::from(vec![n as u8; MIB]);
+        let at = |n: usize| ((1 + n) * MIB) as u64;
+        // One of them is larger than all that may be written at once.
+        let large = write(at(COUNT), vec![Bytes::from(vec![9; 20 * MIB])]);
+        let mut writes: Vec<_> =
+            (0..COUNT).map(|n| io.start(write(at(n), vec![megabyte(n)]), None)).collect();
+        writes.push(io.start(large, None));
+        let reads: Vec<_> = (0..1000).map(|_| io.start(read(0, 64), None)).collect();
+        for read in reads {
+            assert_eq!(read.await.unwrap().unwrap().as_ref(), [7; 64]);
+        }
+        for write in writes {
+            write.await.unwrap();
+        }
+        for n in 0..COUNT {
+            let found = io.start(read(at(n), MIB), None).await.unwrap().unwrap();
+            assert!(found.as_ref() == &megabyte(n)[..], "MiB {n}");
+        }
+        let found = io.start(read(at(COUNT), 20 * MIB), None).await.unwrap().unwrap();
+        assert!(found.as_ref().iter().all(|byte| *byte == 9));
+    });
+}
+
 /// One write of more pieces than a system call takes is continued where the last call ended.
 #[test]
 fn a_write_of_many_pieces_arrives_whole() {

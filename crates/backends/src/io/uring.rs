@@ -6,6 +6,9 @@
 //! queues that are long enough to be submitted at once. The kernel tells of completions through an
 //! eventfd, which wakes the driver.
 //!
+//! Writes wait for one another beyond some bytes: what the kernel has of them, a read waits for on the
+//! device, and a store may have 64 MiB to write.
+//!
 //! # Safety argument
 //!
 //! The one `unsafe` is in [`Tables::submit`], about what [`Tables::entry`] made. The kernel is given
@@ -40,6 +43,9 @@ const ENTRIES: u32 = 256;
 /// Requests that wait for no others. More at once would save system calls and leave the device idle
 /// while a deep queue of requests is prepared: client and device would take turns.
 const PROMPT: usize = 4;
+/// Bytes of writes that the kernel has at once, but for a single one that is larger: some milliseconds
+/// of a disk, and more than a fast one needs to be busy.
+const WRITE_BYTES_MAX: usize = 8 << 20;
 
 /// A ring, and the requests in it. Dropping the last handle waits for the kernel to finish them.
 pub(crate) struct Ring {
@@ -49,8 +55,12 @@ pub(crate) struct Ring {
 struct Tables {
     ring: IoUring,
     slots: Slab<Slot>,
+    /// What is not in the kernel yet: writes, and all else.
+    writes: VecDeque<usize>,
     queued: VecDeque<usize>,
     in_kernel: usize,
+    /// Bytes of the writes that are.
+    write_bytes: usize,
     driver: Option<Waker>,
     target: Arc<Target>,
 }
@@ -59,12 +69,24 @@ struct Slot {
     request: Request,
     /// Bytes transferred so far.
     done: usize,
+    /// Bytes that the kernel is to write.
+    writing: usize,
     iovecs: Vec<libc::iovec>,
     outcome: Option<io::Result<()>>,
     waker: Option<Waker>,
     /// Nobody waits for the outcome.
     abandoned: bool,
     hold: Option<Hold>,
+}
+
+impl Slot {
+    /// Bytes of a write that are not written.
+    fn left_to_write(&self) -> Option<usize> {
+        match &self.request {
+            Request::Write { pieces, .. } => Some(total(pieces) - self.done),
+            _ => None,
+        }
+    }
 }
 
 impl Ring {
@@ -93,8 +115,10 @@ impl Ring {
         let tables = Tables {
             ring,
             slots: Slab::new(),
+            writes: VecDeque::new(),
             queued: VecDeque::new(),
             in_kernel: 0,
+            write_bytes: 0,
             driver: None,
             target,
         };
@@ -111,18 +135,19 @@ impl Ring {
         let slot = tables.slots.insert(Slot {
             request,
             done: 0,
+            writing: 0,
             iovecs: Vec::new(),
             outcome: None,
             waker: None,
             abandoned: false,
             hold,
         });
-        tables.queued.push_back(slot);
-        if tables.queued.len() >= PROMPT {
+        tables.enqueue(slot);
+        if tables.queued.len() + tables.writes.len() >= PROMPT {
             // What fails is tried again by the driver.
             let _ = tables.submit();
         }
-        let driver = if tables.queued.is_empty() { None } else { tables.driver.take() };
+        let driver = if tables.next().is_none() { None } else { tables.driver.take() };
         drop(tables);
         if let Some(driver) = driver {
             driver.wake();
@@ -132,18 +157,41 @@ impl Ring {
 }
 
 impl Tables {
+    fn enqueue(&mut self, slot: usize) {
+        match self.slots[slot].request {
+            Request::Write { .. } => self.writes.push_back(slot),
+            _ => self.queued.push_back(slot),
+        }
+    }
+
+    /// The request that goes to the kernel next; of a write, how many bytes, too. One goes before all
+    /// else where the kernel has none: reads without end keep no write waiting.
+    fn next(&self) -> Option<(usize, Option<usize>)> {
+        let write = self.writes.front().map(|&slot| (slot, self.slots[slot].left_to_write()));
+        let fits = |bytes| self.write_bytes + bytes <= WRITE_BYTES_MAX;
+        let other = self.queued.front().map(|&slot| (slot, None));
+        match self.write_bytes {
+            0 => write.or(other),
+            _ => other.or(write.filter(|(_, bytes)| bytes.is_none_or(fits))),
+        }
+    }
+
     /// Hands queued requests to the kernel, as many as may be there at once.
     fn submit(&mut self) -> io::Result<()> {
         loop {
             while self.can_submit()
-                && let Some(&slot) = self.queued.front()
+                && let Some((slot, writing)) = self.next()
                 && !self.ring.submission().is_full()
             {
                 let entry = self.entry(slot);
                 // SAFETY: the entry's pointers stay valid until its completion, by the argument
                 // at the head of this module; from here on the slot counts as in the kernel.
                 unsafe { self.ring.submission().push(&entry) }.expect("there is room");
-                self.queued.pop_front();
+                let queue = if writing.is_some() { &mut self.writes } else { &mut self.queued };
+                assert_eq!(queue.pop_front(), Some(slot), "what was next is another");
+                let writing = writing.unwrap_or(0);
+                self.slots[slot].writing = writing;
+                self.write_bytes += writing;
                 self.in_kernel += 1;
             }
             // What an earlier failure left in the ring's queue is submitted too.
@@ -218,6 +266,7 @@ impl Tables {
     /// The kernel is done with the entry of a slot, with `result`.
     fn complete(&mut self, index: usize, result: i32) -> Option<Waker> {
         let slot = &mut self.slots[index];
+        self.write_bytes -= std::mem::take(&mut slot.writing);
         let outcome = match (&slot.request, usize::try_from(result)) {
             (_, Err(_)) => Err(io::Error::from_raw_os_error(-result)),
             (Request::Sync | Request::Punch { .. }, _) => Ok(true),
@@ -239,7 +288,7 @@ impl Tables {
             }
         };
         if again {
-            self.queued.push_back(index);
+            self.enqueue(index);
             return None;
         }
         let mut outcome = outcome.map(|_| ());
@@ -304,7 +353,7 @@ impl Future for Driver {
                 context.waker().wake_by_ref();
                 break;
             }
-            if !tables.queued.is_empty() && tables.can_submit() {
+            if tables.next().is_some() && tables.can_submit() {
                 continue;
             }
             match self.event.poll_readable(context) {
