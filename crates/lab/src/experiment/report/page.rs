@@ -52,7 +52,7 @@ pub fn page(all: &[Results], lead: Option<&Lead>) -> String {
 fn begin(html: &mut String, lead: &Lead) {
     let _ = writeln!(
         html,
-        "<h1>{}</h1>\n<p class=\"question\">{}</p>\n<div class=\"scroll\"><pre>{}</pre></div>",
+        "<h1>{}</h1>\n<p class=\"question\">{}</p>\n<div class=\"scroll\"><pre class=\"lead\">{}</pre></div>",
         escape(&lead.title),
         escape(&lead.answer),
         escape(&lead.details),
