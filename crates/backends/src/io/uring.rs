@@ -143,11 +143,14 @@ impl Ring {
             hold,
         });
         tables.enqueue(slot);
-        if tables.queued.len() + tables.writes.len() >= PROMPT {
-            // What fails is tried again by the driver.
-            let _ = tables.submit();
-        }
-        let driver = if tables.next().is_none() { None } else { tables.driver.take() };
+        let prompt = match tables.next() {
+            Some((_, Some(_))) => tables.writes.len() >= PROMPT,
+            Some((_, None)) => tables.queued.len() >= PROMPT,
+            None => false,
+        };
+        // What fails is tried again by the driver.
+        let failed = prompt && tables.submit().is_err();
+        let driver = if failed || tables.next().is_some() { tables.driver.take() } else { None };
         drop(tables);
         if let Some(driver) = driver {
             driver.wake();

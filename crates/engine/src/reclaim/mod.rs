@@ -527,6 +527,11 @@ impl State {
             self.reclaim.fruitless_at = won.rests;
         }
         if fruitless {
+            if !won.cramped && self.reclaim.last_pacing.active {
+                // Candidates were looked for and not found: else marks would follow one another while
+                // clients write.
+                self.reclaim.released.give_up();
+            }
             self.reclaim.fruitless_from = Some(begun);
             self.reclaim.fruitless_at = Some(sequence);
             // Whoever asked after this cycle began is owed another.

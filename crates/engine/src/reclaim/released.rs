@@ -49,6 +49,11 @@ impl Released {
         self.found = self.found.saturating_sub(blocks);
     }
 
+    /// Nothing is left that could be won: what is found is of no use.
+    pub fn give_up(&mut self) {
+        self.found = 0;
+    }
+
     /// What is to be won.
     pub fn blocks(&self) -> u64 {
         self.found
@@ -87,7 +92,9 @@ mod tests {
         released.begin_mark();
         released.end_mark(500, 450);
         assert_eq!(released.blocks(), 214, "nothing was deleted");
-        released.won(300);
+        released.won(200);
+        assert_eq!(released.blocks(), 14);
+        released.give_up();
         assert_eq!(released.blocks(), 0);
     }
 }
