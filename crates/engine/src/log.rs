@@ -310,18 +310,20 @@ impl Log {
         builder.serial
     }
 
+    /// The groups that are being built.
+    fn builders(&self) -> impl Iterator<Item = &Builder> {
+        self.streams.iter().flatten().filter_map(|open| open.builder.as_ref())
+    }
+
     /// Whether a group is being built that somebody may wait for.
     pub fn is_building(&self) -> bool {
-        let mut builders = self.streams.iter().flatten().filter_map(|open| open.builder.as_ref());
-        builders.any(|builder| builder.awaited)
+        self.builders().any(|builder| builder.awaited)
     }
 
     /// Bytes of payload that were sent and are not written.
     pub fn sent_bytes(&self) -> u64 {
-        let builders = self.streams.iter().flatten().filter_map(|open| open.builder.as_ref());
-        let built =
-            builders.map(|builder| builder.checksums.len() as u64 * BLOCK_SIZE).sum::<u64>();
-        self.dirty_bytes - built
+        let built = self.builders().map(|builder| builder.checksums.len() as u64 * BLOCK_SIZE);
+        self.dirty_bytes - built.sum::<u64>()
     }
 
     /// Sends those that were begun up to group `id`, if somebody may wait for them.
@@ -384,7 +386,7 @@ impl Log {
     /// Sends every group that is being built and holds sequenced records, or what a checkpoint
     /// needs.
     pub fn close_logged_groups(&mut self, space: &mut Space) {
-        self.close_groups_where(space, |builder| builder.awaited);
+        self.close_logged_groups_to(space, u64::MAX);
     }
 
     /// Sends every group that is being built and holds what reclaim moved.
@@ -484,22 +486,15 @@ impl Log {
 
     /// Whether group `id` is still being built or written.
     pub fn is_in_flight(&self, id: u64) -> bool {
-        self.in_flight.contains_key(&id)
-            || self
-                .streams
-                .iter()
-                .flatten()
-                .any(|open| open.builder.as_ref().is_some_and(|builder| builder.serial == id))
+        self.in_flight.contains_key(&id) || self.builders().any(|builder| builder.serial == id)
     }
 
     /// Whether a record up to `sequence` is not written yet.
     pub fn waits_for(&self, sequence: u64) -> bool {
         self.in_flight.values().any(|group| group.first_sequence <= sequence)
-            || self.streams.iter().flatten().any(|open| {
-                open.builder.as_ref().is_some_and(|builder| {
-                    builder.records.iter().any(|(s, _)| *s != 0 && *s <= sequence)
-                })
-            })
+            || self
+                .builders()
+                .any(|builder| builder.records.iter().any(|(s, _)| *s != 0 && *s <= sequence))
     }
 
     /// The id of the newest group.
@@ -549,8 +544,7 @@ impl Log {
 
     /// The payload of the groups that are being built.
     fn gathered(&self) -> impl Iterator<Item = &Pieces> {
-        let builders = self.streams.iter().flatten().filter_map(|open| open.builder.as_ref());
-        builders.map(|builder| &builder.payload)
+        self.builders().map(|builder| &builder.payload)
     }
 
     /// Bytes of memory that the checksums of open segments take.

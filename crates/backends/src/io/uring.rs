@@ -81,10 +81,10 @@ struct Slot {
 
 impl Slot {
     /// Bytes of a write that are not written.
-    fn left_to_write(&self) -> Option<usize> {
+    fn left_to_write(&self) -> usize {
         match &self.request {
-            Request::Write { pieces, .. } => Some(total(pieces) - self.done),
-            _ => None,
+            Request::Write { pieces, .. } => total(pieces) - self.done,
+            _ => 0,
         }
     }
 }
@@ -170,13 +170,12 @@ impl Tables {
     /// The request that goes to the kernel next; of a write, how many bytes, too. One goes before all
     /// else where the kernel has none: reads without end keep no write waiting.
     fn next(&self) -> Option<(usize, Option<usize>)> {
+        let none = self.write_bytes == 0;
+        let fits = |bytes: &usize| none || self.write_bytes + bytes <= WRITE_BYTES_MAX;
         let write = self.writes.front().map(|&slot| (slot, self.slots[slot].left_to_write()));
-        let fits = |bytes| self.write_bytes + bytes <= WRITE_BYTES_MAX;
+        let write = write.filter(|(_, bytes)| fits(bytes)).map(|(slot, bytes)| (slot, Some(bytes)));
         let other = self.queued.front().map(|&slot| (slot, None));
-        match self.write_bytes {
-            0 => write.or(other),
-            _ => other.or(write.filter(|(_, bytes)| bytes.is_none_or(fits))),
-        }
+        if none { write.or(other) } else { other.or(write) }
     }
 
     /// Hands queued requests to the kernel, as many as may be there at once.

@@ -373,11 +373,10 @@ impl State {
     fn is_paced(&self) -> bool {
         let reclaim = &self.reclaim;
         let forced = reclaim.forced > reclaim.forced_done;
-        let idle = match reclaim.last_pacing.ahead {
-            _ if self.should_choose_anew() => !self.is_under_way(),
-            Ahead::Soon => !self.is_under_way(),
-            Ahead::AtRest => self.is_quiet(),
-            Ahead::No => false,
+        let soon = reclaim.last_pacing.ahead == Ahead::Soon || self.should_choose_anew();
+        let idle = match soon {
+            true => !self.is_under_way(),
+            false => reclaim.last_pacing.ahead == Ahead::AtRest && self.is_quiet(),
         };
         self.failed.is_none()
             && !self.closing

@@ -86,11 +86,10 @@ impl PacingPolicy for FreeSpace {
         let above_start = self.active || view.utilization() > view.start_utilization;
         let released = above_start && view.released_blocks >= view.segment_blocks;
         let active = self.active || released;
-        let ahead = match () {
-            () if !view.reclaim_work_waiting => Ahead::No,
-            () if released => Ahead::Soon,
-            () if self.ahead => Ahead::AtRest,
-            () => Ahead::No,
+        let ahead = match view.reclaim_work_waiting {
+            true if released => Ahead::Soon,
+            true if self.ahead => Ahead::AtRest,
+            _ => Ahead::No,
         };
         let idle = match ahead {
             Ahead::No => false,
