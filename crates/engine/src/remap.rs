@@ -125,18 +125,35 @@ impl State {
     /// Blocks that a record which is about to be applied may take out of use, at most.
     fn released_by(&self, record: &Record) -> u64 {
         let trimmed = |remap: &Remap| match *remap {
-            Remap::Trim { blocks, .. } => blocks,
+            Remap::Trim { tree, lba, blocks } => self.mapped_at_most(tree, lba, blocks),
             Remap::Clone { .. } | Remap::Move { .. } => 0,
         };
-        let size = |tree: &TreeId| self.map.blocks(*tree).unwrap_or(0);
+        let from = |tree: &TreeId, lba| {
+            let blocks = self.map.blocks(*tree).unwrap_or(0);
+            self.mapped_at_most(*tree, lba, blocks.saturating_sub(lba))
+        };
         match record {
             Record::Remap(remap) => trimmed(remap),
             Record::Vector { remaps, .. } => {
                 remaps.iter().map(trimmed).fold(0, u64::saturating_add)
             }
-            Record::Restore { tree, .. } | Record::Delete { tree } => size(tree),
-            Record::Resize { tree, blocks } => size(tree).saturating_sub(*blocks),
+            Record::Commit { transaction } => {
+                let of = self.prepared.iter().filter(|(id, _)| id == transaction);
+                of.flat_map(|(_, remaps)| remaps).map(trimmed).fold(0, u64::saturating_add)
+            }
+            Record::Restore { tree, .. } | Record::Delete { tree } => from(tree, 0),
+            Record::Resize { tree, blocks } => from(tree, *blocks),
             _ => 0,
+        }
+    }
+
+    /// Blocks of a range that may be mapped, at most: none of one that is a hole as a whole, as where a
+    /// file system trims its free space again and again.
+    fn mapped_at_most(&self, tree: TreeId, lba: u64, blocks: u64) -> u64 {
+        let exists = blocks > 0 && self.in_tree(tree, lba, blocks).is_ok();
+        match exists && !self.map.is_hole(tree, Lba(lba), blocks).unwrap_or(false) {
+            true => blocks,
+            false => 0,
         }
     }
 

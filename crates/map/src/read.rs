@@ -89,6 +89,13 @@ impl Map {
         }
     }
 
+    /// Whether nothing is mapped in `blocks` blocks (at least one) from `lba`.
+    pub fn is_hole(&self, tree: TreeId, lba: Lba, blocks: u64) -> Result<bool, Absent> {
+        self.check_range(tree, lba, blocks);
+        let runs = self.runs_within(tree, lba, blocks, 1)?;
+        Ok(runs.iter().all(|run| run.pba.is_none() && run.blocks == blocks))
+    }
+
     /// Up to `limit` runs of a range, cut short without a word.
     pub(crate) fn runs_within(
         &self,

@@ -17,6 +17,7 @@ fn busy(free_segments: u32, reclaimable_blocks: u64) -> PacingView {
         segment_blocks: SEGMENT,
         reclaimable_blocks,
         released_blocks: 0,
+        much_deleted: false,
         client_work_waiting: true,
         client_work_under_way: true,
         reclaim_work_waiting: true,
@@ -108,6 +109,9 @@ fn idle_clients_leave_the_device_to_reclaim_only_where_cleaning_ahead_is_worth_w
     let [above, below] = [near_start(498), near_start(502)];
     assert!(above.pressure < 0.02 && above.active && above.idle);
     assert!(!below.active && !below.idle);
+    // Only a mark can tell how much that is.
+    let deleted = |free| fresh(&PacingView { much_deleted: true, ..quiet(free, 0) });
+    assert!(deleted(498).active && !deleted(498).idle && !deleted(502).active);
     let waited_for = fresh(&busy(20, 100 * SEGMENT));
     assert!(waited_for.ahead == Ahead::AtRest && !waited_for.idle, "a client waits");
     // What only waits for company keeps reclaim from cleaning ahead, but not from what was deleted.
@@ -147,6 +151,7 @@ fn views() -> impl Strategy<Value = PacingView> {
                 segment_blocks: SEGMENT,
                 reclaimable_blocks: (rest as f64 * garbage) as u64,
                 released_blocks: (rest as f64 * garbage * deleted) as u64,
+                much_deleted: deleted > 0.5,
                 client_work_waiting: client,
                 client_work_under_way: client,
                 reclaim_work_waiting: reclaim,

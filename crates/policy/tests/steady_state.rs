@@ -82,6 +82,7 @@ impl Log {
             segment_blocks: SEGMENT as u64,
             reclaimable_blocks: sealed.map(|segment| SEGMENT as u64 - segment.live).sum(),
             released_blocks: 0,
+            much_deleted: false,
             client_work_waiting: true,
             client_work_under_way: true,
             reclaim_work_waiting,

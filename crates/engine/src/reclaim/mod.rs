@@ -460,9 +460,13 @@ impl State {
     pub(crate) fn should_choose_anew(&self) -> bool {
         let ReclaimState { urgent, forced, forced_done, last_pacing, .. } = &self.reclaim;
         let hurried = *urgent || forced > forced_done || last_pacing.panic;
+        !hurried && self.is_much_deleted()
+    }
+
+    /// Whether so much was deleted since the last mark began that another is worth while.
+    fn is_much_deleted(&self) -> bool {
         let store_blocks = self.space.segments.len() as u64 * self.space.zone_blocks;
-        let much = (store_blocks / 64).max(self.space.zone_blocks);
-        !hurried && self.reclaim.released.is_news(much)
+        self.reclaim.released.is_news((store_blocks / 64).max(self.space.zone_blocks))
     }
 
     /// Asks the pacing policy again.
@@ -486,6 +490,7 @@ impl State {
             segment_blocks: zone_blocks,
             reclaimable_blocks: reclaimable,
             released_blocks: self.reclaim.released.blocks().min(reclaimable),
+            much_deleted: self.is_much_deleted(),
             client_work_waiting: !self.is_quiet(),
             client_work_under_way: self.is_under_way(),
             reclaim_work_waiting: !self.reclaim.index.is_empty(),

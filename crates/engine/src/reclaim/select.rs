@@ -14,8 +14,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub(super) fn select(&self) -> (usize, bool) {
         let mut guard = self.state();
         let state = &mut *guard;
-        let due = state.is_forced() || state.reclaim.urgent || state.reclaim.last_pacing.active;
-        if !due || state.closing {
+        if !state.is_selection_due() {
+            // The mark may have told of more to win.
+            state.update_pacing();
+        }
+        if !state.is_selection_due() || state.closing {
             return (0, false);
         }
         let segments = state.eligible(|segment| segment.live);
@@ -47,6 +50,11 @@ impl State {
     /// Whether reclaim was asked for, whatever the utilization.
     pub(super) fn is_forced(&self) -> bool {
         self.reclaim.forced > self.reclaim.forced_done
+    }
+
+    /// Whether there is reason to reclaim something.
+    fn is_selection_due(&self) -> bool {
+        self.is_forced() || self.reclaim.urgent || self.reclaim.last_pacing.active
     }
 
     /// The segments that may be candidates; `live` tells how many blocks of one are live, if it is

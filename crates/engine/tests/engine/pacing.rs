@@ -4,7 +4,7 @@
 use mjolnir_device::MemoryDevice;
 use mjolnir_device::filter::Verb;
 use mjolnir_engine::{Engine, OpenOptions};
-use mjolnir_store::ErrorKind;
+use mjolnir_store::{Durability, ErrorKind, Store};
 use mjolnir_units::TreeId;
 
 use crate::support::{BLOCK, Held, Random, Tick, fresh, put, run, soon, tag_of, turns};
@@ -92,6 +92,85 @@ fn the_space_of_deleted_snapshots_comes_back_though_nobody_writes() {
             assert!(round < 400, "{} blocks to go", wanted - free());
             turns(500).await;
         }
+        soon("closing", engine.close()).await.unwrap();
+    });
+}
+
+/// What is deleted from a store that had no garbage before, and that nobody writes to, comes back all
+/// the same: a mark is made for its sake. Half of each segment is deleted, in small pieces or at once.
+async fn what_is_deleted_at_rest_comes_back(runtime: &Tick, trims: bool) {
+    const ZONES: u64 = 64;
+    const BLOCKS: u64 = ZONES * 1024 * 28 / 100;
+    let device = MemoryDevice::of_zones(ZONES as u32, 1024);
+    let engine = fresh(|| device.clone(), runtime, OpenOptions::default()).await;
+    let kept = engine.create_volume("kept", BLOCKS * BLOCK).await.unwrap().id;
+    let gone = engine.create_volume("gone", BLOCKS * BLOCK).await.unwrap().id;
+    for lba in 0..BLOCKS {
+        soon("a write", put(&engine, kept, lba, lba)).await.unwrap();
+        soon("a write", put(&engine, gone, lba, lba)).await.unwrap();
+    }
+    engine.flush().await.unwrap();
+    turns(20_000).await;
+    let before = engine.stats();
+    assert!(before.reclaim_cycles > 0, "no mark knows what is live");
+    assert!(before.space.free_bytes * 2 < before.space.total_bytes);
+    assert!(before.pressure < 0.02, "{} presses reclaim to begin", before.pressure);
+    if trims {
+        for lba in (0..BLOCKS).step_by(512) {
+            let blocks = 512.min(BLOCKS - lba);
+            engine.trim(gone, lba * BLOCK, blocks * BLOCK, Durability::Buffered).await.unwrap();
+        }
+    } else {
+        soon("deleting", engine.delete_volume("gone", false)).await.unwrap();
+    }
+    // Down to the start of reclaim, which is half of the store.
+    let back = || {
+        let space = engine.stats().space;
+        (space.free_bytes + space.retiring_bytes) * 100 / space.total_bytes
+    };
+    for round in 0.. {
+        if back() >= 49 {
+            break;
+        }
+        assert!(round < 400, "{} % are free", back());
+        turns(500).await;
+    }
+    assert_eq!(tag_of(&engine, kept, BLOCKS / 2).await, BLOCKS / 2);
+    assert_eq!(engine.check().await.unwrap().problems, Vec::<String>::new());
+    soon("closing", engine.close()).await.unwrap();
+}
+
+#[test]
+fn a_volume_that_is_deleted_at_rest_comes_back() {
+    run(async |runtime| what_is_deleted_at_rest_comes_back(&runtime, false).await);
+}
+
+#[test]
+fn ranges_that_are_trimmed_at_rest_come_back() {
+    run(async |runtime| what_is_deleted_at_rest_comes_back(&runtime, true).await);
+}
+
+/// Where nothing was, nothing comes back: a file system that trims its free space every week does not
+/// have the store marked for it.
+#[test]
+fn trims_of_what_is_not_mapped_start_no_mark() {
+    run(async |runtime| {
+        const BLOCKS: u64 = 40 * 1024;
+        const HOLE: u64 = 1 << 20;
+        let (engine, volume) = filled(&runtime, 64, BLOCKS).await;
+        let sparse = engine.create_volume("sparse", 2 * HOLE * BLOCK).await.unwrap().id;
+        soon("a write", put(&engine, sparse, 2 * HOLE - 1, 1)).await.unwrap();
+        turns(20_000).await;
+        let before = engine.stats().reclaim_cycles;
+        assert!(before > 0, "no mark knows what is live");
+        for lba in (0..HOLE).step_by(1 << 16) {
+            engine.trim(sparse, lba * BLOCK, BLOCK << 16, Durability::Buffered).await.unwrap();
+            turns(100).await;
+        }
+        engine.trim(sparse, 0, HOLE * BLOCK, Durability::Buffered).await.unwrap();
+        turns(20_000).await;
+        assert_eq!(engine.stats().reclaim_cycles, before);
+        assert_eq!(tag_of(&engine, volume, 7).await, 7);
         soon("closing", engine.close()).await.unwrap();
     });
 }

@@ -283,6 +283,13 @@ impl World {
                 panic!("tree {tree} block {at}: {:?}, not {:?}", found.get(at), expected[at]);
             }
             assert_eq!(found.len(), expected.len(), "length of tree {tree}");
+            for lo in (0..found.len()).step_by(7) {
+                let hi = (lo + 1 + lo % 13).min(found.len());
+                let (lba, blocks) = (Lba(lo as u64), (hi - lo) as u64);
+                let is_hole = self.retry(|map| map.is_hole(TreeId(tree), lba, blocks));
+                let holes = found[lo..hi].iter().all(Option::is_none);
+                assert_eq!(is_hole, holes, "tree {tree} blocks {lo}..{hi}");
+            }
         }
     }
 

@@ -85,7 +85,7 @@ impl PacingPolicy for FreeSpace {
         // back down to the start, before which pressure fades.
         let above_start = self.active || view.utilization() > view.start_utilization;
         let released = above_start && view.released_blocks >= view.segment_blocks;
-        let active = self.active || released;
+        let active = self.active || released || above_start && view.much_deleted;
         let ahead = match view.reclaim_work_waiting {
             true if released => Ahead::Soon,
             true if self.ahead => Ahead::AtRest,

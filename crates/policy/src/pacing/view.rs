@@ -21,6 +21,8 @@ pub struct PacingView {
     pub reclaimable_blocks: u64,
     /// Of these, about as many were left behind by deletions and trims, not by overwrites.
     pub released_blocks: u64,
+    /// So much was deleted since the last mark that another is worth while.
+    pub much_deleted: bool,
     /// Client requests wait, or something that was written is not on the medium yet, be it that it only
     /// waits for company.
     pub client_work_waiting: bool,
