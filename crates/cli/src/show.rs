@@ -201,9 +201,12 @@ fn stats(store: &Path, of: &StatsOf) -> String {
     }
     text += "\nspace\n";
     text += &space(stats);
+    let amplification = match stats.accepted_write_bytes {
+        0 => "–".to_owned(),
+        _ => format!("{:.3}", stats.write_amplification),
+    };
     text += &format!(
-        "\nwrite amplification {:.3} = {} written to the device / {} accepted from clients\n",
-        stats.write_amplification,
+        "\nwrite amplification {amplification} = {} written to the device / {} accepted from clients\n",
         bytes(stats.device_write_bytes),
         bytes(stats.accepted_write_bytes),
     );

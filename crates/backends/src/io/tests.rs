@@ -169,14 +169,40 @@ fn a_ring_that_is_dropped_waits_for_the_kernel() {
                     _ => io.start(read(n << 12, 4096), None),
                 })
                 .collect();
+            // More than the kernel is given at once.
+            let large = Bytes::from(vec![round; 1 << 20]);
+            let waiting: Vec<_> = (0..u64::from(round % 2) * 24)
+                .map(|n| io.start(write(n << 20, vec![large.clone()]), None))
+                .collect();
             // Sometimes before the driver has submitted them, sometimes after.
             for _ in 0..round % 3 {
                 yield_now().await;
             }
-            drop(requests);
+            drop((requests, waiting));
             drop(io);
             assert_eq!(Arc::strong_count(&target), 1, "the ring is gone");
+            assert!(large.is_unique(), "the data of writes is kept");
         }
+    });
+}
+
+/// A pipe takes 64 KiB at a time.
+#[test]
+fn a_write_that_the_kernel_does_in_parts_arrives_whole() {
+    run(async |runtime: HostRuntime| {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let target = Arc::new(Target::new(OwnedFd::from(writer).into()));
+        let io = Io::uring(target.clone(), &runtime).unwrap();
+        let pieces: Vec<Bytes> =
+            (0..=255u8).map(|n| Bytes::from(vec![n; 4096 + usize::from(n)])).collect();
+        let all = pieces.concat();
+        let reads = std::thread::spawn(move || {
+            let mut found = Vec::new();
+            std::io::Read::read_to_end(&mut reader, &mut found).map(|_| found)
+        });
+        io.start(write(0, pieces), None).await.unwrap();
+        drop((io, target));
+        assert!(reads.join().unwrap().unwrap() == all);
     });
 }
 

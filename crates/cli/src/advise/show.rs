@@ -107,7 +107,8 @@ fn serve(Choice { placement, victim }: &Choice) -> String {
 /// What to give the server, and how large the store should be.
 fn command(advice: &Advice) -> String {
     format!(
-        "  {}\n  spare {}: a store of {} for these {} of data",
+        "  mjolnir format STORE --size {}M\n  {}\n  spare {}: a store of {} for these {} of data",
+        advice.store_bytes.div_ceil(1 << 20),
         serve(&advice.choice),
         output::percent(advice.spare),
         output::bytes(advice.store_bytes),

@@ -155,6 +155,10 @@ impl Ask {
             prepared.drive_writes(),
             times(measured),
         )];
+        if self.quick {
+            let less = "a quick run: fewer policies, spare sizes, starts and drive writes than without --quick";
+            rules.insert(0, less.to_owned());
+        }
         if all < 1.5 {
             rules.push(format!(
                 "{all:.1} drive writes are few to tell policies apart{}",

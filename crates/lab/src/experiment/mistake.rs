@@ -54,9 +54,16 @@ pub fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Opti
     names.into_iter().min_by_key(|known| strsim::damerau_levenshtein(known, name))
 }
 
-/// "; NAME comes nearest", or nothing.
+/// "; NAME comes nearest", and all there are where even that is far.
 pub fn nearest_hint<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
-    nearest(name, names).map(|known| format!("; {known:?} comes nearest")).unwrap_or_default()
+    let names: Vec<&str> = names.into_iter().collect();
+    let Some(known) = nearest(name, names.iter().copied()) else { return String::new() };
+    // One letter in two is not a slip any more.
+    let letters = known.chars().count().max(name.chars().count());
+    match 2 * strsim::damerau_levenshtein(known, name) <= letters {
+        true => format!("; {known:?} comes nearest"),
+        false => format!("; {known:?} comes nearest (there are: {})", names.join(", ")),
+    }
 }
 
 /// An error of `toml` in one sentence, without its picture of the line.
@@ -198,6 +205,10 @@ mod tests {
         let wrong: Table = "drive.victin = 1".parse().unwrap();
         let said = parse_configuration::<Outer>(&wrong).unwrap_err();
         assert!(said.contains("there is no field \"victin\"; \"victim\" comes nearest"), "{said}");
+        assert!(!said.contains("there are"), "{said}");
+        let far: Table = "drive.zone_blocks = 1".parse().unwrap();
+        let said = parse_configuration::<Outer>(&far).unwrap_err();
+        assert!(said.contains("(there are: victim, spare)"), "{said}");
         let wrong: Table = "drive.victim = 1\ndrive.spare = 0.1".parse().unwrap();
         let said = parse_configuration::<Outer>(&wrong).unwrap_err();
         assert!(said.starts_with("drive.victim: ") && said.contains("write a text"), "{said}");

@@ -53,8 +53,8 @@ pub fn detect(head: &[u8]) -> Result<Format, String> {
     }
     if head.iter().take(512).any(|byte| *byte == 0) {
         return Err(format!(
-            "binary data that begins with {}",
-            quoted(&head[..head.len().min(16)])
+            "binary data that begins with the bytes {:02x?}",
+            &head[..head.len().min(8)]
         ));
     }
     text(head)
