@@ -2,11 +2,12 @@
 
 mod show;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use mjolnir_lab::advise::{Advice, Ask, PrepareError, Prepared, Shortlist};
+use mjolnir_lab::advise::{Advice, Ask, PrepareError, Prepared, STAGES, Shortlist};
 use mjolnir_lab::experiment::ledger::write_whole;
 use mjolnir_lab::experiment::report::Lead;
 use mjolnir_lab::experiment::{Plan, Results, RunError, Setting, Version, report};
@@ -89,6 +90,11 @@ fn spare(text: &str) -> Result<f64, String> {
     }
 }
 
+/// The trace as it is replayed, in the folder of the results.
+const PREPARED: &str = "advise-trace.mjtrace";
+/// The advice itself, there.
+const ADVICE: &str = "advice.json";
+
 /// Gives advice.
 pub fn run(options: &AdviseOptions, json: bool) -> Result<(), Failure> {
     let temporary = match &options.out {
@@ -100,7 +106,7 @@ pub fn run(options: &AdviseOptions, json: bool) -> Result<(), Failure> {
     let mut reader = options.reading.open(&options.trace)?;
     let out = options.out.as_deref().or(temporary.as_ref().map(|folder| folder.path()));
     let Some(out) = out else { return Err(Failure::new("there is no folder for results")) };
-    let trace = out.join("trace.mjtrace");
+    let trace = out.join(PREPARED);
     let name = trace.to_str().ok_or_else(|| {
         Failure::new(format!("{}: the folder's name must be UTF-8", out.display()))
     })?;
@@ -128,8 +134,8 @@ pub fn run(options: &AdviseOptions, json: bool) -> Result<(), Failure> {
         PrepareError::Useless(why) => Failure::new(why),
     })?;
     output::make_folder(out)?;
-    Lead::remove(out).map_err(Failure::new)?; // Until there is other advice.
-    keep(&prepared, &trace)?;
+    forget(out)?;
+    keep(&prepared, &trace, &options.trace)?;
     let stages = Stages {
         out,
         jobs: jobs(options.jobs),
@@ -162,7 +168,7 @@ pub fn run(options: &AdviseOptions, json: bool) -> Result<(), Failure> {
         report::write(out, &all).map_err(Failure::new)?;
         let whole = json!({ "trace": trace, "rules": rules, "advice": advice, "report": page });
         let text = format!("{whole:#}\n");
-        let path = out.join("advice.json");
+        let path = out.join(ADVICE);
         write_whole(&path, text.as_bytes()).map_err(Failure::new)?;
     }
     if json {
@@ -180,8 +186,33 @@ fn trace_name(options: &AdviseOptions) -> String {
     }
 }
 
-/// Writes the trace that was made ready to where the runs read it.
-fn keep(prepared: &Prepared, path: &Path) -> Result<(), Failure> {
+/// Removes the advice that is in the folder, until there is other. What its runs noted down stays, for
+/// those of the same trace.
+fn forget(out: &Path) -> Result<(), Failure> {
+    Lead::remove(out).map_err(Failure::new)?;
+    for stage in STAGES {
+        Results::remove(&out.join(stage)).map_err(Failure::new)?;
+    }
+    match std::fs::remove_file(out.join(ADVICE)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Failure::new(format!("removing {}: {error}", out.join(ADVICE).display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes the trace that was made ready to where the runs read it, but not over the one that it was
+/// made of.
+fn keep(prepared: &Prepared, path: &Path, source: &Path) -> Result<(), Failure> {
+    let identity = |path: &Path| path.metadata().map(|meta| (meta.dev(), meta.ino())).ok();
+    if let Some(there) = identity(path)
+        && identity(source) == Some(there)
+    {
+        return Err(Failure::new(format!(
+            "{} would be written over; move it, or name another folder with --out",
+            path.display()
+        )));
+    }
     let bytes = prepared
         .write(Vec::new())
         .map_err(|error| Failure::new(format!("writing {}: {error}", path.display())))?;
@@ -228,6 +259,22 @@ impl Stages<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn advice_that_was_there_before_does_not_pass_for_that_to_come() {
+        let folder = tempfile::tempdir().unwrap();
+        forget(folder.path()).unwrap();
+        let files = [ADVICE, "advise-lab/results.json", "advise-trial/summary.csv", "mine.json"];
+        for file in files {
+            let path = folder.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "{}").unwrap();
+        }
+        forget(folder.path()).unwrap();
+        let left: Vec<_> =
+            files.into_iter().filter(|file| folder.path().join(file).exists()).collect();
+        assert_eq!(left, ["mine.json"]);
+    }
 
     #[test]
     fn spare_is_a_share_or_a_percentage() {

@@ -141,11 +141,10 @@ async fn attend(
     clients.stop();
     let ending = async {
         or(clients.all_gone(), runtime.sleep(DRAIN_TIME)).await;
-        let recording = recorder.recording().is_some_and(|recording| recording.active);
-        if recording && let Err(error) = recorder.stop().await {
-            output::complain(&format!("warning: {error}"));
-        }
-        engine.close().await.map_err(Failure::from)
+        // The store first: what a recording is written to may hang.
+        let closed = engine.close().await.map_err(Failure::from);
+        end_recording(recorder, runtime).await;
+        closed
     };
     let impatient = async {
         shutdown.requested().await;
@@ -155,6 +154,21 @@ async fn attend(
         ))
     };
     or(ending, impatient).await
+}
+
+/// Ends the recording, if one is being made, unless that takes for ever.
+async fn end_recording(recorder: &Recorder, runtime: &HostRuntime) {
+    if !recorder.recording().is_some_and(|recording| recording.active) {
+        return;
+    }
+    let ended = async { recorder.stop().await.err().map(|error| error.to_string()) };
+    let late = async {
+        runtime.sleep(DRAIN_TIME).await;
+        Some(format!("the recording is not written after {DRAIN_TIME:?}; its end may be lost"))
+    };
+    if let Some(why) = or(ended, late).await {
+        output::complain(&format!("warning: {why}"));
+    }
 }
 
 fn tell(readiness: Readiness) {

@@ -1,13 +1,15 @@
 //! What an operator does: volumes, snapshots, clones, restore, diff, growing the device.
 
 use mjolnir_device::{Device, Runtime};
-use mjolnir_store::{Error, ErrorKind, Mapping, TargetInfo, check_name};
+use mjolnir_store::{Error, ErrorKind, Mapping, Store, TargetInfo, check_name};
 use mjolnir_units::{BLOCK_SIZE, ByteSize, Lba, TreeId};
 
 use crate::engine::{Engine, State};
 use crate::fault;
 use crate::format::manifest::TreeKind;
 use crate::format::record::Record;
+use crate::reclaim::yield_now;
+use crate::store_impl::EXTENTS_AT_ONCE;
 
 /// The largest volume, in bytes: 256 TiB of sparse address space.
 pub const VOLUME_BYTES_MAX: u64 = 256 << 40;
@@ -216,7 +218,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if at >= size {
                 return Ok(bytes);
             }
-            for extent in mjolnir_store::Store::extents(self, tree, at, size - at, 4096).await? {
+            // Of many snapshots, each may be there at once.
+            yield_now().await;
+            for extent in Store::extents(self, tree, at, size - at, EXTENTS_AT_ONCE).await? {
                 at += extent.length;
                 bytes += if extent.mapping == Mapping::Data { extent.length } else { 0 };
             }

@@ -107,7 +107,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     async fn read_piece(&self, piece: Piece<D, R>) -> Result<Chunk, Error> {
         Ok(match piece {
             Piece::Hole(blocks) => Chunk::Zeroes(blocks * BLOCK_SIZE),
-            Piece::Memory(bytes) => Chunk::Data(bytes.into()),
+            Piece::Memory(bytes) => {
+                // Itself it would hold all of the write that it is a part of, as long as whoever asked
+                // for a little of it cares to.
+                let mut copy = self.state().buffers.take(bytes.len());
+                copy.as_mut().copy_from_slice(&bytes);
+                Chunk::Data(copy.into())
+            }
             Piece::Device(pba, blocks, pin) => {
                 let buffer = self.read_pinned(pba, blocks).await?;
                 drop(pin);

@@ -10,9 +10,12 @@ use mjolnir_units::{BLOCK_SIZE, Lba, TreeId};
 
 use crate::engine::{Engine, State};
 use crate::format::record::{REMAPS_MAX, Record, Remap};
+use crate::reclaim::yield_now;
 
 /// The most payload in one atomic vector.
 const ATOMIC_BYTES_MAX: u64 = 64 << 20;
+/// Extents that are listed at once where there may be any number.
+pub(crate) const EXTENTS_AT_ONCE: usize = 4096;
 
 impl<D: Device, R: Runtime> Store for Engine<D, R> {
     fn targets(&self) -> Vec<TargetInfo> {
@@ -164,6 +167,10 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
         let mut extents: Vec<Extent> = Vec::new();
         let mut at = offset;
         while at < end {
+            if at > offset {
+                // All of it may be in memory, and be millions of runs.
+                yield_now().await;
+            }
             // A leaf's worth at a time: a run of many addresses is one extent here.
             let runs: Vec<Run> = self
                 .step(|state| {
@@ -198,7 +205,15 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
         // Brings the map's nodes and the checksums in; data itself is cached by the device, if at
         // all.
         self.state().check_read(id, offset, length)?;
-        self.extents(id, offset, length, usize::MAX).await.map(|_| ())
+        let (mut at, end) = (offset, offset + length);
+        while at < end {
+            let extents = self.extents(id, at, end - at, EXTENTS_AT_ONCE).await?;
+            if extents.is_empty() {
+                break;
+            }
+            at += extents.iter().map(|extent| extent.length).sum::<u64>();
+        }
+        Ok(())
     }
 
     async fn atomic(&self, ops: Vec<Op>, durability: Durability) -> Result<(), Error> {

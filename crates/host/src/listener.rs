@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use async_io::Async;
 use rustix::fs::{FlockOperation, Mode};
@@ -17,6 +18,11 @@ use crate::{HostError, HostErrorKind, Stream};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
+
+/// How often, and how long between, a folder is tried that another program has locked: that one looks
+/// for a stale socket as a rule, which takes no time.
+const LOCK_TRIES: u32 = 100;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// A socket that clients connect to.
 #[derive(Debug)]
@@ -67,8 +73,16 @@ impl Listener {
             ),
             _ => failed()(error),
         })?;
-        rustix::fs::flock(&folder, FlockOperation::LockExclusive)
-            .map_err(|error| failed()(error.into()))?;
+        lock(&folder).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => HostError::new(
+                HostErrorKind::Busy,
+                format!(
+                    "listening on {name}: another program keeps its folder locked; end that program, \
+                     or listen in another folder"
+                ),
+            ),
+            _ => failed()(error),
+        })?;
         remove_stale(path)?;
         let open = || -> io::Result<UnixListener> {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -163,6 +177,17 @@ impl Drop for SocketFile {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// Locks a folder; [`WouldBlock`](io::ErrorKind::WouldBlock) if another program does not let go of it.
+fn lock(folder: &File) -> io::Result<()> {
+    for _ in 1..LOCK_TRIES {
+        match rustix::fs::flock(folder, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
+            locked => return Ok(locked?),
+        }
+    }
+    Ok(rustix::fs::flock(folder, FlockOperation::NonBlockingLockExclusive)?)
 }
 
 /// Removes a socket on which nobody answers.

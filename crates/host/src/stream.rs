@@ -6,9 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use async_io::Async;
 use futures_io::{AsyncRead, AsyncWrite};
+use rustix::net::sockopt;
 
 /// A connection to a client. Clones are handles of one connection, so that one task may read
 /// while another writes (one of each at a time). Closing the writing side ends the whole
@@ -29,9 +31,15 @@ impl Stream {
         Stream { socket: Rc::new(Socket::Unix(socket)) }
     }
 
-    /// Sends small messages at once, since replies are what clients wait for.
+    /// Sends small messages at once, since replies are what clients wait for; and notices in two minutes
+    /// that an idle client is gone, though it could not say so. One that reads nothing is left alone: it
+    /// may be a virtual machine that is paused.
     pub(crate) fn tcp(socket: Async<TcpStream>) -> io::Result<Self> {
         socket.get_ref().set_nodelay(true)?;
+        sockopt::set_socket_keepalive(&socket, true)?;
+        sockopt::set_tcp_keepidle(&socket, Duration::from_secs(60))?;
+        sockopt::set_tcp_keepintvl(&socket, Duration::from_secs(10))?;
+        sockopt::set_tcp_keepcnt(&socket, 6)?;
         Ok(Stream { socket: Rc::new(Socket::Tcp(socket)) })
     }
 

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use mjolnir_store::{Chunks, Durability, Error, Extent, Store, ZeroMode};
+use mjolnir_units::BLOCK_SIZE;
 
 use crate::Export;
 use crate::errno::errno_of;
@@ -53,13 +54,22 @@ impl From<Error> for Refusal {
     }
 }
 
+/// What a reply without payload may take, in bytes; more than any error's message does.
+pub(crate) const REPLY_BYTES: u64 = 1024;
+
 /// Memory to set aside for a request until its reply is queued, in bytes.
 pub(crate) fn cost(request: &Request, command: Command) -> u64 {
-    match command {
-        Command::Read | Command::Write => u64::from(request.length),
+    let more = match command {
+        Command::Read => {
+            let blocks = request.offset / BLOCK_SIZE
+                ..(request.offset + u64::from(request.length)).div_ceil(BLOCK_SIZE);
+            (blocks.end - blocks.start) * BLOCK_SIZE
+        }
+        Command::Write => u64::from(request.length),
         Command::BlockStatus => (EXTENTS_MAX * size_of::<Extent>()) as u64,
         _ => 0,
-    }
+    };
+    REPLY_BYTES + more
 }
 
 /// Refuses what can be refused without asking the store.

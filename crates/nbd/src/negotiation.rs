@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use futures_io::{AsyncRead, AsyncWrite};
+use futures_lite::future::yield_now;
 use mjolnir_store::{Error, ErrorKind, Store, TargetInfo};
 use mjolnir_units::TreeId;
 
@@ -133,6 +134,8 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
 
     async fn run(mut self) -> Result<Negotiated<T>, Disconnect> {
         for _ in 0..OPTIONS_MAX {
+            // What all options of a client that sends them at once take, others need not wait for.
+            yield_now().await;
             let next = self.option().await?;
             self.wire.output.drain(&mut self.wire.transport).await?;
             let Wire { transport, input, output } = self.wire;
@@ -297,6 +300,7 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
             self.reply(option::LIST, reply::SERVER, &[&length, name]);
             if self.wire.output.bytes() >= REPLY_BYTES {
                 self.wire.output.drain(&mut self.wire.transport).await?;
+                yield_now().await;
             }
         }
         self.reply(option::LIST, reply::ACK, &[]);

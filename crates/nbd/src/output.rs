@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use futures_io::AsyncWrite;
 use mjolnir_store::Payload;
+use mjolnir_units::BLOCK_SIZE;
 
 use crate::Disconnect;
 
@@ -15,6 +16,9 @@ use crate::Disconnect;
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 /// Pieces gathered by one system call.
 const SLICES_MAX: usize = 128;
+
+/// Room for heads that is kept, in bytes.
+const HEADS_KEPT: usize = 64 << 10;
 
 /// A queue of bytes in pieces, gathered into vectored writes. Payload is never copied.
 #[derive(Default)]
@@ -40,6 +44,11 @@ impl Output {
     /// Bytes queued.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Memory that is held for them, in bytes, at most: whole blocks are read for parts of them.
+    pub(crate) fn held(&self) -> u64 {
+        self.bytes + self.pieces.len() as u64 * BLOCK_SIZE
     }
 
     /// Pieces queued.
@@ -168,8 +177,10 @@ impl Output {
         }
         if self.heads_start == self.heads.len() {
             self.heads.clear();
+            // What many replies needed, few do not.
+            self.heads.shrink_to(HEADS_KEPT);
             self.heads_start = 0;
-        } else if self.heads_start > (64 << 10) && self.heads_start > self.heads.len() / 2 {
+        } else if self.heads_start > HEADS_KEPT && self.heads_start > self.heads.len() / 2 {
             self.heads.drain(..self.heads_start);
             self.heads_start = 0;
         }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_io::AsyncRead;
 use mjolnir_buffer::{AlignedBuf, Buffers};
 
-use crate::execute::{Job, Refusal, check, cost};
+use crate::execute::{Job, REPLY_BYTES, Refusal, check, cost};
 use crate::input::Input;
 use crate::protocol::{Command, PAYLOAD_SKIP_BYTES_MAX, Request};
 use crate::{Disconnect, Export};
@@ -35,6 +35,8 @@ enum State {
     Payload(Request, AlignedBuf, usize),
     /// The payload of a refused write is passing; so many bytes are to come.
     Skipping(Request, Refusal, u64),
+    /// A refusal waits for memory for its reply.
+    Refused(Request, Refusal),
     /// Nothing comes any more.
     Ended(End),
 }
@@ -72,7 +74,7 @@ impl Receiver {
         match self.state {
             State::Request => !self.input.bytes().is_empty(),
             State::Payload(..) | State::Skipping(..) => true,
-            State::Waiting(..) | State::Ended(_) => false,
+            State::Waiting(..) | State::Refused(..) | State::Ended(_) => false,
         }
     }
 
@@ -162,6 +164,17 @@ impl Receiver {
                     else {
                         unreachable!("matched above")
                     };
+                    self.state = State::Refused(request, refusal);
+                }
+                State::Refused(..) => {
+                    if !has_room(REPLY_BYTES) {
+                        return Ok(None);
+                    }
+                    let State::Refused(request, refusal) =
+                        std::mem::replace(&mut self.state, State::Request)
+                    else {
+                        unreachable!("matched above")
+                    };
                     return Ok(Some(Taken::Refused(request, refusal)));
                 }
                 State::Ended(_) => return Ok(None),
@@ -176,7 +189,7 @@ impl Receiver {
             // Complete requests that were not taken yet come first.
             State::Request => self.input.bytes().len() < Request::BYTES,
             State::Payload(..) | State::Skipping(..) => true,
-            State::Waiting(..) | State::Ended(_) => false,
+            State::Waiting(..) | State::Refused(..) | State::Ended(_) => false,
         }
     }
 
@@ -201,7 +214,9 @@ impl Receiver {
                 ready!(self.input.poll_fill(cx, transport, limit))? > 0
             }
             State::Skipping(..) => ready!(self.input.poll_fill(cx, transport, all))? > 0,
-            State::Waiting(..) | State::Ended(_) => return Poll::Ready(Ok(())),
+            State::Waiting(..) | State::Refused(..) | State::Ended(_) => {
+                return Poll::Ready(Ok(()));
+            }
         };
         if !goes_on {
             let end = if self.is_receiving() { End::Severed } else { End::Closed };

@@ -168,12 +168,12 @@ where
     fn has_place(&self) -> bool {
         self.in_flight.len() < self.options.requests_in_flight_max.max(1)
             && self.output.pieces() < PIECES_MAX
-            && self.output.bytes() <= self.options.bytes_in_flight_max
+            && self.output.held() <= self.options.bytes_in_flight_max
     }
 
     /// Memory that it holds, in bytes.
     fn held(&self) -> u64 {
-        self.reserved + self.receiver.arriving_bytes() + self.output.bytes()
+        self.reserved + self.receiver.arriving_bytes() + self.output.held()
     }
 
     fn take_requests(

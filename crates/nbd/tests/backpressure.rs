@@ -14,6 +14,8 @@ use support::pipe::{duplex, lopsided};
 use support::{run, run_until_stalled};
 
 const SIZE: u64 = 64 << 20;
+/// What is set aside for each reply besides its payload.
+const REPLY: u64 = 1024;
 
 fn options(requests: usize, bytes: u64) -> Options {
     Options { requests_in_flight_max: requests, bytes_in_flight_max: bytes, ..Options::default() }
@@ -58,7 +60,7 @@ fn requests_in_flight_are_bounded_by_number() {
 #[test]
 fn requests_in_flight_are_bounded_by_memory() {
     for bytes in [reads(1000, 1 << 20), writes(50, 1 << 20)] {
-        let (_, busy, left) = flood(&options(1000, 10 << 20), &bytes);
+        let (_, busy, left) = flood(&options(1000, (10 << 20) + 10 * REPLY), &bytes);
         assert_eq!(busy, 10 << 20);
         // Neither is the payload of the next write taken in.
         assert!(bytes.len() - left <= (10 << 20) + (256 << 10) + 28 * 1000, "{left} not read");
@@ -74,7 +76,8 @@ fn a_request_larger_than_the_bound_is_handled_alone() {
 
 #[test]
 fn connections_share_an_allowance_and_each_may_have_one_request() {
-    let options = Options { allowance: Allowance::new(12 << 20), ..options(1000, 8 << 20) };
+    let allowance = Allowance::new((12 << 20) + 12 * REPLY);
+    let options = Options { allowance, ..options(1000, (8 << 20) + 8 * REPLY) };
     // One alone has half.
     assert_eq!(flood(&options, &reads(1000, 1 << 20)).1, 6 << 20);
     assert_eq!(options.allowance.taken(), 0, "what it had is given back");
@@ -122,6 +125,25 @@ fn a_client_that_reads_no_replies_is_not_read_from_any_more() {
         let most = (256 << 10) / 28 + ((4 << 20) / (length as usize + 16)).min(4096 + 100) + 100;
         assert!(taken <= most, "{taken} requests of {length} bytes taken, {most} expected");
     }
+}
+
+#[test]
+fn refusals_that_are_not_read_keep_to_the_allowance_too() {
+    let store = MemoryStore::with_default(SIZE);
+    let (near, far) = lopsided(usize::MAX, 1000, usize::MAX);
+    let mut client = Client::new(near);
+    let options = Options { allowance: Allowance::new(256 << 10), ..options(100, 4 << 20) };
+    let count = 100_000;
+    let stalled = run_until_stalled(zip(serve(&store, far, &options), async {
+        client.go("", true).await;
+        client.stream.push(&reads(count, u32::MAX));
+        std::future::pending::<()>().await;
+    }));
+    assert!(stalled.is_none());
+    let taken = (count * 28 - client.stream.unreceived()) / 28;
+    // What fits its buffer unhandled, and half of the allowance in replies of at least 16 bytes.
+    let most = (256 << 10) / 28 + (128 << 10) / 16;
+    assert!(taken <= most, "{taken} requests taken, {most} expected");
 }
 
 fn store_id(store: &MemoryStore) -> mjolnir_units::TreeId {

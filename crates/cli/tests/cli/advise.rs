@@ -77,6 +77,15 @@ fn what_is_no_trace_to_advise_on_is_refused() {
     std::fs::write(folder.path("text"), "this is no trace\n").unwrap();
     folder.refused("advise reads.csv", &["reads.csv", "no writes"]);
     folder.refused("advise small.csv", &["small.csv", "too small"]);
+    // What advice keeps beside its results is not written over what it is asked about.
+    let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings/sqlite.mjtrace");
+    let mine = folder.path("advise-trace.mjtrace");
+    std::fs::copy(&recording, &mine).unwrap();
+    folder.refused(
+        "advise advise-trace.mjtrace --quick --out .",
+        &["advise-trace.mjtrace would be written over", "--out"],
+    );
+    assert!(std::fs::read(mine).unwrap() == std::fs::read(recording).unwrap());
     folder.refused("advise small.csv --volume wob.0", &["no requests to a volume \"wob.0\""]);
     folder.refused("advise missing", &["missing"]);
     folder.refused("advise text", &["text", "--format"]);

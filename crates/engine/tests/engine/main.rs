@@ -17,6 +17,7 @@ mod reserve;
 mod smoke;
 mod space_told;
 mod support;
+mod turns;
 mod vectors;
 mod victims;
 mod waits;

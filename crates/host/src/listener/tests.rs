@@ -58,6 +58,40 @@ fn clients_of_a_tcp_socket_are_served() {
     assert_eq!(error.kind, HostErrorKind::Busy);
 }
 
+/// A client whose machine is gone sends nothing any more, and nothing is sent to it.
+#[test]
+fn the_kernel_asks_tcp_clients_whether_they_are_there() {
+    let listener = Listener::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.tcp_address().unwrap();
+    let client = TcpStream::connect(address).unwrap();
+    let _accepted = async_io::block_on(listener.accept()).unwrap();
+    // A line of the table: number, local and remote address, state, queues, timer:when, ...
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let hex = |port: u16| format!(":{port:04X}");
+    let timer = table.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [_, local, remote, _, _, timer, ..] = fields[..] else { return None };
+        let ours = local.ends_with(&hex(address.port()))
+            && remote.ends_with(&hex(client.local_addr().unwrap().port()));
+        ours.then(|| timer.to_owned())
+    });
+    let timer = timer.expect("the connection is in the kernel's table");
+    assert!(timer.starts_with("02:"), "{timer} is not the keepalive timer");
+}
+
+#[test]
+fn a_folder_that_another_program_keeps_locked_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let lock = File::open(folder.path()).unwrap();
+    rustix::fs::flock(&lock, FlockOperation::LockExclusive).unwrap();
+    let path = folder.path().join("door");
+    let error = Listener::unix(&path, 0o600).unwrap_err();
+    assert_eq!(error.kind, HostErrorKind::Busy);
+    assert!(error.to_string().contains("locked"), "{error}");
+    drop(lock);
+    Listener::unix(&path, 0o600).unwrap();
+}
+
 #[test]
 fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
     let folder = tempfile::tempdir().unwrap();

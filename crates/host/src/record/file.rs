@@ -172,8 +172,9 @@ impl Frames {
         let Frames { queue, spent, thread, outcome } = self;
         blocking::unblock(move || {
             for batch in rest {
-                // Refused only if the thread has failed, and has said so.
-                if queue.send(batch).is_err() {
+                // After a frame that was lost there must be none; and the thread takes none once it has
+                // failed, and has said so.
+                if outcome.failed.get().is_some() || queue.send(batch).is_err() {
                     break;
                 }
             }
@@ -237,8 +238,9 @@ mod tests {
         assert_eq!(frames.failed(), Some(why.clone()));
         // Now there is room again; but a frame after the one that is lost would leave a hole.
         assert_eq!(waiting.recv().unwrap().requests, 1);
-        assert_eq!(frames.send(batch(4)), Err(why));
-        drop(frames);
+        assert_eq!(frames.send(batch(4)), Err(why.clone()));
+        let (_, failed) = futures_lite::future::block_on(frames.finish(vec![batch(5)]));
+        assert_eq!(failed, Some(why));
         let path = tempfile::NamedTempFile::new().unwrap();
         write_all(path.reopen().unwrap(), waiting, back, &outcome);
         assert_eq!(std::fs::read(path.path()).unwrap(), [2; 10]);

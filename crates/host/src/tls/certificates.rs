@@ -1,5 +1,6 @@
 //! Certificates, from a folder whose files are named as other NBD programs name them.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use openssl::error::ErrorStack;
@@ -58,7 +59,9 @@ pub(super) fn demand(context: &mut SslContextBuilder, folder: &Path) -> Result<(
     }
     context.set_client_ca_list(names);
     let path = folder.join(REVOKED);
-    if path.exists() {
+    // Whatever it is that is there, and whether or not it can be looked at, it must not count for none.
+    let absent = path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    if !absent {
         let store = context.cert_store_mut();
         store.set_flags(X509VerifyFlags::CRL_CHECK).map_err(internal)?;
         let lookup = store.add_lookup(X509Lookup::file()).map_err(internal)?;

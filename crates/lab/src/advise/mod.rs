@@ -19,4 +19,4 @@ pub(crate) use prepare::DRIVE_BLOCKS_MIN;
 
 pub use advice::{Advice, AtSpare, Latency, Measure, Verdict};
 pub use prepare::{Limits, PrepareError, Prepared};
-pub use stages::{Ask, Choice, Shortlist};
+pub use stages::{Ask, Choice, STAGES, Shortlist};

@@ -8,6 +8,12 @@ use super::{Limits, Prepared};
 use crate::experiment::kinds::replay::FUTURES;
 use crate::experiment::{Changes, Kinds, Mistake, Plan, PointResult, Results};
 
+/// What is run, and the folders of its results.
+pub const STAGES: [&str; 3] = [GRID, TRIAL, LAB];
+const GRID: &str = "advise-grid";
+const TRIAL: &str = "advise-trial";
+const LAB: &str = "advise-lab";
+
 /// Policies that are repeated besides the default and the bound.
 const SHORTLIST: usize = 3;
 /// Victim policies that are tried unless others are asked for.
@@ -223,7 +229,7 @@ impl Ask {
         let futures = FUTURES.map(|(name, _)| name);
         let source = word(&self.source);
         let text = format!(
-            r#"name = "advise-grid"
+            r#"name = "{GRID}"
 title = "Every policy, by spare factor"
 source = {source}
 question = "Which placement and victim policy write least, and how much spare space is worth its price?"
@@ -269,7 +275,7 @@ y_label = "Blocks written for each block of the client"
             word(&shown),
             self.spares().iter().copied().fold(0.0, f64::max),
         );
-        self.plan("advise-grid", &text, 1, self.seed)
+        self.plan(GRID, &text, 1, self.seed)
     }
 
     /// The shortlist, the default and the bound, from several places of the trace.
@@ -282,7 +288,7 @@ y_label = "Blocks written for each block of the client"
         let choices: Vec<Choice> = choices.chain(list.future.clone()).collect();
         let source = word(&self.source);
         let mut text = format!(
-            r#"name = "advise-trial"
+            r#"name = "{TRIAL}"
 title = "The best few, again"
 source = {source}
 question = "How sure is the choice?"
@@ -309,7 +315,7 @@ style = "bars"
             );
         }
         // Other places than that of the grid, by which they were chosen.
-        self.plan("advise-trial", &text, if self.quick { 3 } else { 5 }, self.seed.wrapping_add(1))
+        self.plan(TRIAL, &text, if self.quick { 3 } else { 5 }, self.seed.wrapping_add(1))
     }
 
     /// The choice and the default on the shipping engine.
@@ -331,7 +337,7 @@ style = "bars"
         let passes = 2 + (most / prepared.drive_writes()) as u64;
         let source = word(&self.source);
         let mut text = format!(
-            r#"name = "advise-lab"
+            r#"name = "{LAB}"
 title = "The choice and the default on the engine that ships"
 source = {source}
 question = "Does it hold there, and how long do requests take?"
@@ -370,7 +376,7 @@ fit = {{ passes = {passes} }}
                 "[[figure]]\nname = \"{name}\"\ntitle = \"{title}\"\ncourse = \"{course}\"\n"
             );
         }
-        self.plan("advise-lab", &text, if self.quick { 3 } else { 5 }, self.seed)
+        self.plan(LAB, &text, if self.quick { 3 } else { 5 }, self.seed)
     }
 
     fn plan(&self, name: &str, text: &str, seeds: u32, seed: u64) -> Result<Plan, Mistake> {
