@@ -46,6 +46,8 @@ struct Shared {
     in_flight: RefCell<BTreeMap<ZoneId, Arc<InFlight>>>,
     frame: Arc<Mutex<Frame>>,
     root_calls: Cell<u64>,
+    /// One of the roots is damaged.
+    in_doubt: bool,
     warnings: Vec<Warning>,
     name: Arc<str>,
 }
@@ -130,6 +132,10 @@ fn write_block(target: &Target, block: &AlignedBuf, offset: u64) -> std::io::Res
 impl Device for FileDevice {
     fn info(&self) -> DeviceInfo {
         self.shared.table.borrow().info().clone()
+    }
+
+    fn is_root_in_doubt(&self) -> bool {
+        self.shared.in_doubt
     }
 
     fn append(

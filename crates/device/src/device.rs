@@ -57,6 +57,14 @@ pub trait Device: 'static {
         None
     }
 
+    /// Whether a copy of the root is damaged or cannot be read, so that what [`read_root`] gives may be
+    /// older than the last one that was durable.
+    ///
+    /// [`read_root`]: Self::read_root
+    fn is_root_in_doubt(&self) -> bool {
+        false
+    }
+
     /// Appends `data` (pieces of whole blocks, each starting at a multiple of the block size in
     /// memory or copied by the device) at the write pointer `at`. Returns where it landed.
     fn append(

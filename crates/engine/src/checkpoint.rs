@@ -46,6 +46,9 @@ impl CheckpointState {
     }
 }
 
+/// What recovery takes for a record in memory, in bytes, and how many a log may have whatever the budget.
+const RECORD_BYTES: u64 = 256;
+const RECORDS_LEAST: u64 = 64 << 10;
 /// Bytes that a checkpoint should free for each that it writes, where there is no hurry.
 const WON_FOR_WRITTEN: u64 = 16;
 /// Nodes (and pages of the node table) per trip to the log: clients get their turn in between.
@@ -102,6 +105,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.checkpoint.pending_bytes = state.map.unwritten_bytes() as u64;
             let frozen = state.map.freeze();
             state.log.since_checkpoint = 0;
+            state.log.records_since_checkpoint = 0;
             state.space.opened.clear();
             let trees: Vec<TreeEntry> = frozen
                 .roots
@@ -435,10 +439,18 @@ impl State {
         let idle = self.log.sequence == self.log.durable && self.log.since_checkpoint == 0;
         self.checkpoint.wanted
             || heavy
-            || self.log.since_checkpoint >= options.checkpoint_bytes
+            || self.is_log_long(options)
             || (dirty && !idle)
             || (few && worth)
             || (self.is_squeezed() && !idle)
+    }
+
+    /// Whether replaying the log would take as long as it may, or as much memory: recovery holds all of
+    /// its records, and those of small trims are many.
+    pub fn is_log_long(&self, options: &OpenOptions) -> bool {
+        let records_max = (options.memory_bytes / 4 / RECORD_BYTES).max(RECORDS_LEAST);
+        self.log.since_checkpoint >= options.checkpoint_bytes
+            || self.log.records_since_checkpoint >= records_max
     }
 
     /// Looks at the map's segments anew, and follows with the reserve.

@@ -320,7 +320,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         let options = &self.inner.options;
         if state.is_squeezed()
-            || state.log.since_checkpoint >= options.checkpoint_bytes
+            || state.is_log_long(options)
             || state.map.unwritten_bytes() as u64 > dirty_nodes_max(options)
         {
             self.inner.checkpoint_wanted.notify(1);

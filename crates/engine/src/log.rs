@@ -139,8 +139,9 @@ pub(crate) struct Log {
     /// Of those in clients' streams, blocks that reclaim moved there, and the headers of groups
     /// that hold nothing else.
     pub moved_beside_clients: u64,
-    /// Bytes of client log since the last checkpoint was frozen.
+    /// Bytes of client log since the last checkpoint was frozen, and its records.
     pub since_checkpoint: u64,
+    pub records_since_checkpoint: u64,
     /// The same since the last flush began, a checkpoint's aside.
     pub since_flush: u64,
     pub groups_total: u64,
@@ -179,6 +180,7 @@ impl Log {
             blocks_written: vec![0; streams],
             moved_beside_clients: 0,
             since_checkpoint: 0,
+            records_since_checkpoint: 0,
             since_flush: 0,
             groups_total: 0,
         }
@@ -274,6 +276,7 @@ impl Log {
             self.sequence += 1;
             let bytes = bytes + 64;
             self.since_checkpoint += bytes;
+            self.records_since_checkpoint += 1;
             self.since_flush += bytes;
             self.sequence
         } else {
@@ -370,8 +373,11 @@ impl Log {
         if let Some((first, _)) = builder.payload.first() {
             self.pending.insert(*first, builder.payload);
         }
-        let first_sequence =
-            header.records.iter().map(|(s, _)| *s).filter(|s| *s != 0).min().unwrap_or(u64::MAX);
+        // A group of moved blocks among clients' has no record that a flush is for, but whatever is
+        // logged from now on may lie behind it: were it lost, that would not be found.
+        let none = if stream > RECLAIM_STREAM { self.sequence + 1 } else { u64::MAX };
+        let sequences = header.records.iter().map(|(s, _)| *s).filter(|s| *s != 0);
+        let first_sequence = sequences.min().unwrap_or(none);
         self.in_flight
             .insert(builder.serial, InFlight { zone: open.zone, first_sequence, from: at.plus(1) });
         self.blocks_written[usize::from(stream)] += 1 + u64::from(blocks);

@@ -104,6 +104,22 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         try_join_all(pieces.into_iter().map(|piece| self.read_piece(piece))).await.map(Chunks::from)
     }
 
+    /// Reads one block, and tells which version of it that is: where it lies.
+    pub(crate) async fn read_version(
+        &self,
+        tree: TreeId,
+        lba: u64,
+    ) -> Result<(Option<Pba>, Chunk), Error> {
+        let (pba, piece) = self
+            .step(|state| {
+                let pba = state.mapping_of(tree, lba)?;
+                Ok((pba, self.pieces(state, &[Run { blocks: 1, pba }]).pop()))
+            })
+            .await?;
+        let piece = piece.unwrap_or(Piece::Hole(1));
+        Ok((pba, self.read_piece(piece).await?))
+    }
+
     async fn read_piece(&self, piece: Piece<D, R>) -> Result<Chunk, Error> {
         Ok(match piece {
             Piece::Hole(blocks) => Chunk::Zeroes(blocks * BLOCK_SIZE),

@@ -96,7 +96,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
 
         let salvage = engine.inner.options.salvage;
-        let survey = engine.survey(&root, &manifest, salvage).await?;
+        let outdated = match engine.device().is_root_in_doubt() {
+            true => engine.find_outdated(&manifest).await?,
+            false => Vec::new(),
+        };
+        // Before what lies in them is looked for.
+        if let Some(first) = outdated.first().filter(|_| !salvage) {
+            return Err(refusal(&first.place));
+        }
+        let mut survey = engine.survey(&root, &manifest, salvage).await?;
+        survey.damage.extend(outdated);
         let (mut logged, mut known) = (BTreeMap::new(), BTreeMap::new());
         let groups = || {
             survey.walks.iter().flat_map(|of| of.walk.groups.iter().map(|group| (of.zone, group)))

@@ -11,11 +11,11 @@ use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, ZoneId};
 use crate::engine::Engine;
 use crate::fault;
 use crate::format::group::GroupHeader;
-use crate::format::manifest::Manifest;
+use crate::format::manifest::{Manifest, SegmentEntry};
 use crate::format::record::Record;
 use crate::format::root::Root;
 use crate::format::segment::SegmentHeader;
-use crate::groups::{REACH, Walk};
+use crate::groups::{REACH, TRIES, Walk};
 use crate::loss::DamagedPlace;
 use crate::space::{CLIENT_STREAM, MAP_STREAM, ORDER_SLACK, RECLAIM_STREAM, SegmentState};
 
@@ -72,6 +72,8 @@ struct Opened {
     headless: BTreeSet<ZoneId>,
 }
 
+/// Headers of segments that are read at once.
+const HEADERS: usize = 32;
 /// Segments that are walked at once.
 const WALKS: usize = 8;
 
@@ -198,6 +200,55 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(opened)
     }
 
+    /// Segments that are not, or may not be, what the manifest says: a later root, which cannot be read,
+    /// had given them up, and they were reset or used again.
+    pub(crate) async fn find_outdated(
+        &self,
+        manifest: &Manifest,
+    ) -> Result<Vec<LostGroups>, Error> {
+        let (zone_blocks, uuid) = {
+            let state = self.state();
+            (state.info.zone_blocks, state.info.uuid)
+        };
+        let is_outdated = async |entry: &SegmentEntry| {
+            let SegmentEntry { zone, incarnation, .. } = *entry;
+            let at = zone.start(zone_blocks);
+            let mut outdated = true;
+            for _ in 0..TRIES {
+                let block = self.device().read(at, AlignedBuf::zeroed(BLOCK_BYTES)).await;
+                let what = format!("reading the first block of segment {}", zone.0);
+                match block.map_err(|error| fault::device(&what, error)) {
+                    Ok(block) => {
+                        outdated = SegmentHeader::decode(block.as_ref()).is_none_or(|header| {
+                            (header.uuid, header.zone, header.incarnation)
+                                != (uuid, zone, incarnation)
+                        });
+                    }
+                    Err(error) if error.kind == ErrorKind::Damaged => {}
+                    Err(error) => return Err(error),
+                }
+                if !outdated {
+                    break;
+                }
+            }
+            Ok((zone, outdated))
+        };
+        let mut found = stream::iter(&manifest.segments).map(is_outdated).buffered(HEADERS);
+        let mut lost = Vec::new();
+        while let Some(of) = found.next().await {
+            let (zone, true) = of? else { continue };
+            let what = "it is not what the only root says that can be read: a later one, whose copy \
+                        is damaged, had given it up";
+            lost.push(LostGroups {
+                place: DamagedPlace { zone: zone.0, block: 0, what: what.into() },
+                certain: true,
+                before: None,
+                bytes: (zone_blocks - 1) * BLOCK_SIZE,
+            });
+        }
+        Ok(lost)
+    }
+
     /// The first block of a segment that may have been opened since the root was written.
     async fn read_segment_header(&self, zone: ZoneId, root: &Root) -> Result<First, Error> {
         let (zone_blocks, uuid) = {
@@ -277,9 +328,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         // and reads of it fail.
         segment.used = known.max(end as u64) as u32;
         segment.payload = groups.iter().map(|group| group.checksums.len() as u32).sum();
-        segment.footer = 0;
+        // One that was sealed before the checkpoint has a footer, which knows what lost headers did.
+        let is_sealed = segment.footer != 0 && end as u64 <= u64::from(segment.footer);
+        if !is_sealed {
+            segment.footer = 0;
+        }
         segment.sealed = segment.sealed.max(sequence);
-        state.checksums.insert(zone, values);
+        if !is_sealed || walk.breaks.is_empty() {
+            state.checksums.insert(zone, values);
+        }
     }
 }
 

@@ -82,11 +82,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     ) -> Result<u64, Error> {
         loop {
             self.admit(1).await?;
-            let before = self.step(|state| state.mapping_of(tree, lba)).await?;
+            let (before, content) = self.read_version(tree, lba).await?;
             let mut block = AlignedBuf::zeroed(BLOCK_BYTES);
-            match self.read_blocks(tree, lba, 1).await?.pop() {
-                Some(Chunk::Data(bytes)) => block.as_mut().copy_from_slice(&bytes),
-                _ => debug_assert!(block.as_ref().iter().all(|byte| *byte == 0)),
+            if let Chunk::Data(bytes) = content {
+                block.as_mut().copy_from_slice(&bytes);
             }
             block.as_mut()[within..within + part.len()].copy_from_slice(part);
             let block = block.freeze();

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use mjolnir_device::{AlignedBuf, DeviceError, DeviceInfo, ErrorKind, Runtime, Sealing, ZoneTable};
 use mjolnir_units::BLOCK_BYTES;
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use super::failure::size;
@@ -23,6 +23,8 @@ use crate::io::{Io, Target};
 
 /// The longest append, in blocks: 8 MiB.
 const APPEND_BLOCKS_MAX: u64 = 2048;
+/// How often a root is read before it counts as damaged.
+const TRIES: usize = 3;
 /// Requests in flight that keep today's drives busy.
 const QUEUE_DEPTH: usize = 32;
 
@@ -69,6 +71,13 @@ pub enum Warning {
         /// Where the damaged label is, in bytes.
         offset: u64,
     },
+    /// One of the two roots is damaged; the other one served. The next checkpoint replaces it.
+    RootDamaged {
+        /// The container.
+        name: String,
+        /// Where the damaged root is, in bytes.
+        offset: u64,
+    },
 }
 
 impl fmt::Display for Warning {
@@ -80,6 +89,11 @@ impl fmt::Display for Warning {
                  by the other one, and its data is as it was. Find out what wrote there, or \
                  whether the medium fails; then `mjolnir grow` the store, by a little, which \
                  writes both labels anew"
+            ),
+            Warning::RootDamaged { name, offset } => write!(
+                f,
+                "{name}: the root at byte {offset} is damaged, one of two, as a power cut leaves it \
+                 that comes while it is written; the other one served. The next checkpoint writes it anew: serve the store, or `mjolnir grow` it"
             ),
         }
     }
@@ -147,9 +161,10 @@ impl FileDevice {
             ));
         }
         let mut frame = Frame { label, root: None, next_slot: 0, next_sequence: 1, call: 0 };
-        let mut scarred = 0;
+        let mut scarred = Vec::new();
         for (slot, offset) in ROOTS_AT.into_iter().enumerate() {
-            let block = block(offset).ok();
+            // A fault that passes must not decide which one is the newest.
+            let block = (0..TRIES).find_map(|_| block(offset).ok());
             let bytes = block.as_ref().map_or(&[][..], AsRef::as_ref);
             match block.as_ref().and_then(|block| decode_root(&frame.label.uuid, block.as_ref())) {
                 Some((sequence, root)) if sequence >= frame.next_sequence => {
@@ -159,11 +174,13 @@ impl FileDevice {
                 }
                 Some(_) => {}
                 // A new container has zeroes there.
-                None if bytes.is_empty() || bytes.iter().any(|byte| *byte != 0) => scarred += 1,
+                None if bytes.is_empty() || bytes.iter().any(|byte| *byte != 0) => {
+                    scarred.push(offset);
+                }
                 None => {}
             }
         }
-        if frame.root.is_none() && scarred > 0 {
+        if frame.root.is_none() && !scarred.is_empty() {
             return Err(DeviceError::new(
                 ErrorKind::Format,
                 format!(
@@ -173,6 +190,14 @@ impl FileDevice {
                     ROOTS_AT[0], ROOTS_AT[1]
                 ),
             ));
+        }
+        if !options.read_only {
+            // What a program wrote that ended before it could make it durable is acted upon from here on.
+            file.sync_data().map_err(failed("flushing"))?;
+        }
+        if !direct {
+            // Pages that could not be written once pass for written, though the medium has others.
+            let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
         }
         let preallocated = frame.label.preallocated;
         let target = Arc::new(Target::new(file));
@@ -187,7 +212,11 @@ impl FileDevice {
         let warn = |(offset, damaged)| {
             bool::then(damaged, || Warning::LabelDamaged { name: name.clone(), offset })
         };
-        let warnings = LABELS_AT.into_iter().zip(damaged).filter_map(warn).collect();
+        let mut warnings: Vec<Warning> =
+            LABELS_AT.into_iter().zip(damaged).filter_map(warn).collect();
+        let in_doubt = !scarred.is_empty();
+        let scars = scarred.into_iter();
+        warnings.extend(scars.map(|offset| Warning::RootDamaged { name: name.clone(), offset }));
         let info = DeviceInfo {
             name: name.clone(),
             uuid: frame.label.uuid,
@@ -209,6 +238,7 @@ impl FileDevice {
             in_flight: RefCell::new(BTreeMap::new()),
             frame: Arc::new(Mutex::new(frame)),
             root_calls: Cell::new(0),
+            in_doubt,
             warnings,
             name: name.into(),
         };

@@ -117,6 +117,10 @@ impl<D: Device, R: Runtime> Device for Delay<D, R> {
         self.inner.erases(zone)
     }
 
+    fn is_root_in_doubt(&self) -> bool {
+        self.inner.is_root_in_doubt()
+    }
+
     fn append(
         &self,
         at: Pba,

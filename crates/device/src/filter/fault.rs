@@ -237,6 +237,10 @@ impl<D: Device> Device for Fault<D> {
         self.inner.erases(zone)
     }
 
+    fn is_root_in_doubt(&self) -> bool {
+        self.inner.is_root_in_doubt()
+    }
+
     fn append(
         &self,
         at: Pba,

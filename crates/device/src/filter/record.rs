@@ -151,6 +151,10 @@ impl<D: Device> Device for Record<D> {
         self.inner.erases(zone)
     }
 
+    fn is_root_in_doubt(&self) -> bool {
+        self.inner.is_root_in_doubt()
+    }
+
     fn append(
         &self,
         at: Pba,

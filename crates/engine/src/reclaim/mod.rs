@@ -517,6 +517,8 @@ impl State {
         // What cannot be marked cannot be won: whoever waits for room hears of it.
         let begun = self.reclaim.cycles_begun.saturating_sub(1);
         self.reclaim.fruitless_from = Some(begun);
+        // Nor would a cycle that follows at once fare better.
+        self.reclaim.fruitless_at = Some(self.log.sequence);
         self.reclaim.urgent &= self.reclaim.urgent_from > begun;
         self.update_pacing();
     }

@@ -7,7 +7,7 @@ use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
 use mjolnir_store::{ErrorKind, Store};
 use mjolnir_units::Pba;
 
-use crate::support::{BLOCK, Tick, flat, put, run};
+use crate::support::{BLOCK, Held, Tick, flat, fresh, put, run, tag_of};
 
 const ZONE: u64 = 64;
 const TAG: u64 = 70;
@@ -113,5 +113,64 @@ fn a_segment_that_lost_both_its_first_headers_is_not_taken_for_unopened() {
             let found = found(device, &runtime).await;
             assert!(found == Err(ErrorKind::Damaged) || found == Ok(TAG), "bit {bit}: {found:?}");
         }
+    });
+}
+
+/// Overwrites and collects, so that segments are given up, and used again by what is written after.
+async fn age(engine: &Engine<Held, Tick>, round: u64) {
+    let volume = engine.find("v").unwrap();
+    for lba in 0..600 {
+        if !(lba + round).is_multiple_of(3) {
+            put(engine, volume.id, lba, round * 1000 + lba).await.unwrap();
+        }
+    }
+    engine.flush().await.unwrap();
+    engine.collect().await.unwrap();
+    engine.checkpoint().await.unwrap();
+}
+
+/// The older root leads to what was so long ago, and what it leads to may have been used again since.
+#[test]
+fn the_older_of_two_roots_serves_only_where_all_that_it_names_is_there() {
+    run(async |runtime| {
+        let device = Held::new(MemoryDevice::of_zones(48, ZONE));
+        let engine = fresh(|| device.clone(), &runtime, OpenOptions::default()).await;
+        engine.create_volume("v", 600 * BLOCK).await.unwrap();
+        let mut roots = Vec::new();
+        for round in 0..12 {
+            age(&engine, round).await;
+            roots.push(device.inner.read_root().await.unwrap().unwrap());
+        }
+        engine.close().await.unwrap();
+        roots.push(device.inner.read_root().await.unwrap().unwrap());
+        let mut device = Held::new(device.inner.reopen());
+        let (mut served, mut given_up) = (0, None);
+        for (age, root) in roots.iter().rev().enumerate() {
+            device.damage_root(root.clone());
+            let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+            match Engine::open(device.clone(), runtime.clone(), options).await {
+                Ok(engine) => {
+                    let volume = engine.find("v").unwrap().id;
+                    for lba in 0..600 {
+                        let round = if (lba + 11u64).is_multiple_of(3) { 10 } else { 11 };
+                        assert_eq!(tag_of(&engine, volume, lba).await, round * 1000 + lba);
+                    }
+                    served += 1;
+                }
+                Err(error) => {
+                    assert!(age > 0, "the newest leads to all there is: {error}");
+                    assert_eq!(error.kind, ErrorKind::Damaged, "{error}");
+                    if error.message.contains("had given it up") {
+                        given_up.get_or_insert(root);
+                    }
+                }
+            }
+            device = Held::new(device.inner.reopen());
+        }
+        assert!(served > 0);
+        device.damage_root(given_up.expect("one names what was used again").clone());
+        let options = OpenOptions { read_only: true, salvage: true, ..OpenOptions::default() };
+        let salvaged = Engine::open(device, runtime.clone(), options).await.unwrap();
+        salvaged.find("v").unwrap();
     });
 }

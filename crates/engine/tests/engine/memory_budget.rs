@@ -284,3 +284,27 @@ fn reclaim_and_writers_come_to_an_end_in_almost_no_memory() {
         });
     }
 }
+
+/// Recovery holds the records of the log in memory, and those of small trims take next to no room on the
+/// medium.
+#[test]
+fn a_log_of_many_small_records_is_cut_short_by_checkpoints() {
+    run(async |runtime| {
+        let device = MemoryDevice::of_zones(64, 1024);
+        let options = OpenOptions { memory_bytes: 16 << 20, ..OpenOptions::default() };
+        let engine = fresh(|| device.clone(), &runtime, options).await;
+        let volume = engine.create_volume("v", 1 << 20).await.unwrap().id;
+        put(&engine, volume, 0, 1).await.unwrap();
+        turns(1000).await;
+        let before = engine.stats().checkpoints;
+        for step in 0..200_000 {
+            engine.trim(volume, BLOCK, BLOCK, Durability::Buffered).await.unwrap();
+            if step % 1000 == 0 {
+                turns(10).await;
+            }
+        }
+        let taken = engine.stats().checkpoints - before;
+        assert!((2..=4).contains(&taken), "{taken} checkpoints in 200,000 records");
+        engine.close().await.unwrap();
+    });
+}

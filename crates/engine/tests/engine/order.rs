@@ -1,12 +1,13 @@
 //! Recovery finds every segment that was opened since the checkpoint, whatever the checkpoint met
 //! when it wrote its list of free ones.
 
+use futures_lite::future::or;
 use mjolnir_device::MemoryDevice;
 use mjolnir_device::filter::Verb;
 use mjolnir_engine::{Engine, OpenOptions, ReclaimOptions};
 use mjolnir_store::{Durability, Store};
 
-use crate::support::{BLOCK, Held, dropped_after, fresh, put, run, soon, tag_of, turns};
+use crate::support::{BLOCK, Held, dropped_after, fresh, payload, put, run, soon, tag_of, turns};
 
 #[test]
 fn a_zone_that_is_being_reset_during_a_checkpoint_stays_in_the_order() {
@@ -79,4 +80,47 @@ fn zones_that_the_device_grew_by_are_found_after_a_crash() {
             assert_eq!(engine.check().await.unwrap().problems, Vec::<String>::new());
         });
     }
+}
+
+/// A group of moved blocks has no record that a flush is for. Where it lies among clients' groups, what
+/// is behind it would not be found without it.
+#[test]
+fn a_flush_waits_for_moved_blocks_ahead_of_its_records() {
+    run(async |runtime| {
+        const BLOCKS: u64 = 7 * 1024;
+        let device = Held::new(MemoryDevice::of_zones(24, 2048));
+        // A segment at a time, so that what is moved fits where clients write.
+        let options = OpenOptions {
+            placement: "together".to_owned(),
+            reclaim: ReclaimOptions { candidates_max: 1, ..ReclaimOptions::default() },
+            ..OpenOptions::default()
+        };
+        let engine = fresh(|| device.clone(), &runtime, options).await;
+        let volume = engine.create_volume("v", BLOCKS * BLOCK).await.unwrap().id;
+        for lba in 0..BLOCKS {
+            put(&engine, volume, lba, lba).await.unwrap();
+        }
+        for lba in (0..BLOCKS).step_by(2) {
+            put(&engine, volume, lba, lba).await.unwrap();
+        }
+        engine.flush().await.unwrap();
+        turns(1000).await;
+        let moved = engine.stats().moved_bytes;
+        device.strand(Verb::Append);
+        let collecting = async {
+            let _ = engine.collect().await;
+            std::future::pending().await
+        };
+        let client = async {
+            while engine.stats().moved_bytes < moved + 256 * BLOCK {
+                turns(1).await;
+            }
+            turns(2).await;
+            device.unstrand(Verb::Append);
+            let written = engine.write(volume, 0, payload(7, 1), Durability::Durable);
+            dropped_after(5000, written).await
+        };
+        let acknowledged = soon("a write", or(collecting, client)).await;
+        assert!(!acknowledged, "though what lies ahead of it is not on the medium");
+    });
 }

@@ -166,18 +166,30 @@ pub struct Held<D = MemoryDevice> {
     /// The device that keeps the data.
     pub inner: Rc<D>,
     verbs: Rc<RefCell<BTreeSet<Verb>>>,
+    stranded: Rc<RefCell<BTreeSet<Verb>>>,
+    older_root: Rc<RefCell<Option<Bytes>>>,
 }
 
 impl<D> Clone for Held<D> {
     fn clone(&self) -> Self {
-        Held { inner: self.inner.clone(), verbs: self.verbs.clone() }
+        Held {
+            inner: self.inner.clone(),
+            verbs: self.verbs.clone(),
+            stranded: self.stranded.clone(),
+            older_root: self.older_root.clone(),
+        }
     }
 }
 
 impl<D: Device> Held<D> {
     /// Nothing is held at first.
     pub fn new(inner: D) -> Self {
-        Held { inner: Rc::new(inner), verbs: Rc::default() }
+        Held {
+            inner: Rc::new(inner),
+            verbs: Rc::default(),
+            stranded: Rc::default(),
+            older_root: Rc::default(),
+        }
     }
 
     /// From now on requests of this kind, those under way included, do not complete.
@@ -190,13 +202,33 @@ impl<D: Device> Held<D> {
         self.verbs.borrow_mut().remove(&verb);
     }
 
+    /// Requests of this kind that begin from now on never complete, until [`unstrand`](Self::unstrand):
+    /// those that begin after it do.
+    pub fn strand(&self, verb: Verb) {
+        self.stranded.borrow_mut().insert(verb);
+    }
+
+    /// See [`strand`](Self::strand).
+    pub fn unstrand(&self, verb: Verb) {
+        self.stranded.borrow_mut().remove(&verb);
+    }
+
+    /// The newest copy of the root is damaged, and the other one says this.
+    pub fn damage_root(&self, other: Bytes) {
+        *self.older_root.borrow_mut() = Some(other);
+    }
+
     fn wait<T>(
         &self,
         verb: Verb,
         request: impl Future<Output = Result<T, DeviceError>> + 'static,
     ) -> impl Future<Output = Result<T, DeviceError>> + 'static {
         let verbs = self.verbs.clone();
+        let stranded = self.stranded.borrow().contains(&verb);
         async move {
+            if stranded {
+                std::future::pending::<()>().await;
+            }
             while verbs.borrow().contains(&verb) {
                 yield_now().await;
             }
@@ -232,8 +264,18 @@ impl<D: Device> Device for Held<D> {
     fn reset(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
         self.wait(Verb::Reset, self.inner.reset(zone))
     }
+    fn is_root_in_doubt(&self) -> bool {
+        self.older_root.borrow().is_some()
+    }
     fn read_root(&self) -> impl Future<Output = Result<Option<Bytes>, DeviceError>> + 'static {
-        self.wait(Verb::ReadRoot, self.inner.read_root())
+        let newest = self.inner.read_root();
+        let older = self.older_root.borrow().clone();
+        self.wait(Verb::ReadRoot, async move {
+            match older {
+                Some(root) => Ok(Some(root)),
+                None => newest.await,
+            }
+        })
     }
     fn write_root(&self, root: Bytes) -> impl Future<Output = Result<(), DeviceError>> + 'static {
         self.wait(Verb::WriteRoot, self.inner.write_root(root))
