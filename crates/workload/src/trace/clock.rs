@@ -58,8 +58,12 @@ impl Clock {
             return Tick::At(Instant(0));
         };
         let mut carried = self.carried;
-        if given < self.last_given && self.wraps_at_32_bits && wrapped(self.last_given, given) {
+        if self.wraps_at_32_bits && wrapped(self.last_given, given) {
             carried += 1 << 32;
+        } else if self.wraps > 0 && wrapped(given, self.last_given) {
+            // It comes late, from before the wrap: to take it for half a round more would count the
+            // next one's time as a wrap again.
+            carried -= 1 << 32;
         }
         let Some(time) = given.checked_add(carried) else { return Tick::OutOfRange };
         if time < self.last {
@@ -106,6 +110,22 @@ mod tests {
         assert_eq!(at(clock.tick(5)), 15_000);
         assert_eq!(at(clock.tick(6)), 16_000);
         assert_eq!(clock.wraps, 1);
+    }
+
+    #[test]
+    fn what_comes_late_from_before_a_wrap_is_no_second_one() {
+        let mut clock = Clock::new(1_000, true, None);
+        assert_eq!(at(clock.tick((1 << 32) - 6)), 0);
+        assert_eq!(at(clock.tick(3)), 9_000);
+        let Tick::Back { by_ns, last } = clock.tick((1 << 32) - 1) else { panic!("not seen") };
+        assert_eq!((by_ns, last.0), (4_000, 9_000));
+        assert_eq!(at(clock.tick(8)), 14_000);
+        assert_eq!(clock.wraps, 1);
+        // Round once more, with no request for so long that a time may be of either side.
+        assert_eq!(at(clock.tick(2 << 30)), ((2 << 30) + 6) * 1_000);
+        assert_eq!(at(clock.tick((1 << 32) - 6)), 1_000 << 32);
+        assert_eq!(at(clock.tick(3)), (1_000 << 32) + 9_000);
+        assert_eq!(clock.wraps, 2);
     }
 
     #[test]
