@@ -133,6 +133,36 @@ fn failing_programs_and_erases_retire_blocks_and_lose_nothing() {
     assert!(retired > 100, "only {retired} blocks were retired: the test tests nothing");
 }
 
+/// What leaves an erase block that fails goes to open ones that the flush may be done with already.
+#[test]
+fn a_flush_ends_with_all_on_nand_though_programs_fail() {
+    let mut failed = 0;
+    for placement in ["together", "sepbit"] {
+        for seed in 0..16 {
+            let mut device = tiny(seed | 4, "greedy");
+            device.nand.blocks_per_plane = 64;
+            device.ftl.placement = placement.to_owned();
+            device.faults.program_failures_ppm = 20_000;
+            let mut ftl = PageMapped::new(&device, seed).with_oracle();
+            let pages = ftl.logical_pages();
+            let mut random = Pcg64Mcg::new(u128::from(seed) << 1 | 1);
+            for _ in 0..200 {
+                for _ in 0..below(&mut random, 8) {
+                    ftl.write(below(&mut random, pages / 4), None).unwrap();
+                }
+                let before = ftl.report().wear.retired_blocks;
+                ftl.flush(None).unwrap();
+                failed += ftl.report().wear.retired_blocks - before;
+                let state = ftl.save().unwrap();
+                let restored = PageMapped::new(&device, 99).restore(&state).map(|_| ());
+                assert_eq!(restored, Ok(()), "{placement} seed {seed}");
+            }
+            ftl.check_invariants().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
+    }
+    assert!(failed > 100, "only {failed} programs of a flush failed: the test tests nothing");
+}
+
 /// A drive that wears out says so, again and again, and still reads what it holds.
 #[test]
 fn a_worn_out_drive_refuses_writes_and_keeps_its_data() {

@@ -133,6 +133,11 @@ impl Point {
         waiting_from_ns: 0,
         youngest: 0,
     };
+
+    /// Whether anything waits for its program unit to fill up.
+    fn waits(&self) -> bool {
+        self.open != NONE && self.filled != self.programmed
+    }
 }
 
 /// A page-mapped FTL on its NAND.
@@ -382,16 +387,19 @@ impl PageMapped {
     /// last of it is done, or 0 if nothing waited.
     pub fn flush(&mut self, at: Option<u64>) -> Result<u64, FtlError> {
         let mut done_ns = 0;
-        for point in 0..self.points.len() {
-            let state = &self.points[point];
-            if state.open == NONE || state.filled == state.programmed {
-                continue;
+        for plane in 0..self.planes.len() as u32 {
+            let mut points = self.point_of(plane, 0)..self.point_of(plane + 1, 0);
+            // A program that fails sends what the block held to any of the plane's append points, to
+            // those that nothing waited at before, too.
+            while let Some(point) = points.find(|&point| self.points[point].waits()) {
+                let unit = self.pages_per_program;
+                let state = &mut self.points[point];
+                let padded = state.filled.next_multiple_of(unit).min(self.data_pages);
+                self.counts.padding_pages += u64::from(padded - state.filled);
+                state.filled = padded;
+                done_ns = done_ns.max(self.program_unit(point, None, at)?);
+                points.start = self.point_of(plane, 0);
             }
-            let unit = self.pages_per_program;
-            let padded = state.filled.next_multiple_of(unit).min(self.data_pages);
-            self.counts.padding_pages += u64::from(padded - state.filled);
-            self.points[point].filled = padded;
-            done_ns = done_ns.max(self.program_unit(point, None, at)?);
         }
         Ok(done_ns)
     }
