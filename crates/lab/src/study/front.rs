@@ -2,8 +2,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::future::poll_fn;
-use std::task::{Poll, Waker};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 
 use mjolnir_flash::controller::ControllerSpec;
 use mjolnir_flash::nand::Timeline;
@@ -19,8 +20,58 @@ pub(super) struct Front {
     pub buffer_ns: u64,
     request_ns: f64,
     core_free_ns: Cell<u64>,
+    /// Free ones: while there are any, nobody waits.
     places: Cell<u32>,
-    waiting: RefCell<VecDeque<Waker>>,
+    waiting: RefCell<VecDeque<Rc<Waiter>>>,
+}
+
+/// One who waits for a place in the queue.
+struct Waiter {
+    /// Whether a place was handed to it, which it has not taken yet.
+    granted: Cell<bool>,
+    waker: RefCell<Waker>,
+}
+
+/// A wait for a place, until it has one or is dropped.
+struct Turn<'a> {
+    front: &'a Front,
+    waiter: Option<Rc<Waiter>>,
+}
+
+impl Future for Turn<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let front = self.front;
+        let Some(waiter) = &self.waiter else {
+            if front.places.get() > 0 {
+                front.places.set(front.places.get() - 1);
+                return Poll::Ready(());
+            }
+            let (granted, waker) = (Cell::new(false), RefCell::new(context.waker().clone()));
+            let waiter = Rc::new(Waiter { granted, waker });
+            front.waiting.borrow_mut().push_back(waiter.clone());
+            self.waiter = Some(waiter);
+            return Poll::Pending;
+        };
+        if waiter.granted.get() {
+            self.waiter = None;
+            return Poll::Ready(());
+        }
+        waiter.waker.borrow_mut().clone_from(context.waker());
+        Poll::Pending
+    }
+}
+
+impl Drop for Turn<'_> {
+    /// Whoever gives up leaves the line, or hands on the place that it was just given.
+    fn drop(&mut self) {
+        let Some(waiter) = self.waiter.take() else { return };
+        match waiter.granted.get() {
+            true => self.front.release(),
+            false => self.front.waiting.borrow_mut().retain(|other| !Rc::ptr_eq(other, &waiter)),
+        }
+    }
 }
 
 /// A place in the drive's queue, until it is dropped.
@@ -28,10 +79,7 @@ pub(super) struct Place<'a>(&'a Front);
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.0.places.set(self.0.places.get() + 1);
-        if let Some(waker) = self.0.waiting.borrow_mut().pop_front() {
-            waker.wake();
-        }
+        self.0.release();
     }
 }
 
@@ -53,16 +101,21 @@ impl Front {
 
     /// Waits for a place in the queue.
     pub async fn enter(&self) -> Place<'_> {
-        poll_fn(|context| {
-            if self.places.get() > 0 {
-                self.places.set(self.places.get() - 1);
-                return Poll::Ready(());
-            }
-            self.waiting.borrow_mut().push_back(context.waker().clone());
-            Poll::Pending
-        })
-        .await;
+        Turn { front: self, waiter: None }.await;
         Place(self)
+    }
+
+    /// Hands a place to the first in the line: were it free until that one is polled, whoever gave it up
+    /// could take it back before.
+    fn release(&self) {
+        let first = self.waiting.borrow_mut().pop_front();
+        match first {
+            Some(waiter) => {
+                waiter.granted.set(true);
+                waiter.waker.borrow().wake_by_ref();
+            }
+            None => self.places.set(self.places.get() + 1),
+        }
     }
 
     /// Takes the link for a command and its data, not before `earliest`; answers when that is over.
@@ -84,5 +137,68 @@ impl Front {
         if instant > self.runtime.now_ns() {
             self.runtime.sleep_until(instant).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_lite::future::poll_once;
+    use mjolnir_device::Runtime as _;
+    use mjolnir_flash::Device;
+
+    use super::super::world::{Prices, World};
+    use super::*;
+
+    fn front(runtime: &WorldRuntime, places: u32) -> Front {
+        let mut controller = Device::shipped("disksim-ssd").unwrap().controller;
+        controller.queue_depth = places;
+        Front::new(runtime.clone(), &controller, 0.0)
+    }
+
+    #[test]
+    fn clients_beyond_the_queue_take_turns() {
+        let world = World::new(1, Prices::default());
+        let runtime = world.runtime();
+        let front = Rc::new(front(&runtime, 2));
+        let served: Rc<RefCell<[u32; 5]>> = Rc::default();
+        for client in 0..5 {
+            let (front, served, own) = (front.clone(), served.clone(), runtime.clone());
+            runtime.spawn(async move {
+                loop {
+                    let _place = front.enter().await;
+                    own.sleep_until(own.now_ns() + 10).await;
+                    served.borrow_mut()[client] += 1;
+                }
+            });
+        }
+        let own = runtime.clone();
+        world.run(async move { own.sleep_until(1_001).await }, &mut || true).unwrap();
+        assert_eq!(*served.borrow(), [40; 5]);
+    }
+
+    /// Some give up before they have a place, some when they were just given one.
+    #[test]
+    fn whoever_leaves_the_line_takes_no_place_along() {
+        let world = World::new(1, Prices::default());
+        let front = front(&world.runtime(), 1);
+        let line = async move {
+            let first = front.enter().await;
+            {
+                let mut gives_up = pin!(front.enter());
+                assert!(poll_once(gives_up.as_mut()).await.is_none());
+            }
+            let mut third = pin!(front.enter());
+            {
+                let mut second = pin!(front.enter());
+                assert!(poll_once(second.as_mut()).await.is_none());
+                assert!(poll_once(third.as_mut()).await.is_none());
+                drop(first);
+            }
+            drop(third.await);
+            drop(poll_once(front.enter()).await.expect("nobody is there"));
+        };
+        assert_eq!(world.run(line, &mut || true), Ok(()));
     }
 }
