@@ -116,6 +116,9 @@ pub(super) fn run(
     };
     if let Some(source) = warm_source {
         run.ask(source)?;
+        // What waits for its program unit to fill up is in no write buffer: none is kept in no time.
+        let flushed = run.ssd.ftl_mut().flush(None);
+        flushed.map_err(|error| format!("preconditioning failed: {error}"))?;
         let written = warm - run.blocks_left;
         figures.notes.push(format!(
             "then the workload wrote {written} blocks, in no time, before it was measured"

@@ -3,6 +3,7 @@
 mod closed_forms;
 mod engine;
 mod failures;
+mod page_mapped;
 
 use mjolnir_lab::study::{self, Measured, Study};
 

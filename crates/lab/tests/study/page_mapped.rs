@@ -1,0 +1,23 @@
+//! A drive whose firmware maps pages.
+
+use crate::{number, run};
+
+/// What a drive's program units wait for after it was worn in is no part of what clients write then.
+#[test]
+fn a_drive_of_one_shot_programs_is_worn_in_by_the_load_and_timed() {
+    for device in ["970pro", "zn540"] {
+        let measured = run(&format!(
+            r#"
+            drive.kind = "page-mapped"
+            workload.synthetic.job = [{{ rw = "randwrite", bs = "4k", rate_iops = 1000 }}]
+            precondition = {{ fill = 1.0, workload = 1.0 }}
+            measure = {{ requests = 3000, oracle = true }}
+            [device]
+            file = {device:?}
+            nand = {{ blocks_per_plane = 16, pages_per_block = 48 }}
+            ftl = {{ over_provisioning = 0.3 }}"#
+        ));
+        assert_eq!(number(&measured, "write_requests"), 3_000.0, "{device}");
+        assert_eq!(measured.written.host_blocks, 3_000.0, "{device}");
+    }
+}
