@@ -1,6 +1,7 @@
 //! The device file of a study, with what differs from it.
 
 use std::fs;
+use std::path::PathBuf;
 
 use mjolnir_flash::Device;
 use strsim::damerau_levenshtein;
@@ -58,6 +59,11 @@ pub(super) fn device(spec: &DeviceSpec, own_firmware: bool) -> Result<Device, St
         Ok(device)
     });
     device.map_err(|error| format!("device: {error}"))
+}
+
+/// The device file to read; `None` for what is shipped.
+pub(super) fn input(spec: &DeviceSpec) -> Option<PathBuf> {
+    Device::shipped_text(&spec.file).is_none().then(|| PathBuf::from(&spec.file))
 }
 
 /// Fields of the firmware that an engine's drive goes by, too.

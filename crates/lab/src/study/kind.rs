@@ -2,11 +2,9 @@
 
 use std::path::PathBuf;
 
-use mjolnir_flash::Device;
-
 use crate::experiment::{Kind, Outcome, parse_configuration};
 use crate::recordings;
-use crate::study::{self, Study};
+use crate::study::{self, Study, hardware};
 
 /// `kind = "simulate"`: a [`Study`].
 pub struct Simulate;
@@ -22,10 +20,10 @@ impl Kind for Simulate {
 
     fn inputs(&self, configuration: &toml::Table) -> Vec<PathBuf> {
         let Ok(study) = parse_configuration::<Study>(configuration) else { return Vec::new() };
-        let device = Some(study.device.file).filter(|name| Device::shipped(name).is_err());
+        let device = hardware::input(&study.device);
         let trace = study.workload.trace.as_deref().and_then(recordings::path);
         let restore = study.precondition.restore;
-        let files = [device.map(PathBuf::from), trace, restore.map(PathBuf::from)];
+        let files = [device, trace, restore.map(PathBuf::from)];
         files.into_iter().flatten().collect()
     }
 

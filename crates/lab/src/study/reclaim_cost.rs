@@ -4,6 +4,7 @@
 //! the flash's, and the processor's for marking. Updating the map takes none.
 
 use std::cell::Cell;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use mjolnir_device::Runtime as _;
@@ -173,6 +174,13 @@ impl Kind for ReclaimCost {
         Plan::new(configuration).map(drop)
     }
 
+    fn inputs(&self, configuration: &toml::Table) -> Vec<PathBuf> {
+        let Ok(known) = parse_configuration::<Configuration>(configuration) else {
+            return Vec::new();
+        };
+        hardware::input(&known.device).into_iter().collect()
+    }
+
     fn run(
         &self,
         configuration: &toml::Table,
@@ -186,5 +194,20 @@ impl Kind for ReclaimCost {
         let done = told.clone();
         let play = play(plan, world.runtime(), told);
         world.run(play, &mut || progress(done.get()))?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_file_of_ones_own_is_read_and_a_shipped_one_is_not() {
+        for (device, inputs) in [("my.toml", vec![PathBuf::from("my.toml")]), ("970pro", vec![])] {
+            let text = format!(
+                "device.file = {device:?}\ndata = {{ bytes = \"1M\", write_bytes = \"4K\" }}"
+            );
+            assert_eq!(ReclaimCost.inputs(&toml::from_str(&text).unwrap()), inputs, "{device}");
+        }
     }
 }
