@@ -256,8 +256,7 @@ impl Fitter {
     /// trace.
     pub fn fit(&mut self, request: &Request) -> Result<Pieces, FitError> {
         self.report.read += 1;
-        self.in_pass += 1;
-        self.last_ns = self.last_ns.max(request.time.0);
+        self.pass_over(request);
         if matches!(self.spec.volumes, VolumeRule::Only(only) if only != request.volume) {
             self.report.of_other_volumes += 1;
             return Ok(Pieces::none());
@@ -287,6 +286,12 @@ impl Fitter {
         self.report.written += pieces.count_left();
         self.report.split += u64::from(pieces.count_left() > 1);
         Ok(pieces)
+    }
+
+    /// A request of the trace that is left out: only the pass's length follows from it.
+    pub fn pass_over(&mut self, request: &Request) {
+        self.in_pass += 1;
+        self.last_ns = self.last_ns.max(request.time.0);
     }
 
     /// Begins the trace again: what comes next is later than all before.

@@ -154,6 +154,19 @@ fn passes_follow_each_other_in_time() {
 }
 
 #[test]
+fn a_replay_begins_after_requests_of_the_trace_and_keeps_its_times() {
+    let requests: Vec<_> =
+        (0..4).map(|n| request(n * 1_000, n as u32 % 2, Op::Write, 0, 4096)).collect();
+    let open = || Ok::<_, TraceError>(requests.clone().into_iter().map(Ok));
+    let spec = FitSpec { volumes: VolumeRule::Only(VolumeId(1)), passes: 2, ..FitSpec::default() };
+    let fitter = Fitter::new(&spec, target(MIB), &[MIB, MIB]).unwrap();
+    let mut replay = Replay::new(open, fitter).unwrap().begun_after(2);
+    let times: Vec<u64> = replay.by_ref().map(|piece| piece.unwrap().time.0).collect();
+    assert_eq!(times, [3_000, 5_000, 7_000]);
+    assert_eq!((replay.report().read, replay.report().of_other_volumes), (6, 3));
+}
+
+#[test]
 fn a_trace_that_breaks_off_ends_the_replay_with_its_error() {
     let open = || TraceReader::open(&b"0 0 0 8 0\nx\n"[..], "t", &ReadOptions::strict());
     let fitter = Fitter::new(&fold(), target(MIB), &[MIB]).unwrap();

@@ -80,7 +80,6 @@ impl Source {
             .map_err(|error| format!("workload.fit: {error}"))?;
         let queue_depth = fitter.queue_depth();
         let report = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
-        let mut replay = Replay::new(move || open().map(Requests), fitter)?;
         let (name, spec_start) = (path.to_owned(), spec.start_by_seed);
         let mut notes = vec![format!("the trace {name} has {} requests", summary.requests())];
         notes.extend(reader.report().lines());
@@ -92,14 +91,13 @@ impl Source {
             skipped = Chance::new(seed).below(summary.requests());
             notes.push(format!("it is begun at request {}", skipped + 1));
         }
+        let replay = Replay::new(move || open().map(Requests), fitter)?;
+        let mut replay = replay.begun_after(skipped);
         let shared = report.clone();
         let (mut taken, mut begun) = (0u64, None);
+        let of = summary.requests();
         let requests = std::iter::from_fn(move || {
             let mut request = replay.next();
-            while skipped > 0 && matches!(request, Some(Ok(_))) {
-                skipped -= 1;
-                request = replay.next();
-            }
             if let Some(Ok(request)) = &mut request {
                 // The first one that is made comes at once where some were skipped.
                 let begun = *begun.get_or_insert(match spec_start {
@@ -107,6 +105,10 @@ impl Source {
                     false => 0,
                 });
                 request.time.0 -= begun;
+            }
+            if request.is_none() && taken == 0 {
+                taken += 1;
+                return Some(Err(nothing_left(&name, of, skipped)));
             }
             taken += 1;
             if request.is_none() || taken.is_multiple_of(4096) || taken == 1 {
@@ -118,6 +120,21 @@ impl Source {
         });
         Ok(Source::Trace(Box::new(Trace { requests: Box::new(requests), queue_depth, report })))
     }
+}
+
+/// Why a run of a trace of so many requests, of which so many are skipped, has none to make.
+fn nothing_left(name: &str, requests: u64, skipped: u64) -> String {
+    let (from, instead) = match skipped {
+        0 => (String::new(), ""),
+        _ => (
+            format!(", begun at request {}", skipped + 1),
+            ", more workload.fit.passes, or no workload.start_by_seed",
+        ),
+    };
+    format!(
+        "workload.fit: of the {requests} requests of {name}{from}, none is left to be made; take \
+         another volume{instead}"
+    )
 }
 
 /// Jobs for a drive of so many bytes. Where `has_limit`, the measurement ends them, and those that

@@ -363,6 +363,43 @@ fn a_trace_wears_a_drive_in_and_begins_where_the_seed_says() {
     }
 }
 
+/// Where a trace begins is counted in its own requests, whatever fitting leaves out of them, and a run
+/// that is left with none is refused.
+#[test]
+fn a_volume_of_a_trace_begins_where_the_trace_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.csv");
+    let of_volume = |volume_of: fn(u64) -> u64| {
+        let line = |at: u64| {
+            let (time, volume) = (128_166_372_003_061_629 + 10_000 * at, volume_of(at));
+            format!("{time},web,{volume},Write,{},4096,10\n", 4096 * at)
+        };
+        std::fs::write(&path, (0..1_000).map(line).collect::<String>()).unwrap();
+        let text = format!(
+            "{SMALL}
+            [workload]
+            trace = {path:?}
+            start_by_seed = true
+            fit = {{ volumes = {{ only = 0 }} }}"
+        );
+        (1..=8).map(|seed| mjolnir_lab::study::run(&study(&text), seed, &mut |_| true)).collect()
+    };
+    let runs: Vec<Result<_, String>> = of_volume(|at| u64::from(at % 10 > 0));
+    for measured in runs {
+        let measured = measured.unwrap();
+        let begun = measured.outcome.notes.iter().find_map(|note| {
+            let request = note.strip_prefix("it is begun at request ")?;
+            request.parse::<u64>().ok()
+        });
+        let skipped = begun.expect("it says where") - 1;
+        assert_eq!(measured.requests, 100 - skipped.div_ceil(10), "{skipped} were skipped");
+    }
+    let runs: Vec<Result<_, String>> = of_volume(|at| u64::from(at >= 10));
+    let whys: Vec<String> = runs.into_iter().filter_map(Result::err).collect();
+    assert!(whys.len() > 5, "{whys:?}");
+    assert!(whys[0].contains("workload.fit") && whys[0].contains("1000 requests"), "{whys:?}");
+}
+
 /// A load that leaves time between its requests must not have its data moved round and round in that
 /// time: it costs about what it would if it were always waiting.
 #[test]

@@ -32,6 +32,8 @@ pub struct Replay<F, I> {
     fitter: Fitter,
     pieces: Pieces,
     pass: u32,
+    /// Requests of the first pass that are still to be left out.
+    skip: u64,
 }
 
 impl<F, I, E> Replay<F, I>
@@ -46,7 +48,15 @@ where
     /// Those of `open`.
     pub fn new(mut open: F, fitter: Fitter) -> Result<Self, E> {
         let trace = Some(open()?);
-        Ok(Replay { open, trace, fitter, pieces: Pieces::none(), pass: 1 })
+        Ok(Replay { open, trace, fitter, pieces: Pieces::none(), pass: 1, skip: 0 })
+    }
+
+    /// Leaves out so many of the trace's requests at the beginning of the first pass. Times are as with
+    /// them.
+    #[must_use]
+    pub fn begun_after(mut self, requests: u64) -> Self {
+        self.skip = requests;
+        self
     }
 
     /// What fitting did so far.
@@ -73,6 +83,11 @@ where
                 return Some(Ok(piece));
             }
             let step = match self.trace.as_mut()?.next() {
+                Some(Ok(request)) if self.skip > 0 && self.pass == 1 => {
+                    self.skip -= 1;
+                    self.fitter.pass_over(&request);
+                    continue;
+                }
                 Some(Ok(request)) => self.fitter.fit(&request).map_err(ReplayError::Fit),
                 Some(Err(error)) => Err(ReplayError::Trace(error)),
                 None if self.pass < self.fitter.passes() => {
