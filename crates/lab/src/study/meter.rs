@@ -69,8 +69,7 @@ impl Meter {
         })
     }
 
-    /// A request that arrived and was completed. `waited` says whether any request was under way
-    /// since the completion before.
+    /// A request that arrived and was completed, no earlier than those before it.
     pub fn completed(&mut self, arrival_ns: u64, done_ns: u64, op: Op, offset: u64, length: u64) {
         self.requests += 1;
         self.bytes[op.index()] += length;

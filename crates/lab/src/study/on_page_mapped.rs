@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::fs;
 use std::path::Path;
 
@@ -54,11 +55,25 @@ struct Run<'a> {
     timed: bool,
     page_bytes: u64,
     meter: Meter,
+    /// What the meter has not been told of: it was not done by the last submission.
+    under_way: BinaryHeap<Reverse<Completed>>,
     requests_left: u64,
     blocks_left: u64,
     until_ns: u64,
     share_of: (u64, u64),
     progress: Progress<'a>,
+}
+
+/// A request that the drive has said the end of. The first to be done is the least.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Completed {
+    done_ns: u64,
+    /// Those that are done at once are in the order of submission.
+    number: u64,
+    arrival_ns: u64,
+    op: Op,
+    offset: u64,
+    length: u64,
 }
 
 /// Runs a study.
@@ -108,6 +123,7 @@ pub(super) fn run(
         timed: false,
         page_bytes,
         meter: Meter::new(0, measure.points, None)?,
+        under_way: BinaryHeap::new(),
         requests_left: u64::MAX,
         blocks_left: warm,
         until_ns: u64::MAX,
@@ -131,6 +147,7 @@ pub(super) fn run(
     run.share_of = (requests, blocks);
     run.until_ns = measure.ns_most();
     figures.notes.extend(run.ask(source)?);
+    run.complete(u64::MAX);
     run.meter.end_log()?;
     let report = run.ssd.ftl().report();
     let written = written(&report.counts, page_bytes);
@@ -326,7 +343,7 @@ impl Run<'_> {
             let blocks = request.length.div_ceil(BLOCK_SIZE);
             self.blocks_left = self.blocks_left.saturating_sub(blocks);
         }
-        if self.meter.requests.is_multiple_of(REQUESTS_A_LOOK) {
+        if self.made().is_multiple_of(REQUESTS_A_LOOK) {
             let part = |left: u64, of: u64| match of {
                 u64::MAX => 0.0,
                 of => 1.0 - left as f64 / of.max(1) as f64,
@@ -350,10 +367,27 @@ impl Run<'_> {
             Op::Flush => RequestKind::Flush,
         };
         let own = SsdRequest { kind, offset_bytes: request.offset, length_bytes: request.length };
-        let done = self.ssd.submit(at_ns, own).map_err(|error| error.to_string())?;
+        self.complete(at_ns);
+        let done_ns = self.ssd.submit(at_ns, own).map_err(|error| error.to_string())?.done_ns;
         let Request { op, offset, length, .. } = request;
-        self.meter.completed(at_ns, done.done_ns, op, offset, length);
-        Ok(done.done_ns)
+        let (arrival_ns, number) = (at_ns, self.made());
+        self.under_way.push(Reverse(Completed { done_ns, number, arrival_ns, op, offset, length }));
+        Ok(done_ns)
+    }
+
+    /// Requests that were made.
+    fn made(&self) -> u64 {
+        self.meter.requests + self.under_way.len() as u64
+    }
+
+    /// Tells the meter what is done by an instant, in the order in which it was.
+    fn complete(&mut self, until_ns: u64) {
+        while let Some(first) = self.under_way.peek_mut()
+            && first.0.done_ns <= until_ns
+        {
+            let Completed { done_ns, arrival_ns, op, offset, length, .. } = PeekMut::pop(first).0;
+            self.meter.completed(arrival_ns, done_ns, op, offset, length);
+        }
     }
 
     fn in_no_time(

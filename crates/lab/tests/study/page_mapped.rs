@@ -21,3 +21,27 @@ fn a_drive_of_one_shot_programs_is_worn_in_by_the_load_and_timed() {
         assert_eq!(measured.written.host_blocks, 3_000.0, "{device}");
     }
 }
+
+/// What waits for its die is overtaken: a pause is between two completions, whichever was submitted
+/// first.
+#[test]
+fn completions_are_counted_in_their_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.csv");
+    run(&format!(
+        r#"
+        drive.kind = "page-mapped"
+        workload.synthetic.job = [{{ rw = "randrw", bs = "4k", iodepth = 32 }}]
+        precondition = {{ fill = 1.0, overwrites = 1.0 }}
+        measure = {{ requests = 3000, log = {path:?} }}
+        [device]
+        file = "disksim-ssd"
+        nand = {{ channels = 4, planes_per_die = 1, blocks_per_plane = 64, pages_per_block = 64 }}
+        ftl = {{ over_provisioning = 0.3 }}"#
+    ));
+    let log = std::fs::read_to_string(&path).unwrap();
+    let done = log.lines().skip(1).map(|line| line.split(',').nth(1).unwrap().parse().unwrap());
+    let done: Vec<u64> = done.collect();
+    assert_eq!(done.len(), 3_000);
+    assert!(done.is_sorted(), "{:?}", done.windows(2).find(|pair| pair[0] > pair[1]));
+}
