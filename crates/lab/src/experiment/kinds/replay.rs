@@ -61,7 +61,7 @@ struct Configuration {
     trace: Option<String>,
     /// Jobs in place of a trace; one without `size` uses the whole drive.
     synthetic: Option<WorkloadSpec>,
-    /// Blocks of the drive, whose addresses are the trace's. If not said, the trace is made ready as
+    /// Blocks of the drive, on which the trace's volumes lie one after the other. If not said, the trace is made ready as
     /// for advice: the drive holds just what it reads or writes.
     blocks: Option<u64>,
     #[serde(default)]
@@ -191,8 +191,9 @@ impl Configuration {
         let mut reader = open(trace)?;
         let (blocks, requests) = match self.blocks {
             Some(blocks) => {
-                let requests = requests(&mut reader, trace, blocks)?;
+                let (requests, told) = requests(&mut reader, trace, blocks)?;
                 notes.extend(reader.report().lines());
+                notes.extend(told);
                 (blocks, requests)
             }
             None => {
@@ -323,19 +324,38 @@ fn open(trace: &str) -> Result<TraceReader<Box<dyn Read>>, String> {
         .map_err(|error| format!("trace: {error}"))
 }
 
-/// Writes and trims of a trace, whose addresses are those of a drive of so many blocks.
+/// Writes and trims of a trace, whose volumes lie one after the other on a drive of so many blocks, and
+/// what that changed, in sentences.
 fn requests(
     reader: &mut TraceReader<Box<dyn Read>>,
     trace: &str,
     blocks: u64,
-) -> Result<Vec<Step>, String> {
-    let (mut requests, mut writes, mut needed) = (Vec::new(), 0u64, 0u64);
+) -> Result<(Vec<Step>, Vec<String>), String> {
+    let (mut requests, mut ends): (_, Vec<u64>) = (Vec::new(), Vec::new());
+    let (mut writes, mut widened, mut narrowed, mut dropped) = (0u64, 0u64, 0u64, 0u64);
+    let mut needed = 0u64;
     while let Some(request) = reader.next_request().map_err(|error| format!("trace: {error}"))? {
         let Some((op, first, end)) = extent(&request) else { continue };
-        writes += u64::from(op == Op::Write);
-        needed = needed.max(end);
+        let whole = request.length == (end - first) * BLOCK_SIZE;
+        match op {
+            Op::Trim if first == end => {
+                dropped += 1;
+                continue;
+            }
+            Op::Trim => narrowed += u64::from(!whole),
+            _ => {
+                writes += 1;
+                widened += u64::from(!whole);
+            }
+        }
+        let volume = request.volume.0 as usize;
+        if ends.len() <= volume {
+            ends.resize(volume + 1, 0);
+        }
+        needed = needed.saturating_add(end.saturating_sub(ends[volume]));
+        ends[volume] = ends[volume].max(end);
         if needed <= blocks {
-            requests.push((op, first as u32, end as u32));
+            requests.push((volume, (op, first as u32, end as u32)));
         }
     }
     if needed > blocks {
@@ -347,10 +367,32 @@ fn requests(
             "blocks = {blocks}: the writes and trims of {trace} reach over {needed} blocks; {way}"
         ));
     }
-    match writes {
-        0 => Err(format!("trace: {trace} has no writes, so nothing is ever reclaimed")),
-        _ => Ok(requests),
+    if writes == 0 {
+        return Err(format!("trace: {trace} has no writes, so nothing is ever reclaimed"));
     }
+    let starts: Vec<u32> = ends
+        .iter()
+        .scan(0, |start, end| Some(std::mem::replace(start, *start + *end as u32)))
+        .collect();
+    let placed = requests.into_iter().map(|(volume, (op, first, end))| {
+        let start = starts[volume];
+        (op, start + first, start + end)
+    });
+    let volumes = ends.iter().filter(|end| **end > 0).count();
+    let mut notes = Vec::new();
+    if volumes > 1 {
+        notes.push(format!("its {volumes} volumes lie one after the other"));
+    }
+    for (count, what) in [
+        (widened, "writes were widened to whole blocks of 4 KiB"),
+        (narrowed, "trims were narrowed to whole blocks of 4 KiB"),
+        (dropped, "trims that hold no whole block were left out"),
+    ] {
+        if count > 0 {
+            notes.push(format!("{count} {what}"));
+        }
+    }
+    Ok((placed.collect(), notes))
 }
 
 pub(super) struct ReplayTrace;
@@ -456,6 +498,10 @@ impl Kind for ReplayTrace {
 
 #[cfg(test)]
 mod tests {
+    use mjolnir_units::Instant;
+    use mjolnir_workload::VolumeId;
+    use mjolnir_workload::trace::{Format, TraceWriter, Volumes};
+
     use super::*;
 
     const WHOLE: &str =
@@ -543,7 +589,8 @@ mod tests {
         let path = path.to_str().unwrap();
         let read = |blocks| {
             let mut reader = open(path).unwrap();
-            requests(&mut reader, path, blocks).map(|steps| (steps, reader.report().lines()))
+            let steps = requests(&mut reader, path, blocks);
+            steps.map(|(steps, _)| (steps, reader.report().lines()))
         };
         let why = read(10).unwrap_err();
         assert!(why.starts_with("blocks = 10: ") && why.contains("blocks = 100,"), "{why}");
@@ -552,5 +599,51 @@ mod tests {
         assert!(notes[0].starts_with("read as msr"), "{notes:?}");
         // The last of them comes before the third.
         assert!(notes[1].starts_with("1 time went back"), "{notes:?}");
+    }
+
+    #[test]
+    fn volumes_lie_one_after_the_other_and_what_was_rounded_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.mjtrace");
+        let mut volumes = Volumes::new();
+        let mut writer = TraceWriter::new(Vec::new(), Format::Mjolnir, None).unwrap();
+        for name in ["a", "b", "c"] {
+            volumes.intern(name.as_bytes()).unwrap();
+        }
+        for (volume, op, offset, length) in [
+            (0, Op::Write, 0, 3 * BLOCK_SIZE),
+            (1, Op::Write, BLOCK_SIZE, BLOCK_SIZE),
+            (0, Op::Read, 9 * BLOCK_SIZE, BLOCK_SIZE),
+            (2, Op::Write, 512, 512),
+            (2, Op::Trim, 512, 2 * BLOCK_SIZE),
+            (1, Op::Trim, 0, 512),
+            (0, Op::Write, 3 * BLOCK_SIZE, BLOCK_SIZE),
+        ] {
+            let (time, volume) = (Instant(0), VolumeId(volume));
+            let request = Request { time, volume, op, offset, length, stream: None, latency: None };
+            writer.write(&request, &volumes).unwrap();
+        }
+        std::fs::write(&path, writer.finish().unwrap().0).unwrap();
+        let path = path.to_str().unwrap();
+        let read = |blocks| requests(&mut open(path).unwrap(), path, blocks);
+        let (steps, notes) = read(8).unwrap();
+        let wanted = [
+            (Op::Write, 0, 3),
+            (Op::Write, 5, 6),
+            (Op::Write, 6, 7),
+            (Op::Trim, 7, 8),
+            (Op::Write, 3, 4),
+        ];
+        assert_eq!(steps, wanted);
+        for wanted in [
+            "its 3 volumes lie one after the other",
+            "1 writes were widened to whole blocks of 4 KiB",
+            "1 trims were narrowed to whole blocks of 4 KiB",
+            "1 trims that hold no whole block were left out",
+        ] {
+            assert!(notes.iter().any(|note| note == wanted), "no {wanted:?}: {notes:?}");
+        }
+        let why = read(7).unwrap_err();
+        assert!(why.starts_with("blocks = 7: ") && why.contains("blocks = 8,"), "{why}");
     }
 }
