@@ -155,6 +155,22 @@ fn hot_and_cold_get_their_accesses_and_phases_move_the_hot_set() {
 }
 
 #[test]
+fn other_draws_favour_the_same_blocks() {
+    let one = workload(
+        "[[job]]\nrw = 'randread'\nsize = '64M'\nrandom_distribution = 'zipf:1.2'\nnumber_ios = 5000",
+    );
+    let places = |of: &Workload| of.generator(0).map(|r| r.offset).collect::<Vec<_>>();
+    let favourite = |places: &[u64]| {
+        let mut counts = BTreeMap::new();
+        places.iter().for_each(|place| *counts.entry(*place).or_insert(0u32) += 1);
+        counts.into_iter().max_by_key(|(_, count)| *count).unwrap().0
+    };
+    let (first, second) = (places(&one), places(&one.clone().redrawn()));
+    assert_ne!(first, second);
+    assert_eq!(favourite(&first), favourite(&second));
+}
+
+#[test]
 fn zipf_favours_few_blocks_that_lie_anywhere() {
     let requests = first_job(
         "rw = 'randread'\nsize = '4G'\nrandom_distribution = 'zipf:1.2'\nnumber_ios = 50000",

@@ -416,7 +416,7 @@ async fn warm(
         limit.set(u64::MAX);
     }
     host.limits.blocks.set(blocks);
-    match Source::new(&study.workload, plan.bytes, seed, true)? {
+    match Source::wearing_in(&study.workload, plan.bytes, seed)? {
         Source::Jobs(workload) => {
             let requests = workload
                 .interleaved()

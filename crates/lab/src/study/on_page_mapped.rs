@@ -114,7 +114,7 @@ pub(super) fn run(
     let warm = (study.precondition.workload * (bytes / BLOCK_SIZE) as f64) as u64;
     let warm_source = match warm {
         0 => None,
-        _ => Some(Source::new(&study.workload, bytes, seed, true)?),
+        _ => Some(Source::wearing_in(&study.workload, bytes, seed)?),
     };
     let blocks = measure.blocks_most(bytes);
     let requests = measure.requests.unwrap_or(u64::MAX);

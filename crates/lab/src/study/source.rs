@@ -59,6 +59,15 @@ impl Source {
         }
     }
 
+    /// The workload as it wears a drive in. Jobs have other draws than those that are measured, which
+    /// would else overwrite the same blocks in the same order; what is popular with them is the same.
+    pub fn wearing_in(spec: &LoadSpec, bytes: u64, seed: u64) -> Result<Self, String> {
+        Ok(match Self::new(spec, bytes, seed, true)? {
+            Source::Jobs(workload) => Source::Jobs(workload.redrawn()),
+            Source::Trace(trace) => Source::Trace(trace),
+        })
+    }
+
     fn trace(spec: &LoadSpec, path: &str, bytes: u64, seed: u64) -> Result<Self, String> {
         let options = if spec.skip_bad { ReadOptions::lenient() } else { ReadOptions::default() };
         let open = {
@@ -222,4 +231,24 @@ impl Iterator for Requests {
 fn next(reader: &mut TraceReader<Box<dyn Read>>) -> Result<Option<Request>, String> {
     let request: Result<Option<Request>, TraceError> = reader.next_request();
     request.map_err(|error| format!("workload.trace: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_wear_a_drive_in_with_other_draws_than_are_measured() {
+        let spec: LoadSpec = toml::from_str("synthetic.job = [{ rw = \"randwrite\" }]").unwrap();
+        let places = |source: Result<Source, String>| {
+            let Ok(Source::Jobs(workload)) = source else { panic!("no jobs") };
+            workload.generator(0).take(100).map(|request| request.offset).collect::<Vec<_>>()
+        };
+        let measured = |seed| places(Source::new(&spec, 1 << 30, seed, true));
+        let before = |seed| places(Source::wearing_in(&spec, 1 << 30, seed));
+        assert_eq!(before(1), before(1));
+        for other in [measured(1), measured(2), before(2)] {
+            assert_ne!(before(1), other);
+        }
+    }
 }

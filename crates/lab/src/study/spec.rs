@@ -288,7 +288,7 @@ pub struct PreconditionSpec {
     /// Blocks in each overwrite.
     pub request_blocks: u64,
     /// Then the workload itself, from its beginning and in no time, until it wrote this many times
-    /// as many blocks as the drive has. The measured run begins it anew.
+    /// as many blocks as the drive has. The measured run begins it anew, jobs with other draws.
     pub workload: f64,
     /// Begin with the state in this file instead.
     pub restore: Option<String>,

@@ -45,10 +45,11 @@ struct Now {
 }
 
 impl Generator {
-    /// Of `job`, the number `index` of its workload.
-    pub(super) fn new(job: &Job, seed: u64, index: u64) -> Self {
-        let source = |purpose| Chance::new(seed, index, purpose);
-        let key = source(4).bits();
+    /// Of `job`, the number `index` of its workload. What is popular follows from `seed`, all else from
+    /// `draws`.
+    pub(super) fn new(job: &Job, (seed, draws): (u64, u64), index: u64) -> Self {
+        let source = |purpose| Chance::new(draws, index, purpose);
+        let key = Chance::new(seed, index, 4).bits();
         let slots = |distribution| {
             Slots::new(distribution, job.slots(), key).expect("checked with the job")
         };

@@ -10,7 +10,10 @@ use crate::Request;
 /// A workload whose specification is sound.
 #[derive(Clone, Debug)]
 pub struct Workload {
+    /// What is popular follows from this one.
     seed: u64,
+    /// And all else that is drawn from this one.
+    draws: u64,
     jobs: Vec<Job>,
 }
 
@@ -48,7 +51,14 @@ impl Workload {
                 jobs.push(job);
             }
         }
-        Ok(Workload { seed: spec.seed, jobs })
+        Ok(Workload { seed: spec.seed, draws: spec.seed, jobs })
+    }
+
+    /// The same with other draws: what is popular with it stays so.
+    #[must_use]
+    pub fn redrawn(mut self) -> Self {
+        self.draws = !self.draws;
+        self
     }
 
     /// The jobs, copies each for itself.
@@ -67,7 +77,7 @@ impl Workload {
     ///
     /// If there is no job of that number.
     pub fn generator(&self, job: usize) -> Generator {
-        Generator::new(&self.jobs[job], self.seed, job as u64)
+        Generator::new(&self.jobs[job], (self.seed, self.draws), job as u64)
     }
 
     /// All jobs' requests in one order, for runs that measure no time.
