@@ -295,3 +295,28 @@ fn too_large_a_sweep_is_refused() {
     let sweep = format!("spare = [0.1]\nwarm = [{list}]\nmeasured = [{list}]\n");
     refused("spare = [0.1, 0.2]", &sweep, &["100000 points"]);
 }
+
+/// A value that is made smaller for a quick run keeps its label, which published numbers go by: so it
+/// says no number.
+#[test]
+fn labels_are_true_of_quick_runs_too() {
+    let labels = |table: Option<&Value>| {
+        let keys = table.and_then(Value::as_table).into_iter().flatten();
+        let values = keys.filter_map(|(_, values)| values.as_array().cloned()).flatten();
+        values
+            .filter_map(|value| Some((value.get("label")?.as_str()?.to_owned(), value)))
+            .collect::<Vec<_>>()
+    };
+    let mut smaller = 0;
+    for (name, text) in SHIPPED {
+        let file: Value = toml::from_str(text).unwrap();
+        let whole = labels(file.get("sweep"));
+        for (label, quick) in labels(file.get("quick").and_then(|quick| quick.get("sweep"))) {
+            if whole.iter().any(|(known, value)| *known == label && *value != quick) {
+                smaller += 1;
+                assert!(!label.contains(|c: char| c.is_ascii_digit()), "{name}: {label}");
+            }
+        }
+    }
+    assert!(smaller > 0);
+}
