@@ -18,7 +18,7 @@ pub struct Written {
     pub reclaim_blocks: f64,
     /// Everything else that was written on purpose: headers, footers, map, summaries.
     pub metadata_blocks: f64,
-    /// What filled up program units.
+    /// What filled up program units, and pages of which the host wrote a part.
     pub padding_blocks: f64,
     /// What was copied off erase blocks that failed, by the drive's controller.
     pub rewritten_blocks: f64,

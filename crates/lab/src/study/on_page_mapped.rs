@@ -150,7 +150,7 @@ pub(super) fn run(
     run.complete(u64::MAX);
     run.meter.end_log()?;
     let report = run.ssd.ftl().report();
-    let written = written(&report.counts, page_bytes);
+    let written = written(&report.counts, page_bytes, blocks - run.blocks_left);
     figures.written(&written);
     figures.meter(&run.meter, measure.timed);
     for (name, value) in [
@@ -177,14 +177,17 @@ pub(super) fn run(
     })
 }
 
-/// What was programmed, in blocks of 4 KiB.
-fn written(counts: &Counts, page_bytes: u64) -> Written {
+/// What was programmed, in blocks of 4 KiB, while the host asked to write so many.
+fn written(counts: &Counts, page_bytes: u64, asked_blocks: u64) -> Written {
     let blocks = |pages: u64| pages as f64 * page_bytes as f64 / BLOCK_SIZE as f64;
+    // A page is programmed as a whole, however little of it is new.
+    let programmed = blocks(counts.host_pages);
+    let host_blocks = programmed.min(asked_blocks as f64);
     Written {
-        host_blocks: blocks(counts.host_pages),
+        host_blocks,
         reclaim_blocks: blocks(counts.reclaim_pages + counts.wear_pages),
         metadata_blocks: blocks(counts.metadata_pages),
-        padding_blocks: blocks(counts.padding_pages),
+        padding_blocks: blocks(counts.padding_pages) + programmed - host_blocks,
         // What leaves a failed erase block is told among what reclaim moved.
         rewritten_blocks: 0.0,
     }

@@ -45,3 +45,20 @@ fn completions_are_counted_in_their_order() {
     assert_eq!(done.len(), 3_000);
     assert!(done.is_sorted(), "{:?}", done.windows(2).find(|pair| pair[0] > pair[1]));
 }
+
+/// A page is programmed as a whole, which is no part of what the host wrote.
+#[test]
+fn writes_of_half_a_page_are_amplified_twice() {
+    let measured = run(r#"
+        drive.kind = "page-mapped"
+        workload.synthetic.job = [{ rw = "randwrite", bs = "4k" }]
+        precondition = { fill = 0.3 }
+        measure = { requests = 2000, timed = false }
+        [device]
+        file = "mqsim-mlc"
+        nand = { blocks_per_plane = 16 }
+        ftl = { over_provisioning = 0.3 }"#);
+    assert_eq!(measured.written.host_blocks, 2_000.0);
+    assert_eq!(measured.written.padding_blocks, 2_000.0);
+    assert_eq!(measured.written.waf(), 2.0);
+}
