@@ -134,8 +134,9 @@ pub fn run(options: &AdviseOptions, json: bool) -> Result<(), Failure> {
         PrepareError::Useless(why) => Failure::new(why),
     })?;
     output::make_folder(out)?;
+    refuse_to_overwrite(&trace, &options.trace)?;
     forget(out)?;
-    keep(&prepared, &trace, &options.trace)?;
+    keep(&prepared, &trace)?;
     let stages = Stages {
         out,
         jobs: jobs(options.jobs),
@@ -201,9 +202,8 @@ fn forget(out: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Writes the trace that was made ready to where the runs read it, but not over the one that it was
-/// made of.
-fn keep(prepared: &Prepared, path: &Path, source: &Path) -> Result<(), Failure> {
+/// The trace that was made ready is not written over the one that it was made of.
+fn refuse_to_overwrite(path: &Path, source: &Path) -> Result<(), Failure> {
     let identity = |path: &Path| path.metadata().map(|meta| (meta.dev(), meta.ino())).ok();
     if let Some(there) = identity(path)
         && identity(source) == Some(there)
@@ -213,6 +213,11 @@ fn keep(prepared: &Prepared, path: &Path, source: &Path) -> Result<(), Failure> 
             path.display()
         )));
     }
+    Ok(())
+}
+
+/// Writes the trace that was made ready to where the runs read it.
+fn keep(prepared: &Prepared, path: &Path) -> Result<(), Failure> {
     let bytes = prepared
         .write(Vec::new())
         .map_err(|error| Failure::new(format!("writing {}: {error}", path.display())))?;

@@ -214,12 +214,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut at = offset;
         let mut bytes = 0;
         loop {
+            // Of many snapshots, each may be there at once.
+            yield_now().await;
             let size = self.state().size(tree)?;
             if at >= size {
                 return Ok(bytes);
             }
-            // Of many snapshots, each may be there at once.
-            yield_now().await;
             for extent in Store::extents(self, tree, at, size - at, EXTENTS_AT_ONCE).await? {
                 at += extent.length;
                 bytes += if extent.mapping == Mapping::Data { extent.length } else { 0 };

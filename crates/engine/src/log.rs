@@ -23,6 +23,9 @@ use crate::space::{Claim, RECLAIM_STREAM, Space};
 /// of checksums; more would keep a flush of small writes waiting for longer.
 pub(crate) const GROUP_BLOCKS_MAX: u32 = 256;
 
+/// Bytes in a header that the record of a trim or write keeps below.
+const USUAL_RECORD_BYTES: u64 = 64;
+
 /// No segment can be opened for this stream now.
 #[derive(Debug)]
 pub(crate) struct NoRoom;
@@ -139,7 +142,8 @@ pub(crate) struct Log {
     /// Of those in clients' streams, blocks that reclaim moved there, and the headers of groups
     /// that hold nothing else.
     pub moved_beside_clients: u64,
-    /// Bytes of client log since the last checkpoint was frozen, and its records.
+    /// Bytes of client log since the last checkpoint was frozen, and its records; a long one counts for
+    /// several.
     pub since_checkpoint: u64,
     pub records_since_checkpoint: u64,
     /// The same since the last flush began, a checkpoint's aside.
@@ -276,7 +280,7 @@ impl Log {
             self.sequence += 1;
             let bytes = bytes + 64;
             self.since_checkpoint += bytes;
-            self.records_since_checkpoint += 1;
+            self.records_since_checkpoint += 1 + record_bytes as u64 / USUAL_RECORD_BYTES;
             self.since_flush += bytes;
             self.sequence
         } else {

@@ -15,6 +15,7 @@ use crate::engine::{Engine, State};
 use crate::fault;
 use crate::format::bind;
 use crate::format::segment::Footer;
+use crate::reclaim::yield_now;
 use crate::space::Segment;
 
 /// Holds off the reset of a zone while its blocks are being read.
@@ -58,6 +59,9 @@ impl<D: Device, R: Runtime> Drop for Loading<D, R> {
 
 /// Runs that a read may find for which room is kept for the next one.
 const RUNS_ROOM_MAX: usize = 1024;
+
+/// Bytes after whose copying others get their turn.
+const LARGE_COPY: usize = 256 << 10;
 
 /// What a read needs: as a rule a single piece, for which nothing is allocated.
 type Pieces<D, R> = SmallVec<[Piece<D, R>; 1]>;
@@ -128,6 +132,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 // for a little of it cares to.
                 let mut copy = self.state().buffers.take(bytes.len());
                 copy.as_mut().copy_from_slice(&bytes);
+                if copy.len() >= LARGE_COPY {
+                    yield_now().await;
+                }
                 Chunk::Data(copy.into())
             }
             Piece::Device(pba, blocks, pin) => {

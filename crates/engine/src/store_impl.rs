@@ -205,15 +205,16 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
         // Brings the map's nodes and the checksums in; data itself is cached by the device, if at
         // all.
         self.state().check_read(id, offset, length)?;
-        let (mut at, end) = (offset, offset + length);
-        while at < end {
-            let extents = self.extents(id, at, end - at, EXTENTS_AT_ONCE).await?;
-            if extents.is_empty() {
-                break;
+        let mut at = offset;
+        loop {
+            // It may have shrunk.
+            let end = (offset + length).min(self.state().size(id)?);
+            if at >= end {
+                return Ok(());
             }
+            let extents = self.extents(id, at, end - at, EXTENTS_AT_ONCE).await?;
             at += extents.iter().map(|extent| extent.length).sum::<u64>();
         }
-        Ok(())
     }
 
     async fn atomic(&self, ops: Vec<Op>, durability: Durability) -> Result<(), Error> {

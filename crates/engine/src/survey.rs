@@ -334,7 +334,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             segment.footer = 0;
         }
         segment.sealed = segment.sealed.max(sequence);
-        if !is_sealed || walk.breaks.is_empty() {
+        let is_whole = walk.breaks.is_empty() && end as u64 == u64::from(segment.footer);
+        if !is_sealed || is_whole {
             state.checksums.insert(zone, values);
         }
     }

@@ -142,6 +142,14 @@ impl FileDevice {
             ));
         }
         let direct = options.direct == Direct::Auto && try_direct(&file);
+        if !options.read_only {
+            // What a program wrote that ended before it could make it durable is acted upon from here on.
+            file.sync_data().map_err(failed("flushing"))?;
+        }
+        if !direct {
+            // Pages that could not be written once pass for written, though the medium has others.
+            let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
+        }
         let block = |offset| read_block(&file, offset).map_err(failed("reading the frame of"));
         // What cannot be read is as good as damaged: that is why there are two of each.
         let found = |offset| match block(offset) {
@@ -161,7 +169,7 @@ impl FileDevice {
             ));
         }
         let mut frame = Frame { label, root: None, next_slot: 0, next_sequence: 1, call: 0 };
-        let mut scarred = Vec::new();
+        let (mut scarred, mut blank) = (Vec::new(), Vec::new());
         for (slot, offset) in ROOTS_AT.into_iter().enumerate() {
             // A fault that passes must not decide which one is the newest.
             let block = (0..TRIES).find_map(|_| block(offset).ok());
@@ -173,12 +181,15 @@ impl FileDevice {
                     frame.next_sequence = sequence + 1;
                 }
                 Some(_) => {}
-                // A new container has zeroes there.
                 None if bytes.is_empty() || bytes.iter().any(|byte| *byte != 0) => {
                     scarred.push(offset);
                 }
-                None => {}
+                None => blank.push(offset),
             }
+        }
+        if frame.next_sequence > 2 {
+            // Only a new container has zeroes there.
+            scarred.append(&mut blank);
         }
         if frame.root.is_none() && !scarred.is_empty() {
             return Err(DeviceError::new(
@@ -190,14 +201,6 @@ impl FileDevice {
                     ROOTS_AT[0], ROOTS_AT[1]
                 ),
             ));
-        }
-        if !options.read_only {
-            // What a program wrote that ended before it could make it durable is acted upon from here on.
-            file.sync_data().map_err(failed("flushing"))?;
-        }
-        if !direct {
-            // Pages that could not be written once pass for written, though the medium has others.
-            let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
         }
         let preallocated = frame.label.preallocated;
         let target = Arc::new(Target::new(file));

@@ -81,11 +81,13 @@ fn what_is_no_trace_to_advise_on_is_refused() {
     let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings/sqlite.mjtrace");
     let mine = folder.path("advise-trace.mjtrace");
     std::fs::copy(&recording, &mine).unwrap();
+    std::fs::write(folder.path("advice.json"), "{}").unwrap();
     folder.refused(
         "advise advise-trace.mjtrace --quick --out .",
         &["advise-trace.mjtrace would be written over", "--out"],
     );
     assert!(std::fs::read(mine).unwrap() == std::fs::read(recording).unwrap());
+    assert!(folder.path("advice.json").exists(), "what is refused removes nothing");
     folder.refused("advise small.csv --volume wob.0", &["no requests to a volume \"wob.0\""]);
     folder.refused("advise missing", &["missing"]);
     folder.refused("advise text", &["text", "--format"]);

@@ -39,7 +39,7 @@ use mjolnir_device::{Device, Runtime};
 use mjolnir_policy::pacing::{self, Gate, Pacing, PacingPolicy, PacingView, Rhythm, ScanBudget};
 use mjolnir_policy::read_plan::{self, ReadPlanPolicy};
 use mjolnir_policy::victim::{self, VictimPolicy};
-use mjolnir_store::Error;
+use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{Instant, ZoneId};
 
 use crate::engine::{Engine, State};
@@ -56,12 +56,16 @@ const GARBAGE_NODES_MIN: usize = 32_768;
 /// least so long.
 const REST_CYCLES: u32 = 4;
 const REST_MIN: Duration = Duration::from_millis(20);
+/// One that failed is followed by a rest of at least so long.
+const REST_AFTER_FAILURE: Duration = Duration::from_millis(100);
 /// Blocks that either side of the gate may run ahead by.
 const BURST_BLOCKS: u64 = 256;
 
 /// What reclaim knows between its steps.
 pub(crate) struct ReclaimState {
     pub cycles_begun: u64,
+    /// The log's sequence number when the last one began.
+    begun_at: u64,
     /// For each of the last cycles that won nothing: how many had begun when it began.
     fruitless_from: Option<u64>,
     /// The log's sequence number when the last such cycle began, or when reclaim went to rest: until
@@ -127,6 +131,7 @@ impl ReclaimState {
     pub fn new(options: &ReclaimOptions, index_bytes: u64, processors: usize) -> Self {
         ReclaimState {
             cycles_begun: 0,
+            begun_at: 0,
             fruitless_from: None,
             fruitless_at: None,
             allocated_seen: 0,
@@ -282,13 +287,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             // Else it would take the calls that are meant for those that listen within a cycle.
             drop(listener);
             self.state().reclaim.running = true;
-            if self.collect_until_done().await.is_err() {
+            let scanned_ns = self.state().reclaim.counters.scan_cpu_ns;
+            if let Err(error) = self.collect_until_done().await {
                 // The old data is still in force. Try again a little later, unless the store
                 // failed.
-                self.state().give_up_cycle();
+                let scanned_ns = self.state().reclaim.counters.scan_cpu_ns - scanned_ns;
+                self.state().give_up_cycle(&error);
                 self.notify();
                 if self.state().failed.is_none() {
-                    self.runtime().sleep(Duration::from_millis(100)).await;
+                    let rest = REST_CYCLES * Duration::from_nanos(scanned_ns);
+                    self.runtime().sleep(rest.max(REST_AFTER_FAILURE)).await;
                 }
             }
         }
@@ -301,6 +309,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let mut state = self.state();
                 let begun = state.reclaim.cycles_begun;
                 state.reclaim.cycles_begun += 1;
+                state.reclaim.begun_at = state.log.sequence;
                 let scanned_ns = state.reclaim.counters.scan_cpu_ns;
                 let free = state.space.free_count();
                 (state.reclaim.forced, begun, free, state.log.sequence, scanned_ns)
@@ -508,17 +517,20 @@ impl State {
     }
 
     /// A cycle failed.
-    fn give_up_cycle(&mut self) {
+    fn give_up_cycle(&mut self, error: &Error) {
         self.reclaim.counters.copy_forward_failures += 1;
         self.forget_candidates();
+        self.reclaim.released.abort_mark();
         self.map.abort_mark();
         self.reclaim.running = false;
         self.reclaim.forced_done = self.reclaim.forced;
         // What cannot be marked cannot be won: whoever waits for room hears of it.
         let begun = self.reclaim.cycles_begun.saturating_sub(1);
         self.reclaim.fruitless_from = Some(begun);
-        // Nor would a cycle that follows at once fare better.
-        self.reclaim.fruitless_at = Some(self.log.sequence);
+        if error.kind == ErrorKind::Damaged {
+            // Nor would others fare better, until something is written.
+            self.reclaim.fruitless_at = Some(self.reclaim.begun_at);
+        }
         self.reclaim.urgent &= self.reclaim.urgent_from > begun;
         self.update_pacing();
     }

@@ -34,6 +34,11 @@ impl Released {
         self.sought = self.sought.saturating_add(std::mem::take(&mut self.reckoned));
     }
 
+    /// The mark was given up: it told nothing.
+    pub fn abort_mark(&mut self) {
+        self.reckoned = self.reckoned.saturating_add(std::mem::take(&mut self.sought));
+    }
+
     /// A mark found so many live blocks; clients have written so many by now.
     pub fn end_mark(&mut self, live: u64, written: u64) {
         let sought = std::mem::take(&mut self.sought);
@@ -80,6 +85,9 @@ mod tests {
         assert_eq!(released.blocks(), 0, "it may not have been there");
         released.begin_mark();
         assert!(!released.is_news(1));
+        released.abort_mark();
+        assert!(released.is_news(64), "nobody has looked for it");
+        released.begin_mark();
         released.reckon(1000);
         released.end_mark(700, 50);
         assert!(released.is_news(1000), "that mark may have been too early for it");

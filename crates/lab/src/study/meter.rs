@@ -74,7 +74,7 @@ impl Meter {
         self.requests += 1;
         self.bytes[op.index()] += length;
         self.latencies[op.index()].add(done_ns.saturating_sub(arrival_ns));
-        // Nobody waited before the request arrived.
+        // As far as this request knows: others may have waited before it arrived.
         let since = self.last_completion_ns.max(arrival_ns);
         let pause = done_ns.saturating_sub(since);
         if pause > self.longest_pause_ns {
