@@ -48,7 +48,7 @@ impl CheckpointState {
 
 /// What recovery takes for a record in memory, in bytes, and how many a log may have whatever the budget.
 const RECORD_BYTES: u64 = 256;
-const RECORDS_LEAST: u64 = 64 << 10;
+const RECORDS_LEAST: u64 = 256 << 10;
 /// Bytes that a checkpoint should free for each that it writes, where there is no hurry.
 const WON_FOR_WRITTEN: u64 = 16;
 /// Nodes (and pages of the node table) per trip to the log: clients get their turn in between.
