@@ -40,12 +40,13 @@ pub struct CheckReport {
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Of a store that failed, memory knows more than the device: what is missing there is no damage.
-    fn refuse_if_failed(&self) -> Result<(), Error> {
+    /// `what` is not done then.
+    pub(crate) fn refuse_if_failed(&self, what: &str) -> Result<(), Error> {
         match &self.state().failed {
             Some(error) if !self.inner.options.read_only => Err(Error::new(
                 error.kind,
                 format!(
-                    "a check of it now would tell of what could not be written as lost, which it is \
+                    "{what} of it now would tell of what could not be written as lost, which it is \
                      not before the store is opened again: {}",
                     error.message
                 ),
@@ -61,7 +62,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     /// As [`check`](Self::check); `progress` hears the part done, 0 to 1.
     pub async fn check_telling(&self, mut progress: impl FnMut(f64)) -> Result<CheckReport, Error> {
-        self.refuse_if_failed()?;
+        self.refuse_if_failed("a check")?;
         let mut report = CheckReport { log: self.log_loss(), ..CheckReport::default() };
         if let Some(log) = &report.log {
             report.problems.extend(log.lines(usize::MAX));

@@ -51,6 +51,7 @@ fn joined(bad: &[(Pba, String)]) -> impl Iterator<Item = String> {
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Reads every block in use and verifies it. `progress` hears the part done, 0 to 1.
     pub async fn scrub(&self, mut progress: impl FnMut(f64)) -> Result<ScrubReport, Error> {
+        self.refuse_if_failed("a scrub")?;
         let zones: Vec<ZoneId> = {
             let mut guard = self.state();
             let state = &mut *guard;
@@ -73,6 +74,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             self.scrub_segment(*zone, &mut report, &mut bad, &mut holes).await;
             progress((index + 1) as f64 / zones.len() as f64);
         }
+        self.refuse_if_failed("a scrub")?;
         let holes = self.holes_in_force(holes).await?;
         report.damage.extend(holes.iter().map(|hole| hole.message.replace(fault::SCRUB, "")));
         if !bad.is_empty() {

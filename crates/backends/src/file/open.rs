@@ -92,8 +92,10 @@ impl fmt::Display for Warning {
             ),
             Warning::RootDamaged { name, offset } => write!(
                 f,
-                "{name}: the root at byte {offset} is damaged, one of two, as a power cut leaves it \
-                 that comes while it is written; the other one served. The next checkpoint writes it anew: serve the store, or `mjolnir grow` it"
+                "{name}: the root at byte {offset} is damaged, one of two; the store was opened by the \
+                 other one. A power cut leaves it so that comes while it is written; if there was none, \
+                 find out what wrote there, or whether the medium fails. The next checkpoint writes it \
+                 anew: serve the store once"
             ),
         }
     }

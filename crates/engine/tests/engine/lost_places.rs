@@ -174,3 +174,25 @@ fn the_older_of_two_roots_serves_only_where_all_that_it_names_is_there() {
         salvaged.find("v").unwrap();
     });
 }
+
+/// What it could not write is in its memory alone: to look for that on the medium would tell of a loss,
+/// though nothing was promised that is not there.
+#[test]
+fn a_store_that_failed_is_neither_checked_nor_scrubbed() {
+    run(async |runtime| {
+        let memory = MemoryDevice::of_zones(32, ZONE);
+        Engine::format(memory.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
+        let device = Fault::new(memory);
+        let control = device.control();
+        let engine = Engine::open(device, runtime.clone(), OpenOptions::default()).await.unwrap();
+        let volume = engine.create_volume("v", 100 * BLOCK).await.unwrap();
+        (1..20).for_each(|nth| control.fail(Verb::Append, nth, DeviceKind::Io, false));
+        put(&engine, volume.id, 7, TAG).await.unwrap();
+        engine.flush().await.unwrap_err();
+        for refused in [engine.check().await.err(), engine.scrub(|_| ()).await.err()] {
+            let error = refused.expect("the store failed");
+            assert!(error.message.contains("before the store is opened again"), "{error}");
+        }
+        assert_eq!(tag_of(&engine, volume.id, 7).await, TAG, "memory knows");
+    });
+}
