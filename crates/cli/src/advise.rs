@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use mjolnir_lab::advise::{Advice, Ask, PrepareError, Prepared, STAGES, Shortlist};
-use mjolnir_lab::experiment::ledger::write_whole;
+use mjolnir_lab::experiment::ledger::{remove_if_there, write_whole};
 use mjolnir_lab::experiment::report::Lead;
 use mjolnir_lab::experiment::{Plan, Results, RunError, Setting, Version, report};
 use serde_json::json;
@@ -194,12 +194,7 @@ fn forget(out: &Path) -> Result<(), Failure> {
     for stage in STAGES {
         Results::remove(&out.join(stage)).map_err(Failure::new)?;
     }
-    match std::fs::remove_file(out.join(ADVICE)) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Failure::new(format!("removing {}: {error}", out.join(ADVICE).display())))
-        }
-        _ => Ok(()),
-    }
+    remove_if_there(&out.join(ADVICE)).map_err(Failure::new)
 }
 
 /// The trace that was made ready is not written over the one that it was made of.

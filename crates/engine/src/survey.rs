@@ -212,26 +212,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         let is_outdated = async |entry: &SegmentEntry| {
             let SegmentEntry { zone, incarnation, .. } = *entry;
-            let at = zone.start(zone_blocks);
-            let mut outdated = true;
             for _ in 0..TRIES {
-                let block = self.device().read(at, AlignedBuf::zeroed(BLOCK_BYTES)).await;
-                let what = format!("reading the first block of segment {}", zone.0);
-                match block.map_err(|error| fault::device(&what, error)) {
-                    Ok(block) => {
-                        outdated = SegmentHeader::decode(block.as_ref()).is_none_or(|header| {
-                            (header.uuid, header.zone, header.incarnation)
-                                != (uuid, zone, incarnation)
-                        });
-                    }
-                    Err(error) if error.kind == ErrorKind::Damaged => {}
-                    Err(error) => return Err(error),
-                }
-                if !outdated {
-                    break;
+                let block = self.read_first_block(zone).await?;
+                let header = block.and_then(|block| SegmentHeader::decode(block.as_ref()));
+                if header.is_some_and(|header| {
+                    (header.uuid, header.zone, header.incarnation) == (uuid, zone, incarnation)
+                }) {
+                    return Ok((zone, false));
                 }
             }
-            Ok((zone, outdated))
+            Ok((zone, true))
         };
         let mut found = stream::iter(&manifest.segments).map(is_outdated).buffered(HEADERS);
         let mut lost = Vec::new();
@@ -251,29 +241,27 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     /// The first block of a segment that may have been opened since the root was written.
     async fn read_segment_header(&self, zone: ZoneId, root: &Root) -> Result<First, Error> {
-        let (zone_blocks, uuid) = {
-            let state = self.state();
-            (state.info.zone_blocks, state.info.uuid)
-        };
-        let at = zone.start(zone_blocks);
+        let uuid = self.state().info.uuid;
+        let Some(block) = self.read_first_block(zone).await? else { return Ok(First::Unreadable) };
+        let header = SegmentHeader::decode(block.as_ref()).filter(|header| {
+            header.uuid == uuid && header.zone == zone && header.incarnation > root.incarnation
+        });
+        let damaged = SegmentHeader::is_damaged(block.as_ref(), &uuid, zone, root.incarnation);
+        Ok(match header {
+            Some(header) => First::Header(header),
+            None if damaged => First::Damaged,
+            None => First::Unopened,
+        })
+    }
+
+    /// The first block of a segment, if it can be read. A device that is gone is an error.
+    async fn read_first_block(&self, zone: ZoneId) -> Result<Option<AlignedBuf>, Error> {
+        let at = zone.start(self.state().info.zone_blocks);
         let block = self.device().read(at, AlignedBuf::zeroed(BLOCK_BYTES)).await;
         let what = format!("reading the first block of segment {}", zone.0);
         match block.map_err(|error| fault::device(&what, error)) {
-            Ok(block) => {
-                let header = SegmentHeader::decode(block.as_ref()).filter(|header| {
-                    header.uuid == uuid
-                        && header.zone == zone
-                        && header.incarnation > root.incarnation
-                });
-                let newest = root.incarnation;
-                let damaged = SegmentHeader::is_damaged(block.as_ref(), &uuid, zone, newest);
-                Ok(match header {
-                    Some(header) => First::Header(header),
-                    None if damaged => First::Damaged,
-                    None => First::Unopened,
-                })
-            }
-            Err(error) if error.kind == ErrorKind::Damaged => Ok(First::Unreadable),
+            Ok(block) => Ok(Some(block)),
+            Err(error) if error.kind == ErrorKind::Damaged => Ok(None),
             Err(error) => Err(error),
         }
     }

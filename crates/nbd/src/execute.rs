@@ -55,7 +55,7 @@ impl From<Error> for Refusal {
 }
 
 /// What a reply without payload may take, in bytes; more than any error's message does.
-pub(crate) const REPLY_BYTES: u64 = 1024;
+pub(crate) const REPLY_COST: u64 = 1024;
 
 /// Memory to set aside for a request until its reply is queued, in bytes.
 pub(crate) fn cost(request: &Request, command: Command) -> u64 {
@@ -69,7 +69,7 @@ pub(crate) fn cost(request: &Request, command: Command) -> u64 {
         Command::BlockStatus => (EXTENTS_MAX * size_of::<Extent>()) as u64,
         _ => 0,
     };
-    REPLY_BYTES + more
+    REPLY_COST + more
 }
 
 /// Refuses what can be refused without asking the store.

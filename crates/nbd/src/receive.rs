@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_io::AsyncRead;
 use mjolnir_buffer::{AlignedBuf, Buffers};
 
-use crate::execute::{Job, REPLY_BYTES, Refusal, check, cost};
+use crate::execute::{Job, REPLY_COST, Refusal, check, cost};
 use crate::input::Input;
 use crate::protocol::{Command, PAYLOAD_SKIP_BYTES_MAX, Request};
 use crate::{Disconnect, Export};
@@ -167,7 +167,7 @@ impl Receiver {
                     self.state = State::Refused(request, refusal);
                 }
                 State::Refused(..) => {
-                    if !has_room(REPLY_BYTES) {
+                    if !has_room(REPLY_COST) {
                         return Ok(None);
                     }
                     let State::Refused(request, refusal) =
