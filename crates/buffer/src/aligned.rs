@@ -1,46 +1,41 @@
 //! Memory that direct I/O can use.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use mjolnir_units::BLOCK_BYTES;
 
-use crate::buffers::Shared;
+use crate::buffers::Loan;
 
 /// Memory whose start is aligned to a block, as direct I/O asks: zero-filled, or one of
 /// [`Buffers`](crate::Buffers).
 ///
 /// Becomes a [`Bytes`] (shared, sliced without copies) through [`AlignedBuf::freeze`].
 pub struct AlignedBuf {
-    blocks: Vec<Block>,
+    memory: Memory,
     len: usize,
-    /// Where the memory goes back to.
-    home: Option<Arc<Shared>>,
+}
+
+enum Memory {
+    Own(Vec<Block>),
+    Lent(Loan),
 }
 
 #[repr(C, align(4096))]
 #[derive(Clone, Copy)]
-pub(crate) struct Block([u8; BLOCK_BYTES]);
-
-impl Block {
-    /// Memory of at least `len` bytes.
-    pub fn zeroed(len: usize) -> Vec<Block> {
-        vec![Block([0; BLOCK_BYTES]); len.div_ceil(BLOCK_BYTES)]
-    }
-}
+struct Block([u8; BLOCK_BYTES]);
 
 const _: () = assert!(size_of::<Block>() == BLOCK_BYTES && align_of::<Block>() == BLOCK_BYTES);
 
 impl AlignedBuf {
     /// A buffer of `len` zero bytes.
     pub fn zeroed(len: usize) -> Self {
-        AlignedBuf { blocks: Block::zeroed(len), len, home: None }
+        let blocks = vec![Block([0; BLOCK_BYTES]); len.div_ceil(BLOCK_BYTES)];
+        AlignedBuf { memory: Memory::Own(blocks), len }
     }
 
-    /// A buffer of `len` bytes in memory that goes back to `home`.
-    pub(crate) fn lent(blocks: Vec<Block>, len: usize, home: Arc<Shared>) -> Self {
-        assert!(len <= blocks.len() * BLOCK_BYTES, "a buffer is lent in enough memory");
-        AlignedBuf { blocks, len, home: Some(home) }
+    /// A buffer of `len` bytes in memory that goes back where it came from.
+    pub(crate) fn lent(loan: Loan, len: usize) -> Self {
+        assert!(len <= loan.len(), "a buffer is lent in enough memory");
+        AlignedBuf { memory: Memory::Lent(loan), len }
     }
 
     /// A buffer that holds a copy of `bytes`.
@@ -66,26 +61,31 @@ impl AlignedBuf {
     }
 }
 
-impl Drop for AlignedBuf {
-    fn drop(&mut self) {
-        if let Some(home) = self.home.take() {
-            home.put(std::mem::take(&mut self.blocks));
-        }
-    }
-}
-
 impl AsRef<[u8]> for AlignedBuf {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: `Block` is `repr(C)` around plain bytes without padding (asserted above), so
-        // the vector's initialised elements are `blocks.len() * BLOCK_BYTES >= len` bytes.
-        unsafe { std::slice::from_raw_parts(self.blocks.as_ptr().cast(), self.len) }
+        let whole = match &self.memory {
+            // SAFETY: `Block` is `repr(C)` around plain bytes without padding (asserted above), so
+            // the vector's initialised elements are so many bytes.
+            Memory::Own(blocks) => unsafe {
+                std::slice::from_raw_parts(blocks.as_ptr().cast(), blocks.len() * BLOCK_BYTES)
+            },
+            Memory::Lent(loan) => loan.bytes(),
+        };
+        &whole[..self.len]
     }
 }
 
 impl AsMut<[u8]> for AlignedBuf {
     fn as_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `as_ref`; `&mut self` makes the access exclusive.
-        unsafe { std::slice::from_raw_parts_mut(self.blocks.as_mut_ptr().cast(), self.len) }
+        let whole = match &mut self.memory {
+            // SAFETY: as in `as_ref`; `&mut self` makes the access exclusive.
+            Memory::Own(blocks) => unsafe {
+                let length = blocks.len() * BLOCK_BYTES;
+                std::slice::from_raw_parts_mut(blocks.as_mut_ptr().cast(), length)
+            },
+            Memory::Lent(loan) => loan.bytes_mut(),
+        };
+        &mut whole[..self.len]
     }
 }
 

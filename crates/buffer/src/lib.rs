@@ -5,6 +5,7 @@
 mod aligned;
 mod buffers;
 mod payload;
+mod region;
 
 pub use aligned::AlignedBuf;
 pub use buffers::Buffers;

@@ -13,12 +13,12 @@
 //!
 //! The one `unsafe` is in [`Tables::submit`], about what [`Tables::entry`] made. The kernel is given
 //! pointers into three kinds of memory: the bytes of a write's pieces (`Bytes`, immutable), the
-//! bytes of a read's [`AlignedBuf`], and the request's vector of `iovec`. All three are heap
-//! memory that does not move when its owner moves, owned by the request's slot. While a request is
-//! in the kernel nothing takes its slot away, resizes its vectors, or looks at its buffer: a slot
-//! is freed by `complete` only, on the final completion, and a [`Pending`] that is dropped earlier
-//! merely marks the slot. Dropping the [`Ring`] waits for every request in the kernel; if it
-//! cannot, it leaks their memory.
+//! bytes of a read's [`AlignedBuf`], and the request's vector of `iovec`. All three are memory that
+//! does not move when its owner moves, owned by the request's slot; an `iovec` may cover several
+//! pieces that lie side by side. While a request is in the kernel nothing takes its slot away, resizes
+//! its vectors, or looks at its buffer: a slot is freed by `complete` only, on the final completion,
+//! and a [`Pending`] that is dropped earlier merely marks the slot. Dropping the [`Ring`] waits for
+//! every request in the kernel; if it cannot, it leaks their memory.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -220,12 +220,8 @@ impl Tables {
         let done = slot.done;
         let entry = match &mut slot.request {
             Request::Write { offset, pieces } => {
-                let iovec = |piece: &[u8]| libc::iovec {
-                    iov_base: piece.as_ptr().cast_mut().cast(),
-                    iov_len: piece.len(),
-                };
                 slot.iovecs.clear();
-                slot.iovecs.extend(remaining(pieces, done).map(iovec));
+                remaining(pieces, done).for_each(|piece| append(&mut slot.iovecs, piece));
                 let at = *offset + done as u64;
                 match slot.iovecs.as_slice() {
                     [only] => {
@@ -304,6 +300,18 @@ impl Tables {
         }
         slot.outcome = Some(outcome);
         slot.waker.take()
+    }
+}
+
+/// Adds a piece of memory, as a part of the last one where it lies right behind it: buffers that were
+/// taken one after another do.
+fn append(iovecs: &mut Vec<libc::iovec>, piece: &[u8]) {
+    let (start, length) = (piece.as_ptr().cast_mut().cast::<libc::c_void>(), piece.len());
+    match iovecs.last_mut() {
+        Some(last) if last.iov_base.wrapping_byte_add(last.iov_len) == start => {
+            last.iov_len += length;
+        }
+        _ => iovecs.push(libc::iovec { iov_base: start, iov_len: length }),
     }
 }
 
@@ -430,5 +438,28 @@ impl Drop for Pending {
             drop(tables);
             drop(waker);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mjolnir_device::Buffers;
+
+    use super::*;
+
+    #[test]
+    fn pieces_that_lie_side_by_side_go_as_one() {
+        let buffers = Buffers::default();
+        let [first, second, third] = [1, 2, 1].map(|blocks| buffers.take(blocks * 4096));
+        let apart = AlignedBuf::zeroed(4096);
+        let mut iovecs = Vec::new();
+        for piece in [&first, &second, &apart, &third] {
+            append(&mut iovecs, piece.as_ref());
+        }
+        let told: Vec<_> =
+            iovecs.iter().map(|iovec| (iovec.iov_base.addr(), iovec.iov_len)).collect();
+        let start = |buffer: &AlignedBuf| buffer.as_ref().as_ptr().addr();
+        let expected = [(start(&first), 3 * 4096), (start(&apart), 4096), (start(&third), 4096)];
+        assert_eq!(told, expected);
     }
 }

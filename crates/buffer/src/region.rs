@@ -1,0 +1,167 @@
+//! Memory in one piece, of which runs of blocks are lent.
+
+use std::io;
+
+use memmap2::{MmapOptions, MmapRaw};
+use mjolnir_units::BLOCK_BYTES;
+
+/// What the processor, and so the system, can map as a whole.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// A piece of memory, and which of its blocks are lent.
+///
+/// Blocks that are lent one after another lie side by side, and where the region is large, in the
+/// memory of the machine, too, as far as the system has huge pages: a write of many of them has few
+/// pieces then. With a piece for each block a disk of a virtual machine wrote 128 KiB at a time at half
+/// the rate.
+pub(crate) struct Region {
+    memory: MmapRaw,
+    /// Bytes of the mapping that lie before the first block.
+    skipped: usize,
+    blocks: usize,
+    /// A bit for each block: whether it is lent.
+    lent: Vec<u64>,
+    lent_count: usize,
+    /// The next run is looked for from here on: what came back before it is left for later, so that
+    /// runs keep lying side by side.
+    next: usize,
+}
+
+impl Region {
+    /// A region of at least `bytes` bytes, all of them zero.
+    pub fn new(bytes: usize) -> io::Result<Self> {
+        let huge = bytes >= HUGE_PAGE_BYTES;
+        let bytes = bytes.next_multiple_of(if huge { HUGE_PAGE_BYTES } else { BLOCK_BYTES });
+        // Older kernels put mappings anywhere. What is skipped is never touched, and so takes no memory.
+        let mapped = bytes + if huge { HUGE_PAGE_BYTES } else { 0 };
+        let memory = MmapRaw::from(MmapOptions::new().len(mapped).map_anon()?);
+        let skipped = if huge { memory.as_mut_ptr().align_offset(HUGE_PAGE_BYTES) } else { 0 };
+        #[cfg(target_os = "linux")]
+        if huge {
+            // A kernel without huge pages says so here, and small ones serve as well.
+            let _ = memory.advise_range(memmap2::Advice::HugePage, skipped, bytes);
+        }
+        let blocks = bytes / BLOCK_BYTES;
+        let lent = vec![0; blocks.div_ceil(64)];
+        Ok(Region { memory, skipped, blocks, lent, lent_count: 0, next: 0 })
+    }
+
+    /// Bytes that can be lent.
+    pub fn bytes(&self) -> usize {
+        self.blocks * BLOCK_BYTES
+    }
+
+    /// Whether nothing is lent.
+    pub fn is_idle(&self) -> bool {
+        self.lent_count == 0
+    }
+
+    /// Whether at most half of it is lent.
+    pub fn is_half_free(&self) -> bool {
+        2 * self.lent_count <= self.blocks
+    }
+
+    /// Goes back to the beginning, for the runs that come next.
+    pub fn rewind(&mut self) {
+        self.next = 0;
+    }
+
+    /// Lends a run of `count` blocks: the index of the first, and where it lies. From there on
+    /// `count * BLOCK_BYTES` bytes are the borrower's alone until [`give_back`](Self::give_back), as long
+    /// as the region exists.
+    pub fn lend(&mut self, count: usize) -> Option<(usize, *mut u8)> {
+        let mut first = self.seek(self.next, false);
+        loop {
+            let end = self.seek(first, true);
+            if end - first >= count {
+                break;
+            }
+            if end == self.blocks {
+                return None;
+            }
+            first = self.seek(end, false);
+        }
+        self.mark(first, count, true);
+        self.next = first + count;
+        let at = self.skipped + first * BLOCK_BYTES;
+        Some((first, self.memory.as_mut_ptr().wrapping_add(at)))
+    }
+
+    /// Takes a run back that was lent.
+    pub fn give_back(&mut self, first: usize, count: usize) {
+        self.mark(first, count, false);
+        if self.is_idle() {
+            self.rewind();
+        }
+    }
+
+    /// The first block from `at` on that is lent, or is not; the number of blocks if there is none.
+    fn seek(&self, at: usize, lent: bool) -> usize {
+        let mut mask = !0 << (at % 64);
+        for (index, word) in self.lent.iter().enumerate().skip(at / 64) {
+            let found = if lent { *word } else { !word } & mask;
+            if found != 0 {
+                return (index * 64 + found.trailing_zeros() as usize).min(self.blocks);
+            }
+            mask = !0;
+        }
+        self.blocks
+    }
+
+    fn mark(&mut self, first: usize, count: usize, lent: bool) {
+        for block in first..first + count {
+            let (word, bit) = (&mut self.lent[block / 64], 1 << (block % 64));
+            assert_eq!(*word & bit != 0, !lent, "block {block} is lent twice, or was not");
+            *word ^= bit;
+        }
+        self.lent_count = if lent { self.lent_count + count } else { self.lent_count - count };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_lie_side_by_side_and_never_on_each_other() {
+        let mut region = Region::new(100 * BLOCK_BYTES).expect("memory");
+        let (first, start) = region.lend(3).expect("room");
+        assert_eq!((first, start.addr() % BLOCK_BYTES), (0, 0));
+        let (second, place) = region.lend(61).expect("room");
+        assert_eq!((second, place.addr()), (3, start.addr() + 3 * BLOCK_BYTES));
+        region.give_back(first, 3);
+        assert_eq!(region.lend(36).map(|run| run.0), Some(64), "what came back is left for later");
+        assert!(region.lend(1).is_none() && !region.is_half_free());
+        region.rewind();
+        assert!(region.lend(4).is_none(), "three are free");
+        region.rewind();
+        assert_eq!(region.lend(3).map(|run| run.0), Some(0));
+    }
+
+    #[test]
+    fn an_idle_region_begins_anew() {
+        let mut region = Region::new(10 * BLOCK_BYTES).expect("memory");
+        let (first, _) = region.lend(7).expect("room");
+        assert!(!region.is_idle());
+        region.give_back(first, 7);
+        assert!(region.is_idle() && region.is_half_free());
+        assert_eq!(region.lend(10).map(|run| run.0), Some(0));
+        assert!(region.lend(1).is_none());
+    }
+
+    #[test]
+    fn a_large_region_begins_at_a_huge_page() {
+        let mut region = Region::new(HUGE_PAGE_BYTES + 1).expect("memory");
+        assert_eq!(region.bytes(), 2 * HUGE_PAGE_BYTES);
+        let (_, start) = region.lend(1024).expect("room");
+        assert_eq!(start.addr() % HUGE_PAGE_BYTES, 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "block 5 is lent twice, or was not")]
+    fn what_was_not_lent_is_not_taken_back() {
+        let mut region = Region::new(10 * BLOCK_BYTES).expect("memory");
+        region.lend(5);
+        region.give_back(4, 2);
+    }
+}
