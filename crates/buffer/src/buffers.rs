@@ -11,8 +11,8 @@ use crate::region::Region;
 
 /// How much memory is kept for reuse by default, in bytes.
 const KEPT_BYTES_MAX: usize = 32 << 20;
-/// How large regions are where much may be kept, and at least; a longer buffer has one of its own size.
-const REGION_BYTES: usize = 2 << 20;
+/// How large regions are where much may be kept, and at least.
+const REGION_BYTES: usize = 8 << 20;
 const REGION_BYTES_MIN: usize = 64 << 10;
 /// The part of what may be kept that a region is at most: one in so many.
 const REGION_SHARE: usize = 8;
@@ -21,9 +21,11 @@ const REGION_SHARE: usize = 8;
 /// frozen to, is dropped; its memory is handed out again as it is: neither zeroed nor given back to the
 /// system, which would cost a page fault for each of its blocks.
 ///
-/// They are cut from large pieces of memory, one after another, so that what is taken one after another
-/// lies side by side and goes to a device as one piece. There is about twice the memory that was in use
-/// at once, at most: a piece that is less than half free is left alone.
+/// They are cut from large pieces of memory, *regions*, one after another, so that what is taken one
+/// after another lies side by side. Cutting goes on in another region that is half free, else in a new
+/// one; a buffer longer than half of one has a region of its own length. So where lengths are alike
+/// there is about twice the memory that was in use at once, at most. Gaps between buffers in use are no
+/// part of what may be kept: they are there until those around them are dropped.
 ///
 /// Clones share their memory. Buffers may be dropped on any thread.
 #[derive(Clone)]
@@ -36,25 +38,32 @@ struct Shared {
     pool: Mutex<Pool>,
 }
 
-#[derive(Default)]
+/// A run of blocks of a region.
+struct Run {
+    region: usize,
+    first: usize,
+    count: usize,
+    start: *mut u8,
+}
+
 struct Pool {
     regions: Slab<Region>,
     /// The region that buffers are cut from.
     current: usize,
-    /// Bytes of all regions.
+    /// Bytes of a region that serves buffers of many lengths.
+    usual: usize,
+    /// Bytes of all regions, and of those of which nothing is in use.
     bytes: usize,
+    idle: usize,
     /// Bytes in use.
     lent: usize,
+    /// The most that were in use at once since [`Buffers::shrink_to`].
+    lent_most: usize,
 }
 
 impl Pool {
-    fn kept(&self) -> usize {
-        self.bytes - self.lent
-    }
-
-    /// A run of blocks: its region, the first of them, and where they lie.
-    fn lend(&mut self, count: usize) -> Option<(usize, usize, *mut u8)> {
-        let found = self.lend_from(self.current, count).or_else(|| {
+    fn lend(&mut self, count: usize) -> Option<Run> {
+        let run = self.lend_from(self.current, count).or_else(|| {
             let keys = self.regions.iter().filter(|(_, region)| region.is_half_free());
             let keys: Vec<usize> = keys.map(|(key, _)| key).collect();
             keys.into_iter().find_map(|key| {
@@ -63,30 +72,60 @@ impl Pool {
             })
         })?;
         self.lent += count * BLOCK_BYTES;
-        Some(found)
+        self.lent_most = self.lent_most.max(self.lent);
+        Some(run)
     }
 
-    fn lend_from(&mut self, key: usize, count: usize) -> Option<(usize, usize, *mut u8)> {
-        let (first, start) = self.regions.get_mut(key)?.lend(count)?;
+    fn lend_from(&mut self, key: usize, count: usize) -> Option<Run> {
+        let region = self.regions.get_mut(key)?;
+        let (bytes, idle) = (region.bytes(), region.is_idle());
+        // A short buffer must not hold on to what is there for a long one.
+        if bytes > self.usual && 2 * count * BLOCK_BYTES < bytes {
+            return None;
+        }
+        let (first, start) = region.lend(count)?;
+        self.idle -= if idle { bytes } else { 0 };
         self.current = key;
-        Some((key, first, start))
+        Some(Run { region: key, first, count, start })
     }
 
-    /// Another region to cut buffers from.
+    fn give_back(&mut self, run: &Run) {
+        self.lent -= run.count * BLOCK_BYTES;
+        let region = &mut self.regions[run.region];
+        region.give_back(run.first, run.count);
+        if region.is_idle() {
+            self.idle += region.bytes();
+        }
+    }
+
+    /// The size of a region for so many blocks that no other has room for, and gives up what is idle and
+    /// too short for them where there would be much more memory than was in use at once.
+    fn prepare(&mut self, count: usize) -> (usize, Vec<Region>) {
+        let length = count * BLOCK_BYTES;
+        let bytes = if 2 * length > self.usual { length } else { self.usual };
+        let most = self.lent_most.max(self.lent + length);
+        let slack = (most / 4).max(self.usual);
+        let given_up = self.shrink_to((most + slack).saturating_sub(self.lent + bytes));
+        (bytes, given_up)
+    }
+
     fn add(&mut self, region: Region) {
         self.bytes += region.bytes();
+        self.idle += region.bytes();
         self.current = self.regions.insert(region);
     }
 
-    /// Gives up regions of which nothing is in use until at most `bytes` are kept; returns them.
+    /// Gives up idle regions until they have at most `bytes`, the longest first, and that from which
+    /// buffers are cut last; returns them.
     #[must_use = "they are better dropped without the lock"]
     fn shrink_to(&mut self, bytes: usize) -> Vec<Region> {
         let mut given_up = Vec::new();
-        while self.kept() > bytes
-            && let Some(key) =
-                self.regions.iter().find_map(|(key, region)| region.is_idle().then_some(key))
-        {
+        while self.idle > bytes {
+            let idle = self.regions.iter().filter(|(_, region)| region.is_idle());
+            let next = idle.max_by_key(|(key, region)| (*key != self.current, region.bytes()));
+            let key = next.expect("what is idle has bytes").0;
             let region = self.regions.remove(key);
+            self.idle -= region.bytes();
             self.bytes -= region.bytes();
             given_up.push(region);
         }
@@ -95,15 +134,24 @@ impl Pool {
 }
 
 impl Buffers {
-    /// Buffers of which at most `bytes` are kept while nobody uses them, but for what lies between
-    /// those that somebody does.
+    /// Buffers of which at most `bytes` are kept where nobody uses any.
     pub fn keeping(bytes: usize) -> Self {
-        Buffers { shared: Arc::new(Shared { kept_bytes_max: bytes, pool: Mutex::default() }) }
+        let pool = Pool {
+            regions: Slab::new(),
+            current: 0,
+            usual: (bytes / REGION_SHARE).clamp(REGION_BYTES_MIN, REGION_BYTES),
+            bytes: 0,
+            idle: 0,
+            lent: 0,
+            lent_most: 0,
+        };
+        Buffers { shared: Arc::new(Shared { kept_bytes_max: bytes, pool: Mutex::new(pool) }) }
     }
 
     /// Bytes that are kept and not in use.
     pub fn kept_bytes(&self) -> usize {
-        self.shared.pool().kept()
+        let pool = self.shared.pool();
+        pool.bytes - pool.lent
     }
 
     /// Bytes that are kept or in use.
@@ -113,28 +161,50 @@ impl Buffers {
 
     /// Lets go of memory until at most `bytes` are kept, as far as nobody uses some of it.
     pub fn shrink_to(&self, bytes: usize) {
-        let given_up = self.shared.pool().shrink_to(bytes);
+        let mut pool = self.shared.pool();
+        let given_up = pool.shrink_to(bytes);
+        pool.lent_most = pool.lent;
+        drop(pool);
         drop(given_up);
+    }
+
+    /// Lets go of what nobody uses but for what the next buffers are cut from: whoever takes one now and
+    /// then finds it without asking the system for memory.
+    pub fn rest(&self) {
+        let usual = self.shared.pool().usual;
+        self.shrink_to(usual.min(self.shared.kept_bytes_max));
     }
 
     /// A buffer of `length` bytes, whose content is left over from earlier use.
     pub fn take(&self, length: usize) -> AlignedBuf {
-        let count = length.div_ceil(BLOCK_BYTES).max(1);
         let mut pool = self.shared.pool();
-        let mut lent = pool.lend(count);
-        if lent.is_none() {
-            let Ok(region) = Region::new(self.shared.region_bytes(count)) else {
+        let count = match length.div_ceil(BLOCK_BYTES).max(1) {
+            long if 2 * long * BLOCK_BYTES > pool.usual => rounded(long),
+            short => short,
+        };
+        let found = pool.lend(count);
+        let (run, given_up) = if let Some(run) = found {
+            (run, Vec::new())
+        } else {
+            let (bytes, given_up) = pool.prepare(count);
+            let Ok(region) = Region::new(bytes) else {
                 // Too many pieces for the system, perhaps: what its allocator says decides.
+                drop(pool);
                 return AlignedBuf::zeroed(length);
             };
             pool.add(region);
-            lent = pool.lend(count);
-        }
+            (pool.lend(count).expect("a new region has room"), given_up)
+        };
         drop(pool);
-        let (region, first, start) = lent.expect("a new region has room");
-        let home = self.shared.clone();
-        AlignedBuf::lent(Loan { home, region, first, count, start }, length)
+        drop(given_up);
+        AlignedBuf::lent(Loan { home: self.shared.clone(), run }, length)
     }
+}
+
+/// The blocks of a long buffer's region: at most a quarter more than `blocks`, so that few sizes serve
+/// all lengths.
+fn rounded(blocks: usize) -> usize {
+    blocks.next_multiple_of((blocks.next_power_of_two() / 8).max(1))
 }
 
 impl Default for Buffers {
@@ -154,57 +224,43 @@ impl Shared {
         // Nothing that can panic for a good reason happens under the lock.
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// The size of a new region that has room for so many blocks.
-    fn region_bytes(&self, count: usize) -> usize {
-        let usual = (self.kept_bytes_max / REGION_SHARE).clamp(REGION_BYTES_MIN, REGION_BYTES);
-        usual.max(count * BLOCK_BYTES)
-    }
 }
 
 /// A run of a region's blocks, lent to whoever holds this, and given back when it is dropped.
 pub(crate) struct Loan {
     home: Arc<Shared>,
-    region: usize,
-    first: usize,
-    count: usize,
-    start: *mut u8,
+    run: Run,
 }
 
-// SAFETY: the pointer is to bytes that are this loan's alone, and that live as long as it; threads may
-// hand it on and read it together as they may a `Vec<u8>`.
+// SAFETY: the run's pointer is to bytes that are this loan's alone, and that live as long as it; threads
+// may hand it on and read it together as they may a `Vec<u8>`.
 unsafe impl Send for Loan {}
 // SAFETY: as above; a shared reference gives nothing but reads.
 unsafe impl Sync for Loan {}
 
 impl Loan {
     pub fn len(&self) -> usize {
-        self.count * BLOCK_BYTES
+        self.run.count * BLOCK_BYTES
     }
 
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: `Region::lend` gave so many bytes from there on to this loan alone; they were zero
         // once, so they are initialised. The region is not given up before all that is lent of it is
         // given back, which `drop` does, and `home` keeps it until then.
-        unsafe { std::slice::from_raw_parts(self.start, self.len()) }
+        unsafe { std::slice::from_raw_parts(self.run.start, self.len()) }
     }
 
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`; `&mut self` makes the access exclusive.
-        unsafe { std::slice::from_raw_parts_mut(self.start, self.len()) }
+        unsafe { std::slice::from_raw_parts_mut(self.run.start, self.len()) }
     }
 }
 
 impl Drop for Loan {
     fn drop(&mut self) {
         let mut pool = self.home.pool();
-        pool.lent -= self.len();
-        let region = &mut pool.regions[self.region];
-        region.give_back(self.first, self.count);
-        let given_up = match region.is_idle() {
-            true => pool.shrink_to(self.home.kept_bytes_max),
-            false => Vec::new(),
-        };
+        pool.give_back(&self.run);
+        let given_up = pool.shrink_to(self.home.kept_bytes_max);
         drop(pool);
         drop(given_up);
     }
@@ -225,14 +281,13 @@ mod tests {
 
     #[test]
     fn what_is_taken_in_turn_lies_side_by_side() {
-        let buffers = Buffers::default();
-        let taken: Vec<_> =
-            [1, 1, 3, 32, 1].map(|blocks| buffers.take(blocks * BLOCK_BYTES)).into();
+        let buffers = small();
+        let taken: Vec<_> = [1, 1, 3, 8, 1].map(|blocks| buffers.take(blocks * BLOCK_BYTES)).into();
         for pair in taken.windows(2) {
             assert_eq!(at(&pair[1]), at(&pair[0]) + pair[0].len());
         }
         assert_eq!(at(&taken[0]) % BLOCK_BYTES, 0);
-        assert_eq!(buffers.kept_bytes(), REGION_BYTES - 38 * BLOCK_BYTES);
+        assert_eq!(buffers.kept_bytes(), REGION_BYTES_MIN - 14 * BLOCK_BYTES);
     }
 
     #[test]
@@ -253,20 +308,36 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_nobody_uses_is_let_go() {
+    fn lengths_of_regions_of_their_own_are_few_and_little_is_wasted() {
+        let mut sizes: Vec<usize> = (1..8192).map(rounded).collect();
+        sizes.dedup();
+        assert!(sizes.is_sorted() && sizes.len() < 60, "{}", sizes.len());
+        for blocks in 1..8192 {
+            assert!((blocks..=blocks * 5 / 4).contains(&rounded(blocks)), "{blocks}");
+        }
+        let buffers = small();
+        let long = buffers.take(17 * BLOCK_BYTES);
+        assert_eq!((buffers.bytes(), long.len()), (20 * BLOCK_BYTES, 17 * BLOCK_BYTES));
+    }
+
+    #[test]
+    fn memory_that_nobody_uses_is_let_go_the_longest_first() {
         let buffers = small();
         let long = 3 * REGION_BYTES_MIN;
-        drop([buffers.take(long), buffers.take(long)]);
-        assert_eq!(buffers.bytes(), long, "four regions may be kept");
+        drop([buffers.take(long), buffers.take(4096), buffers.take(long)]);
+        assert_eq!(buffers.bytes(), REGION_BYTES_MIN + long, "four regions may be kept");
         let held = buffers.take(4096);
-        buffers.shrink_to(0);
-        assert_eq!(buffers.bytes(), long, "some of it is in use");
+        buffers.rest();
+        assert_eq!(buffers.bytes(), REGION_BYTES_MIN, "some of it is in use");
         drop(held);
+        buffers.rest();
+        assert_eq!(buffers.bytes(), REGION_BYTES_MIN, "the next buffer is cut from it");
         buffers.shrink_to(0);
         assert_eq!((buffers.bytes(), buffers.kept_bytes()), (0, 0));
         let nothing_kept = Buffers::keeping(0);
         assert_eq!(nothing_kept.take(1).len(), 1);
         drop(nothing_kept.take(0));
+        nothing_kept.rest();
         assert_eq!(nothing_kept.bytes(), 0);
     }
 
@@ -284,8 +355,50 @@ mod tests {
         assert_eq!(buffers.kept_bytes(), 2 * REGION_BYTES_MIN);
     }
 
-    /// Buffers of all lengths, taken and dropped in a scattered order, keep what is written into them;
-    /// there is not much more memory than is in use.
+    #[test]
+    fn there_is_little_more_than_was_in_use_at_once() {
+        for ascending in [true, false] {
+            let buffers = Buffers::default();
+            let usual = KEPT_BYTES_MAX / REGION_SHARE;
+            drop([buffers.take(4 << 20), buffers.take(4 << 20)]);
+            for step in 1..200 {
+                let blocks = if ascending { step } else { 200 - step };
+                drop(buffers.take(blocks << 16));
+                let most = (8 << 20).max(blocks << 16);
+                assert!(buffers.bytes() <= most * 5 / 4 + 2 * usual, "{blocks}");
+            }
+            buffers.rest();
+            for _ in 0..100 {
+                drop([buffers.take(3 << 20), buffers.take(700 << 10)]);
+                drop(buffers.take(1 << 20));
+            }
+            assert!(
+                buffers.bytes() <= 2 * usual,
+                "what was in use before it rested does not count"
+            );
+        }
+    }
+
+    #[test]
+    fn short_buffers_do_not_cost_long_ones_their_place() {
+        let buffers = small();
+        for (short, long) in [(4096, 64 << 10), (4096, 100 << 10), (16 << 10, 200 << 10)] {
+            let held = buffers.take(short);
+            drop(buffers.take(long));
+            drop(buffers.take(short));
+            let before = buffers.bytes();
+            for _ in 0..10 {
+                for length in [short, long] {
+                    let buffer = buffers.take(length);
+                    assert_eq!(buffers.bytes(), before, "{length} was not made anew");
+                    drop(buffer);
+                }
+            }
+            drop(held);
+        }
+    }
+
+    /// Buffers of all lengths, taken and dropped in a scattered order, keep what is written into them.
     #[test]
     fn no_buffer_lies_on_another() {
         let buffers = small();
@@ -304,9 +417,8 @@ mod tests {
                 buffer.as_mut().fill(round as u8);
                 held.push((buffer, round as u8));
             }
-            let lent = buffers.bytes() - buffers.kept_bytes();
-            most = most.max(lent);
-            assert!(buffers.bytes() <= 3 * most + 4 * REGION_BYTES_MIN, "round {round}: {most}");
+            most = most.max(buffers.bytes() - buffers.kept_bytes());
+            assert!(buffers.bytes() <= 2 * most + 4 * REGION_BYTES_MIN, "round {round}: {most}");
         }
         drop(held);
         assert!(buffers.bytes() <= 4 * REGION_BYTES_MIN, "all is idle");

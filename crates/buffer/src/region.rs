@@ -28,17 +28,16 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// A region of at least `bytes` bytes, all of them zero.
+    /// A region of so many bytes (whole blocks), all of them zero.
     pub fn new(bytes: usize) -> io::Result<Self> {
         let huge = bytes >= HUGE_PAGE_BYTES;
-        let bytes = bytes.next_multiple_of(if huge { HUGE_PAGE_BYTES } else { BLOCK_BYTES });
         // Older kernels put mappings anywhere. What is skipped is never touched, and so takes no memory.
         let mapped = bytes + if huge { HUGE_PAGE_BYTES } else { 0 };
         let memory = MmapRaw::from(MmapOptions::new().len(mapped).map_anon()?);
-        let skipped = if huge { memory.as_mut_ptr().align_offset(HUGE_PAGE_BYTES) } else { 0 };
+        let skipped = if huge { to_huge_page(memory.as_mut_ptr().addr()) } else { 0 };
         #[cfg(target_os = "linux")]
         if huge {
-            // A kernel without huge pages says so here, and small ones serve as well.
+            // Where the kernel has no huge pages, or may not use them, small ones serve as well.
             let _ = memory.advise_range(memmap2::Advice::HugePage, skipped, bytes);
         }
         let blocks = bytes / BLOCK_BYTES;
@@ -118,6 +117,11 @@ impl Region {
     }
 }
 
+/// Bytes from an address to the next huge page that begins there or later.
+fn to_huge_page(address: usize) -> usize {
+    address.next_multiple_of(HUGE_PAGE_BYTES) - address
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,10 +155,12 @@ mod tests {
 
     #[test]
     fn a_large_region_begins_at_a_huge_page() {
-        let mut region = Region::new(HUGE_PAGE_BYTES + 1).expect("memory");
-        assert_eq!(region.bytes(), 2 * HUGE_PAGE_BYTES);
-        let (_, start) = region.lend(1024).expect("room");
+        assert_eq!(to_huge_page(4096), HUGE_PAGE_BYTES - 4096);
+        assert_eq!((to_huge_page(0), to_huge_page(3 * HUGE_PAGE_BYTES)), (0, 0));
+        let mut region = Region::new(HUGE_PAGE_BYTES + BLOCK_BYTES).expect("memory");
+        let (_, start) = region.lend(513).expect("room");
         assert_eq!(start.addr() % HUGE_PAGE_BYTES, 0);
+        assert!(region.lend(1).is_none());
     }
 
     #[test]

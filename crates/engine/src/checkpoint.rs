@@ -250,7 +250,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.keep_within(&self.inner.options);
             if state.is_quiet() && !state.reclaim.running {
                 // Reclaim has gone to rest before: what this took is the last that anybody needs.
-                state.shrink_buffers(&self.inner.options);
+                state.shrink_buffers();
             }
         }
         self.inner.reset_wanted.notify(1);

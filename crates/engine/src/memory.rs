@@ -86,11 +86,6 @@ pub(crate) fn client_buffer_bytes(options: &OpenOptions) -> usize {
     buffer_bytes(options).min(32 << 20)
 }
 
-/// Bytes of buffers for reads that are kept while reclaim rests.
-pub(crate) fn buffer_bytes_at_rest(options: &OpenOptions) -> usize {
-    buffer_bytes(options).min(128 << 10)
-}
-
 /// Bytes that reclaim's reverse index may take of a budget.
 pub(crate) fn index_bytes(options: &OpenOptions) -> u64 {
     options.memory_bytes / INDEX_SHARE
@@ -168,11 +163,10 @@ impl State {
 
     /// Gives up buffers that nobody uses where reclaim rests: those for reads, and where nobody writes
     /// either those of clients.
-    pub fn shrink_buffers(&mut self, options: &OpenOptions) {
-        let kept = buffer_bytes_at_rest(options);
-        self.buffers.shrink_to(kept);
+    pub fn shrink_buffers(&mut self) {
+        self.buffers.rest();
         if self.is_quiet() {
-            self.client_buffers.shrink_to(kept);
+            self.client_buffers.rest();
         }
     }
 

@@ -104,6 +104,14 @@ fn a_write_of_many_pieces_arrives_whole() {
         io.start(write(100, pieces), None).await.unwrap();
         let found = io.start(read(100, all.len()), None).await.unwrap().unwrap();
         assert_eq!(found.as_ref(), all);
+        // Those that lie side by side, too.
+        let whole = Bytes::from(all.into_iter().rev().collect::<Vec<u8>>());
+        let cuts = (0..=whole.len()).step_by(3).chain([whole.len()]).collect::<Vec<_>>();
+        let pieces: Vec<Bytes> = cuts.windows(2).map(|cut| whole.slice(cut[0]..cut[1])).collect();
+        assert!(pieces.len() > 3 * PIECES_MAX);
+        io.start(write(100, pieces), None).await.unwrap();
+        let found = io.start(read(100, whole.len()), None).await.unwrap().unwrap();
+        assert_eq!(found.as_ref(), whole);
     });
 }
 

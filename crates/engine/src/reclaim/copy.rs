@@ -305,7 +305,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let waits = state.waits_for_share();
                 if waits && state.is_quiet() {
                     // Until clients come again.
-                    state.shrink_buffers(&self.inner.options);
+                    state.shrink_buffers();
                 }
                 waits
             });

@@ -60,6 +60,38 @@ fn random_writes_keep_to_the_budget() {
     });
 }
 
+/// As an NBD server takes them: lengths of which little fits where others were.
+#[test]
+fn payloads_in_the_engines_buffers_keep_to_the_budget() {
+    run(async |runtime| {
+        let budget = 16 << 20;
+        let device = MemoryDevice::of_zones(96, 4096);
+        let options = OpenOptions { memory_bytes: budget, ..OpenOptions::default() };
+        let engine = fresh(|| device.clone(), &runtime, options).await;
+        let blocks = 1 << 16;
+        let volume = engine.create_volume("v", blocks * BLOCK).await.unwrap();
+        let buffers = engine.client_buffers();
+        let mut random = Pcg64::seed_from_u64(7);
+        let (mut most, mut most_buffers) = (0, 0);
+        for _ in 0..6_000 {
+            let count = [1, 17, 33][(random.next_u64() % 3) as usize];
+            let mut payload = buffers.take(count * BLOCK as usize);
+            payload.as_mut().fill(7);
+            let at = random.next_u64() % (blocks - 33) * BLOCK;
+            let write = engine.write(volume.id, at, payload.freeze(), Durability::Buffered);
+            write.await.unwrap();
+            let stats = engine.stats();
+            most = most.max(stats.memory_bytes);
+            most_buffers = most_buffers.max(stats.buffer_bytes + stats.dirty_bytes);
+        }
+        assert!(most <= budget + budget / 4, "{most} bytes were used of {budget}");
+        assert!(most_buffers > 1 << 20, "{most_buffers} bytes of buffers at most");
+        engine.close().await.unwrap();
+        drop(engine);
+        assert_eq!(buffers.bytes(), buffers.kept_bytes(), "all came back");
+    });
+}
+
 #[test]
 fn a_store_is_read_with_room_for_no_checksums() {
     run(async |runtime| {
