@@ -7,7 +7,7 @@ use std::pin::pin;
 
 use event_listener::Event;
 use futures_util::{StreamExt, stream};
-use mjolnir_device::{AlignedBuf, Device, Runtime};
+use mjolnir_device::{Device, Runtime};
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_BYTES, ZoneId};
 
@@ -83,7 +83,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut state = Payload::Torn;
         // More than once, so that a passing fault does not pass for a torn write.
         for _ in 0..TRIES {
-            let buffer = AlignedBuf::zeroed(group.checksums.len() * BLOCK_BYTES);
+            let buffer = self.state().buffers.take(group.checksums.len() * BLOCK_BYTES);
             let read = self.device().read(start, buffer).await;
             let what = format!("reading what was logged at {start} (segment {})", zone.0);
             let bytes = match read.map_err(|error| fault::device(&what, error)) {

@@ -199,7 +199,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut stride = STRIDE;
         while from < limit {
             let count = stride.min(limit - from);
-            let buffer = AlignedBuf::zeroed(count as usize * BLOCK_BYTES);
+            let buffer = self.state().buffers.take(count as usize * BLOCK_BYTES);
             let read = self.device().read(start.plus(from), buffer).await;
             let bytes = match read.map_err(|error| fault::device("looking for a group", error)) {
                 Ok(bytes) => bytes,

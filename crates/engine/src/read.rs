@@ -326,14 +326,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let mut at = 0;
             while at < blocks {
                 let count = (blocks - at).min(info.append_blocks_max);
-                let piece = self
-                    .device()
-                    .read(
-                        start.plus(u64::from(segment.footer) + at),
-                        AlignedBuf::zeroed((count * BLOCK_SIZE) as usize),
-                    )
-                    .await;
-                let Ok(piece) = piece else { break };
+                let from = start.plus(u64::from(segment.footer) + at);
+                let piece = self.state().buffers.take((count * BLOCK_SIZE) as usize);
+                let Ok(piece) = self.device().read(from, piece).await else { break };
                 self.state().counters.device_read_blocks += count;
                 buffer.extend_from_slice(piece.as_ref());
                 at += count;
