@@ -1,6 +1,7 @@
 //! Memory that is used again and again.
 
 use std::fmt;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mjolnir_units::BLOCK_BYTES;
@@ -23,8 +24,9 @@ const REGION_SHARE: usize = 8;
 ///
 /// They are cut from large pieces of memory, *regions*, one after another, so that what is taken one
 /// after another lies side by side. Cutting goes on in another region that is half free, else in a new
-/// one; a buffer longer than half of one has a region of its own length. So where lengths are alike
-/// there is about twice the memory that was in use at once, at most. Gaps between buffers in use are no
+/// one, which for a buffer longer than half of the usual one is about as long as that, and not there for
+/// short ones. So where lengths are alike there is about twice the memory that was in use at once, at
+/// most. Gaps between buffers in use are no
 /// part of what may be kept: they are there until those around them are dropped.
 ///
 /// Clones share their memory. Buffers may be dropped on any thread.
@@ -80,7 +82,7 @@ impl Pool {
         let region = self.regions.get_mut(key)?;
         let (bytes, idle) = (region.bytes(), region.is_idle());
         // A short buffer must not hold on to what is there for a long one.
-        if bytes > self.usual && 2 * count * BLOCK_BYTES < bytes {
+        if region.is_long() && 2 * count * BLOCK_BYTES < bytes {
             return None;
         }
         let (first, start) = region.lend(count)?;
@@ -98,31 +100,32 @@ impl Pool {
         }
     }
 
-    /// The size of a region for so many blocks that no other has room for, and gives up what is idle and
-    /// too short for them where there would be much more memory than was in use at once.
-    fn prepare(&mut self, count: usize) -> (usize, Vec<Region>) {
+    /// Another region, for so many blocks that none has room for. Gives up idle ones, none of which
+    /// serves, where there would be much more memory than was in use at once.
+    fn add(&mut self, count: usize) -> io::Result<Vec<Region>> {
         let length = count * BLOCK_BYTES;
-        let bytes = if 2 * length > self.usual { length } else { self.usual };
+        let is_long = 2 * length > self.usual;
+        let bytes = if is_long { length } else { self.usual };
+        let region = Region::new(bytes, is_long)?;
         let most = self.lent_most.max(self.lent + length);
         let slack = (most / 4).max(self.usual);
         let given_up = self.shrink_to((most + slack).saturating_sub(self.lent + bytes));
-        (bytes, given_up)
-    }
-
-    fn add(&mut self, region: Region) {
-        self.bytes += region.bytes();
-        self.idle += region.bytes();
+        self.bytes += bytes;
+        self.idle += bytes;
         self.current = self.regions.insert(region);
+        Ok(given_up)
     }
 
-    /// Gives up idle regions until they have at most `bytes`, the longest first, and that from which
-    /// buffers are cut last; returns them.
+    /// Gives up idle regions until they have at most `bytes`: those for long buffers first, the longest
+    /// ahead, and last that from which buffers are cut; returns them.
     #[must_use = "they are better dropped without the lock"]
     fn shrink_to(&mut self, bytes: usize) -> Vec<Region> {
         let mut given_up = Vec::new();
         while self.idle > bytes {
             let idle = self.regions.iter().filter(|(_, region)| region.is_idle());
-            let next = idle.max_by_key(|(key, region)| (*key != self.current, region.bytes()));
+            let next = idle.max_by_key(|(key, region)| {
+                (region.is_long(), *key != self.current, region.bytes())
+            });
             let key = next.expect("what is idle has bytes").0;
             let region = self.regions.remove(key);
             self.idle -= region.bytes();
@@ -139,7 +142,8 @@ impl Buffers {
         let pool = Pool {
             regions: Slab::new(),
             current: 0,
-            usual: (bytes / REGION_SHARE).clamp(REGION_BYTES_MIN, REGION_BYTES),
+            usual: (bytes / REGION_SHARE).clamp(REGION_BYTES_MIN, REGION_BYTES) / BLOCK_BYTES
+                * BLOCK_BYTES,
             bytes: 0,
             idle: 0,
             lent: 0,
@@ -186,13 +190,11 @@ impl Buffers {
         let (run, given_up) = if let Some(run) = found {
             (run, Vec::new())
         } else {
-            let (bytes, given_up) = pool.prepare(count);
-            let Ok(region) = Region::new(bytes) else {
+            let Ok(given_up) = pool.add(count) else {
                 // Too many pieces for the system, perhaps: what its allocator says decides.
                 drop(pool);
                 return AlignedBuf::zeroed(length);
             };
-            pool.add(region);
             (pool.lend(count).expect("a new region has room"), given_up)
         };
         drop(pool);
@@ -332,6 +334,9 @@ mod tests {
         drop(held);
         buffers.rest();
         assert_eq!(buffers.bytes(), REGION_BYTES_MIN, "the next buffer is cut from it");
+        drop(buffers.take(long));
+        buffers.rest();
+        assert_eq!(buffers.bytes(), REGION_BYTES_MIN, "short ones are, not the long one");
         buffers.shrink_to(0);
         assert_eq!((buffers.bytes(), buffers.kept_bytes()), (0, 0));
         let nothing_kept = Buffers::keeping(0);
@@ -395,6 +400,19 @@ mod tests {
                 }
             }
             drop(held);
+        }
+    }
+
+    #[test]
+    fn short_buffers_that_are_held_pin_no_regions_of_long_ones() {
+        for long in [48 << 10, REGION_BYTES_MIN, 2 * REGION_BYTES_MIN] {
+            let buffers = small();
+            let mut held = Vec::new();
+            for _ in 0..10 {
+                drop(buffers.take(long));
+                held.push(buffers.take(4096));
+            }
+            assert!(buffers.bytes() <= 2 * REGION_BYTES_MIN + long, "{long}: {}", buffers.bytes());
         }
     }
 

@@ -19,6 +19,7 @@ pub(crate) struct Region {
     /// Bytes of the mapping that lie before the first block.
     skipped: usize,
     blocks: usize,
+    is_long: bool,
     /// A bit for each block: whether it is lent.
     lent: Vec<u64>,
     lent_count: usize,
@@ -28,8 +29,9 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// A region of so many bytes (whole blocks), all of them zero.
-    pub fn new(bytes: usize) -> io::Result<Self> {
+    /// A region of so many bytes (whole blocks), all of them zero; made for a single `long` buffer, or not.
+    pub fn new(bytes: usize, is_long: bool) -> io::Result<Self> {
+        debug_assert!(bytes.is_multiple_of(BLOCK_BYTES), "regions are whole blocks");
         let huge = bytes >= HUGE_PAGE_BYTES;
         // Older kernels put mappings anywhere. What is skipped is never touched, and so takes no memory.
         let mapped = bytes + if huge { HUGE_PAGE_BYTES } else { 0 };
@@ -42,12 +44,17 @@ impl Region {
         }
         let blocks = bytes / BLOCK_BYTES;
         let lent = vec![0; blocks.div_ceil(64)];
-        Ok(Region { memory, skipped, blocks, lent, lent_count: 0, next: 0 })
+        Ok(Region { memory, skipped, blocks, is_long, lent, lent_count: 0, next: 0 })
     }
 
     /// Bytes that can be lent.
     pub fn bytes(&self) -> usize {
         self.blocks * BLOCK_BYTES
+    }
+
+    /// Whether it was made for a single buffer.
+    pub fn is_long(&self) -> bool {
+        self.is_long
     }
 
     /// Whether nothing is lent.
@@ -128,7 +135,7 @@ mod tests {
 
     #[test]
     fn runs_lie_side_by_side_and_never_on_each_other() {
-        let mut region = Region::new(100 * BLOCK_BYTES).expect("memory");
+        let mut region = Region::new(100 * BLOCK_BYTES, false).expect("memory");
         let (first, start) = region.lend(3).expect("room");
         assert_eq!((first, start.addr() % BLOCK_BYTES), (0, 0));
         let (second, place) = region.lend(61).expect("room");
@@ -144,7 +151,7 @@ mod tests {
 
     #[test]
     fn an_idle_region_begins_anew() {
-        let mut region = Region::new(10 * BLOCK_BYTES).expect("memory");
+        let mut region = Region::new(10 * BLOCK_BYTES, false).expect("memory");
         let (first, _) = region.lend(7).expect("room");
         assert!(!region.is_idle());
         region.give_back(first, 7);
@@ -157,7 +164,7 @@ mod tests {
     fn a_large_region_begins_at_a_huge_page() {
         assert_eq!(to_huge_page(4096), HUGE_PAGE_BYTES - 4096);
         assert_eq!((to_huge_page(0), to_huge_page(3 * HUGE_PAGE_BYTES)), (0, 0));
-        let mut region = Region::new(HUGE_PAGE_BYTES + BLOCK_BYTES).expect("memory");
+        let mut region = Region::new(HUGE_PAGE_BYTES + BLOCK_BYTES, false).expect("memory");
         let (_, start) = region.lend(513).expect("room");
         assert_eq!(start.addr() % HUGE_PAGE_BYTES, 0);
         assert!(region.lend(1).is_none());
@@ -166,7 +173,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "block 5 is lent twice, or was not")]
     fn what_was_not_lent_is_not_taken_back() {
-        let mut region = Region::new(10 * BLOCK_BYTES).expect("memory");
+        let mut region = Region::new(10 * BLOCK_BYTES, false).expect("memory");
         region.lend(5);
         region.give_back(4, 2);
     }

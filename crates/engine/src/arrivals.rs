@@ -16,8 +16,10 @@ use crate::fault;
 use crate::format::bind;
 use crate::format::group::GroupHeader;
 use crate::groups::TRIES;
+use crate::memory::buffer_bytes;
 
-/// Groups whose payload is read at once: a MiB each, or less.
+/// Groups whose payload is read at once, a MiB each or less, in a budget of which that is a small part;
+/// in a smaller one as much as is kept for reads.
 const PAYLOADS: usize = 16;
 
 /// What is on the device of a group whose header is.
@@ -45,7 +47,8 @@ impl<'a> Arrivals<'a> {
     /// Finds out about each group, in turn. A device that fails is an error.
     pub async fn verify<D: Device, R: Runtime>(&self, engine: &Engine<D, R>) -> Result<(), Error> {
         let payloads = stream::iter(self.groups).map(|of| engine.payload_of(of.0, of.1));
-        let mut payloads = pin!(payloads.buffered(PAYLOADS));
+        let at_once = (buffer_bytes(&engine.inner.options) >> 20).clamp(1, PAYLOADS);
+        let mut payloads = pin!(payloads.buffered(at_once));
         while let Some(payload) = payloads.next().await {
             self.found.borrow_mut().push(payload?);
             self.changed.notify(usize::MAX);
