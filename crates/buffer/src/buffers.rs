@@ -26,8 +26,8 @@ const REGION_SHARE: usize = 8;
 /// after another lies side by side. Cutting goes on in another region that is half free, else in a new
 /// one, which for a buffer longer than half of the usual one is about as long as that, and not there for
 /// short ones. So where lengths are alike there is about twice the memory that was in use at once, at
-/// most. Gaps between buffers in use are no
-/// part of what may be kept: they are there until those around them are dropped.
+/// most. Gaps between buffers in use are no part of what may be kept: they are there until those around
+/// them are dropped.
 ///
 /// Clones share their memory. Buffers may be dropped on any thread.
 #[derive(Clone)]
@@ -59,11 +59,16 @@ struct Pool {
     idle: usize,
     /// Bytes in use.
     lent: usize,
-    /// The most that were in use at once since [`Buffers::shrink_to`].
+    /// The most that were in use at once since [`Buffers::rest`].
     lent_most: usize,
 }
 
 impl Pool {
+    /// Whether so many blocks are too many for a region that serves others, too.
+    fn is_long(&self, count: usize) -> bool {
+        2 * count * BLOCK_BYTES > self.usual
+    }
+
     fn lend(&mut self, count: usize) -> Option<Run> {
         let run = self.lend_from(self.current, count).or_else(|| {
             let keys = self.regions.iter().filter(|(_, region)| region.is_half_free());
@@ -104,7 +109,7 @@ impl Pool {
     /// serves, where there would be much more memory than was in use at once.
     fn add(&mut self, count: usize) -> io::Result<Vec<Region>> {
         let length = count * BLOCK_BYTES;
-        let is_long = 2 * length > self.usual;
+        let is_long = self.is_long(count);
         let bytes = if is_long { length } else { self.usual };
         let region = Region::new(bytes, is_long)?;
         let most = self.lent_most.max(self.lent + length);
@@ -164,7 +169,7 @@ impl Buffers {
     }
 
     /// Lets go of memory until at most `bytes` are kept, as far as nobody uses some of it.
-    pub fn shrink_to(&self, bytes: usize) {
+    fn shrink_to(&self, bytes: usize) {
         let mut pool = self.shared.pool();
         let given_up = pool.shrink_to(bytes);
         pool.lent_most = pool.lent;
@@ -183,7 +188,7 @@ impl Buffers {
     pub fn take(&self, length: usize) -> AlignedBuf {
         let mut pool = self.shared.pool();
         let count = match length.div_ceil(BLOCK_BYTES).max(1) {
-            long if 2 * long * BLOCK_BYTES > pool.usual => rounded(long),
+            long if pool.is_long(long) => rounded(long),
             short => short,
         };
         let found = pool.lend(count);

@@ -29,7 +29,7 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// A region of so many bytes (whole blocks), all of them zero; made for a single `long` buffer, or not.
+    /// A region of so many bytes (whole blocks), all of them zero; made for a single buffer, or for many.
     pub fn new(bytes: usize, is_long: bool) -> io::Result<Self> {
         debug_assert!(bytes.is_multiple_of(BLOCK_BYTES), "regions are whole blocks");
         let huge = bytes >= HUGE_PAGE_BYTES;
