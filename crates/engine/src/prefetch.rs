@@ -17,7 +17,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Brings the nodes into memory that lead to the given blocks, as far as they can be read. Only
     /// a hint: what is missing still is found, or found to be damaged, by whoever needs it.
     pub(crate) async fn prefetch(&self, mut blocks: Vec<(TreeId, u64)>) {
-        // In order, so that a lookup finds the nodes of the one before in the processor's cache.
+        // In order, so that a leaf is looked for once for all the blocks that it holds.
         blocks.sort_unstable();
         blocks.dedup();
         for _ in 0..ROUNDS {
@@ -28,15 +28,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let mut absent = BTreeSet::new();
             {
                 let state = self.state();
-                let mut runs = Vec::new();
+                let mut reached = None;
                 blocks.retain(|(tree, lba)| {
-                    runs.clear();
-                    let reaches = state.map.blocks(*tree).is_some_and(|size| *lba < size);
-                    let missing = reaches
-                        .then(|| state.map.lookup(*tree, Lba(*lba), 1, &mut runs).err())
-                        .flatten();
-                    absent.extend(missing.as_ref().map(|missing| missing.0));
-                    missing.is_some()
+                    let is_reached = reached.is_some_and(|(of, end)| of == *tree && *lba < end);
+                    if is_reached || state.map.blocks(*tree).is_none_or(|size| *lba >= size) {
+                        return false;
+                    }
+                    let end = state.map.leaf_end(*tree, Lba(*lba));
+                    reached = end.as_ref().ok().map(|end| (*tree, *end));
+                    absent.extend(end.as_ref().err().map(|missing| missing.0));
+                    end.is_err()
                 });
             }
             if absent.is_empty() {

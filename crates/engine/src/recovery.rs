@@ -47,11 +47,12 @@ use crate::survey::{LostGroups, Walked};
 /// Reads that are under way at once.
 const READS: usize = 32;
 /// Records whose way through the map is fetched ahead of their replay.
-const PREFETCH_RECORDS: u64 = 4096;
+const PREFETCH_RECORDS: usize = 4096;
 
 /// A record with where its payload lies.
-struct Logged {
-    record: Record,
+struct Logged<'a> {
+    sequence: u64,
+    record: &'a Record,
     payload: Pba,
     /// The number of its group among those of which it is not known whether they arrived.
     unsure: Option<usize>,
@@ -106,7 +107,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         let mut survey = engine.survey(&root, &manifest, salvage).await?;
         survey.damage.extend(outdated);
-        let (mut logged, mut known) = (BTreeMap::new(), BTreeMap::new());
+        let mut known = BTreeMap::new();
         let groups = || {
             survey.walks.iter().flat_map(|of| of.walk.groups.iter().map(|group| (of.zone, group)))
         };
@@ -119,29 +120,35 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             groups().filter(|(_, group)| counts(group)).collect();
         counting.sort_by_cached_key(|(_, group)| newest(group));
         let sure = counting.partition_point(|(_, group)| newest(group) <= durable);
+        let records = counting.iter().map(|(_, group)| group.records.len()).sum();
+        let mut logged: Vec<Logged<'_>> = Vec::with_capacity(records);
         for (index, (zone, group)) in counting.iter().enumerate() {
             let unsure = index.checked_sub(sure);
             let mut payload = zone.start(info.zone_blocks).plus(u64::from(group.offset) + 1);
-            for (sequence, record) in group.records.iter().cloned() {
-                let blocks = record.payload_blocks();
+            for (sequence, record) in &group.records {
+                let sequence = *sequence;
                 if sequence > root.sequence && salvage {
                     known.insert(sequence, record.clone());
                 }
                 if sequence > root.sequence {
-                    logged.insert(sequence, Logged { record, payload, unsure });
+                    logged.push(Logged { sequence, record, payload, unsure });
                 }
-                payload = payload.plus(blocks);
+                payload = payload.plus(record.payload_blocks());
             }
         }
+        logged.sort_by_key(|of| of.sequence);
+        // A record is replayed once, however often it was found.
+        logged.dedup_by_key(|of| of.sequence);
 
         let mut loss = LogLoss { durable_to: durable, ..LogLoss::default() };
         engine.load_map(&manifest, &mut loss).await?;
         let arrivals = Arrivals::new(&counting[sure..]);
-        let replay = engine.replay_log(root.sequence + 1, &mut logged, &arrivals, &mut loss);
+        let replay = engine.replay_log(root.sequence + 1, &logged, &arrivals, &mut loss);
         let ((), next) = try_join(arrivals.verify(&engine), replay).await?;
         let arrivals = arrivals.into_found();
         let whole = |unsure: usize| matches!(arrivals[unsure], Payload::Whole);
-        logged.retain(|_, of| of.unsure.is_none_or(whole));
+        let left = logged.iter().filter(|of| of.sequence >= next && of.unsure.is_none_or(whole));
+        let dropped_records = left.count() as u64;
         let unreadable = arrivals.iter().zip(&counting[sure..]).filter_map(|(arrived, of)| {
             let Payload::Unreadable(what) = arrived else { return None };
             let (zone, block) = (of.0.0, u64::from(of.1.offset) + 1);
@@ -190,7 +197,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             .collect();
         staged.into_iter().for_each(|tree| state.drop_tree(tree));
         state.counters.replayed_records = next - 1 - root.sequence;
-        state.counters.dropped_records = logged.len() as u64;
+        state.counters.dropped_records = dropped_records;
         state.log.sequence = highest;
         state.log.durable = highest;
         state.log.epoch = survey.epoch + 1;
@@ -235,35 +242,30 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     async fn replay_log(
         &self,
         mut next: u64,
-        logged: &mut BTreeMap<u64, Logged>,
+        logged: &[Logged<'_>],
         arrivals: &Arrivals<'_>,
         loss: &mut LogLoss,
     ) -> Result<u64, Error> {
         let salvage = self.inner.options.salvage;
-        let mut fetched = next;
-        while let Some(Logged { record, payload, unsure }) = logged.remove(&next) {
-            if next >= fetched {
-                fetched = next + PREFETCH_RECORDS;
-                let ahead = logged.range(..fetched).map(|(_, of)| &of.record).chain([&record]);
-                let ends = |record: &Record| match record {
-                    Record::Write { tree, lba, blocks } => {
-                        vec![(*tree, *lba), (*tree, lba.saturating_add(u64::from(*blocks)))]
-                    }
-                    _ => Vec::new(),
-                };
+        for (index, Logged { sequence, record, payload, unsure }) in logged.iter().enumerate() {
+            if *sequence != next {
+                break;
+            }
+            if index % PREFETCH_RECORDS == 0 {
+                let ahead = logged[index..].iter().take(PREFETCH_RECORDS).map(|of| of.record);
                 self.prefetch(ahead.flat_map(ends).collect()).await;
                 yield_now().await; // The groups that come later are verified meanwhile.
             }
             if let Some(group) = unsure
-                && !arrivals.is_whole(group).await
+                && !arrivals.is_whole(*group).await
             {
                 break;
             }
-            match self.replay(next, &record, payload).await {
+            match self.replay(next, record, *payload).await {
                 Err(error) if salvage && error.kind == ErrorKind::Damaged => {
                     // A part of the map that it changes cannot be read, and does not come back by
                     // leaving out what follows.
-                    self.note_unreplayed(next, &record, &error, loss);
+                    self.note_unreplayed(next, record, &error, loss);
                 }
                 Err(error) if error.kind == ErrorKind::Damaged => {
                     return Err(fault::damaged(format!(
@@ -400,6 +402,17 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         })
         .await
     }
+}
+
+/// Blocks whose leaves a record's replay needs: those of the first and of the last that it writes.
+fn ends(record: &Record) -> impl Iterator<Item = (TreeId, u64)> + use<> {
+    let written = match record {
+        Record::Write { tree, lba, blocks } if *blocks > 0 => {
+            Some([(*tree, *lba), (*tree, lba.saturating_add(u64::from(*blocks) - 1))])
+        }
+        _ => None,
+    };
+    written.into_iter().flatten()
 }
 
 async fn read_root<D: Device>(device: &D) -> Result<Root, Error> {

@@ -142,6 +142,15 @@ impl Map {
         Ok(true)
     }
 
+    /// The first block behind those that the leaf of block `lba` of a tree holds. That leaf and the way
+    /// to it are in memory.
+    pub fn leaf_end(&self, tree: TreeId, lba: Lba) -> Result<u64, Absent> {
+        self.check_range(tree, lba, 1);
+        let spot = self.locate(tree, lba.0)?;
+        self.table.get(spot.leaf)?;
+        Ok(spot.end)
+    }
+
     /// The leaf that holds block `at` of a tree; every node above it is in memory.
     pub(crate) fn locate(&self, tree: TreeId, at: u64) -> Result<Spot, Absent> {
         let root = self.root(tree);

@@ -286,9 +286,28 @@ impl World {
             for lo in (0..found.len()).step_by(7) {
                 let hi = (lo + 1 + lo % 13).min(found.len());
                 let (lba, blocks) = (Lba(lo as u64), (hi - lo) as u64);
+                self.compare_leaf_end(TreeId(tree), lba, found.len() as u64);
                 let is_hole = self.retry(|map| map.is_hole(TreeId(tree), lba, blocks));
                 let holes = found[lo..hi].iter().all(Option::is_none);
                 assert_eq!(is_hole, holes, "tree {tree} blocks {lo}..{hi}");
+            }
+        }
+    }
+
+    /// All that the map says to be in memory can be looked up; if it names an absent node, a lookup does.
+    fn compare_leaf_end(&self, tree: TreeId, lba: Lba, length: u64) {
+        let mut runs = Vec::new();
+        match self.map.leaf_end(tree, lba) {
+            Ok(end) => {
+                assert!(
+                    lba.0 < end && end <= length,
+                    "{lba:?} is in a leaf of tree {tree:?} up to {end}"
+                );
+                self.map.lookup(tree, lba, end - lba.0, &mut runs).unwrap();
+            }
+            Err(absent) => {
+                let other = self.map.lookup(tree, lba, 1, &mut runs).unwrap_err();
+                assert_eq!(absent.0, other.0, "tree {tree:?} block {lba:?}");
             }
         }
     }
