@@ -2,9 +2,10 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
+use std::thread::JoinHandle;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use crate::steps::Outcome;
 
@@ -20,11 +21,41 @@ pub fn run(mut command: Command) -> Result<Outcome> {
     let shown = show(&command);
     println!("$ {shown}");
     let status = command.status().with_context(|| format!("cannot run `{shown}`"))?;
-    Ok(if status.success() {
-        Outcome::pass()
-    } else {
-        Outcome::fail(format!("`{shown}` ended with {status}"))
-    })
+    Ok(outcome_of(status, &shown))
+}
+
+fn outcome_of(status: ExitStatus, shown: &str) -> Outcome {
+    match status.success() {
+        true => Outcome::pass(),
+        false => Outcome::fail(format!("`{shown}` ended with {status}")),
+    }
+}
+
+/// A program that runs beside the steps; what it prints is kept until it is waited for.
+pub struct Beside {
+    shown: String,
+    run: JoinHandle<std::io::Result<Output>>,
+}
+
+/// Begins to run a program whose exit status says all.
+pub fn begin(mut command: Command) -> Beside {
+    let shown = show(&command);
+    Beside { shown, run: std::thread::spawn(move || command.stdin(Stdio::null()).output()) }
+}
+
+impl Beside {
+    /// Waits for it, and shows what it printed.
+    pub fn end(self) -> Result<Outcome> {
+        let shown = self.shown;
+        println!("$ {shown}");
+        let run = self.run.join().map_err(|_| anyhow!("`{shown}` is lost"))?;
+        let Output { status, stdout, stderr } =
+            run.with_context(|| format!("cannot run `{shown}`"))?;
+        for printed in [stderr, stdout] {
+            std::io::stdout().write_all(&printed).context("cannot print")?;
+        }
+        Ok(outcome_of(status, &shown))
+    }
 }
 
 /// What a program prints, which is all that is wanted of it.

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use mjolnir_backends::{FileDevice, OpenOptions};
-use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, ZoneTable};
+use mjolnir_device::{
+    AlignedBuf, AnyDevice, Device, DeviceError, DeviceInfo, ErrorKind, ZoneTable,
+};
 use mjolnir_host::HostRuntime;
 use mjolnir_machine::is_zero;
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
@@ -21,21 +23,19 @@ use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
 /// Where the first zone lies in the file, in bytes: docs/internals/container.md.
 const ZONES_AT: u64 = 1 << 20;
 
+/// Opens a store's file so that appended zeroes take no room in it.
+pub fn open(path: &Path, runtime: &HostRuntime) -> Result<AnyDevice> {
+    let inner = FileDevice::open(path, OpenOptions::default(), runtime)?;
+    let file = File::options().write(true).open(path).context("opening a store's file")?;
+    let table = Rc::new(RefCell::new(ZoneTable::new(inner.info())));
+    Ok(AnyDevice::new(SparseDevice { inner, table, file: Arc::new(file) }))
+}
+
 /// See the module. A [`FileDevice`], but for appends.
-pub struct SparseDevice {
+struct SparseDevice {
     inner: FileDevice,
     table: Rc<RefCell<ZoneTable>>,
     file: Arc<File>,
-}
-
-impl SparseDevice {
-    /// Opens a store's file.
-    pub fn open(path: &Path, runtime: &HostRuntime) -> Result<Self> {
-        let inner = FileDevice::open(path, OpenOptions::default(), runtime)?;
-        let file = File::options().write(true).open(path).context("opening a store's file")?;
-        let table = Rc::new(RefCell::new(ZoneTable::new(inner.info())));
-        Ok(SparseDevice { inner, table, file: Arc::new(file) })
-    }
 }
 
 /// The runs of blocks that are not zero: where each begins, in bytes from the first, and its bytes.

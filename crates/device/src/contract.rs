@@ -565,11 +565,13 @@ impl<D: Device> Tested<D> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use futures_lite::future::block_on;
 
     use super::*;
     use crate::filter::{Fault, Record};
-    use crate::{MemoryDevice, MemoryOptions};
+    use crate::{AnyDevice, MemoryDevice, MemoryOptions};
 
     struct Memory(MemoryOptions);
 
@@ -596,6 +598,24 @@ mod tests {
         }
     }
 
+    /// Of a kind that is not known, with the device that keeps the bytes.
+    #[derive(Default)]
+    struct Erased(RefCell<Option<MemoryDevice>>);
+
+    impl Bench for Erased {
+        type Device = AnyDevice;
+        async fn fresh(&self) -> AnyDevice {
+            let memory = MemoryDevice::of_zones(6, 16);
+            *self.0.borrow_mut() = Some(memory.clone());
+            AnyDevice::new(memory)
+        }
+        async fn reopen(&self, _: AnyDevice) -> Option<AnyDevice> {
+            let memory = self.0.borrow_mut().take()?.reopen();
+            *self.0.borrow_mut() = Some(memory.clone());
+            Some(AnyDevice::new(memory))
+        }
+    }
+
     #[test]
     fn memory_keeps_the_contract() {
         for stale_after_reset in [false, true] {
@@ -610,6 +630,15 @@ mod tests {
     #[test]
     fn filters_keep_the_contract() {
         block_on(all(&Filtered));
+    }
+
+    #[test]
+    fn a_device_of_any_kind_keeps_the_contract() {
+        let bench = Erased::default();
+        block_on(all(&bench));
+        for seed in 0..20 {
+            block_on(random_history(&bench, seed, 500));
+        }
     }
 
     /// A clause that nothing can break proves nothing: devices that break the contract in one way

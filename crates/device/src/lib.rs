@@ -5,6 +5,7 @@
 //! `backends` and `host` (the real world) and in `lab` (the virtual one), and all of them pass
 //! the tests in [`contract`].
 
+mod any;
 mod chance;
 pub mod contract;
 mod device;
@@ -15,6 +16,7 @@ mod memory;
 mod runtime;
 mod zones;
 
+pub use any::AnyDevice;
 pub use device::Device;
 pub use error::{DeviceError, ErrorKind};
 pub use info::{DeviceInfo, Sealing};

@@ -18,7 +18,7 @@ use crate::direct;
 use crate::load::{self, Load, Pause};
 use crate::report::Report;
 use crate::samples::Samples;
-use crate::sparse::SparseDevice;
+use crate::sparse;
 use crate::table::{Bench, Line, Row, Target};
 use crate::world::{GIB, KIB, MIB, blocks, by_hand, on_disk, reopen, roomy, shut};
 
@@ -257,7 +257,7 @@ fn over_budget(bench: &Bench, report: &mut Report) -> Result<()> {
     mjolnir_host::run(async |runtime: HostRuntime| -> Result<()> {
         let (bytes, new) = (span * 3 / 2 + 256 * MIB, NewStore::default());
         create_store(&path, NewStore { bytes: Some(bytes), ..new }, &runtime).await?;
-        let device = || SparseDevice::open(&path, &runtime);
+        let device = || sparse::open(&path, &runtime);
         Engine::format(device()?, runtime.clone(), FormatOptions::default()).await?;
         let store = Engine::open(device()?, runtime.clone(), by_hand()).await?;
         let volume = store.create_volume("v", span).await?.id;

@@ -19,7 +19,7 @@ use crate::load::{self, Load};
 use crate::place::{adopt, release};
 use crate::report::Report;
 use crate::samples::Samples;
-use crate::sparse::SparseDevice;
+use crate::sparse;
 use crate::table::{Bench, Line, Row, Target};
 use crate::world::{GIB, MIB, TIB, blocks, by_hand, reopen, shut};
 
@@ -56,7 +56,7 @@ pub fn dirty_and_die(arguments: &[String]) -> Result<bool> {
     let [path, writes, span] = arguments else { bail!("three arguments are needed") };
     let (writes, span) = (writes.parse().context("writes")?, span.parse::<u64>().context("span")?);
     mjolnir_host::run(async |runtime: HostRuntime| -> Result<bool> {
-        let device = SparseDevice::open(Path::new(path), &runtime)?;
+        let device = sparse::open(Path::new(path), &runtime)?;
         let store = Engine::open(device, runtime, by_hand()).await?;
         let volume = store.find("v")?.id;
         // Dirt since a checkpoint: what opening left is not counted.
@@ -89,7 +89,7 @@ fn leave_dirt(path: &Path, writes: u64, span_blocks: u64) -> Result<()> {
 async fn map_a_tenth(path: &Path, volume: u64, room: u64, runtime: &HostRuntime) -> Result<()> {
     let new = NewStore { bytes: Some(volume / 8 + room), ..NewStore::default() };
     create_store(path, new, runtime).await?;
-    let device = || SparseDevice::open(path, runtime);
+    let device = || sparse::open(path, runtime);
     Engine::format(device()?, runtime.clone(), FormatOptions::default()).await?;
     let store = Engine::open(device()?, runtime.clone(), by_hand()).await?;
     let id = store.create_volume("v", volume).await?.id;

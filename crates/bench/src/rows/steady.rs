@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use mjolnir_device::filter::{Delay, DelayOptions};
-use mjolnir_device::{Device, Runtime};
+use mjolnir_device::{AnyDevice, Device, Runtime};
 use mjolnir_engine::{Engine, OpenOptions};
 use mjolnir_host::HostRuntime;
 use mjolnir_policy::closed_form;
@@ -244,7 +244,8 @@ fn in_memory_at_a_rate(bench: &Bench, report: &mut Report) -> Result<()> {
                 let options =
                     DelayOptions { bytes_per_second: Some(rate), ..DelayOptions::default() };
                 memory.renew();
-                let device = || Delay::new(memory.clone(), runtime.clone(), options);
+                let delayed = || Delay::new(memory.clone(), runtime.clone(), options);
+                let device = || AnyDevice::new(delayed());
                 fresh(device, &runtime, OpenOptions::default()).await
             };
             compared.round(&runtime, store, plan(bench, device_bytes, round)).await

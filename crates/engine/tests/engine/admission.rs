@@ -6,11 +6,11 @@ use futures_lite::future::poll_once;
 use futures_util::future::join_all;
 use mjolnir_device::filter::{Fault, Verb};
 use mjolnir_device::{ErrorKind as DeviceErrorKind, MemoryDevice};
-use mjolnir_engine::{Engine, OpenOptions};
+use mjolnir_engine::OpenOptions;
 use mjolnir_store::{Error, ErrorKind, Store};
 use mjolnir_units::TreeId;
 
-use crate::support::{BLOCK, Held, Tick, fresh, put, run, soon, tag_of, turns};
+use crate::support::{BLOCK, Engine, Held, Tick, fresh, put, run, soon, tag_of, turns};
 
 type Writer<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + 'a>>;
 
@@ -20,7 +20,7 @@ const WAITING: u64 = 6;
 
 /// A store of which writes wait, since the device completes none, the first of which may fail: with how
 /// many blocks were accepted.
-async fn stuck(runtime: &Tick, fails: bool) -> (Device, Engine<Device, Tick>, TreeId, u64) {
+async fn stuck(runtime: &Tick, fails: bool) -> (Device, Engine, TreeId, u64) {
     let device = Held::new(Fault::new(MemoryDevice::of_zones(32, 64)));
     let options = OpenOptions { dirty_bytes_max: 4 * BLOCK, ..OpenOptions::default() };
     let engine = fresh(|| device.clone(), runtime, options).await;
@@ -40,11 +40,7 @@ async fn stuck(runtime: &Tick, fails: bool) -> (Device, Engine<Device, Tick>, Tr
 }
 
 /// Writes that wait, in this order, all to the same block.
-async fn writers<D: mjolnir_device::Device>(
-    engine: &Engine<D, Tick>,
-    tree: TreeId,
-    lba: u64,
-) -> Vec<Writer<'_>> {
+async fn writers(engine: &Engine, tree: TreeId, lba: u64) -> Vec<Writer<'_>> {
     let mut writers: Vec<Writer<'_>> = Vec::new();
     for tag in 0..WAITING {
         writers.push(Box::pin(async move { put(engine, tree, lba, 100 + tag).await }));
@@ -112,7 +108,7 @@ fn writes_that_wait_are_told_that_the_store_closes() {
 const UNFLUSHED_MAX: u64 = 64 * BLOCK;
 
 /// A store that bounds narrowly what no flush covers.
-async fn bounded(runtime: &Tick) -> (Device, Engine<Device, Tick>, TreeId) {
+async fn bounded(runtime: &Tick) -> (Device, Engine, TreeId) {
     let device = Held::new(Fault::new(MemoryDevice::of_zones(32, 64)));
     let options = OpenOptions { unflushed_bytes_max: UNFLUSHED_MAX, ..OpenOptions::default() };
     let engine = fresh(|| device.clone(), runtime, options).await;
@@ -122,7 +118,7 @@ async fn bounded(runtime: &Tick) -> (Device, Engine<Device, Tick>, TreeId) {
 }
 
 /// Whether a write is accepted before long.
-async fn is_accepted(engine: &Engine<Device, Tick>, volume: TreeId, lba: u64) -> bool {
+async fn is_accepted(engine: &Engine, volume: TreeId, lba: u64) -> bool {
     let mut write = pin!(put(engine, volume, lba, lba + 1));
     if poll_once(&mut write).await.is_none() {
         turns(100).await;

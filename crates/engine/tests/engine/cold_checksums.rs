@@ -3,16 +3,16 @@
 
 use mjolnir_device::MemoryDevice;
 use mjolnir_device::filter::{Call, Damage, Fault, FaultControl, Log, Record};
-use mjolnir_engine::{Engine, OpenOptions};
+use mjolnir_engine::OpenOptions;
 use mjolnir_store::{Durability, ErrorKind, Store};
 use mjolnir_units::{Pba, TreeId};
 
-use crate::support::{BLOCK, Random, Tick, fresh, payload, run, tag_of};
+use crate::support::{BLOCK, Engine, Random, Tick, fresh, open, payload, run, tag_of};
 
 const ZONE_BLOCKS: u64 = 16_384;
 const GROUP: u64 = 64;
 
-type Cold = Engine<Record<Fault<MemoryDevice>>, Tick>;
+type Cold = Engine;
 
 /// Blocks of the footer of a full segment: four bytes for each of its blocks, and some more.
 fn footer_blocks(zone_blocks: u64) -> u64 {
@@ -45,7 +45,7 @@ async fn cold(runtime: &Tick, zone_blocks: u64, room: u64) -> (Cold, TreeId, Log
     let device = Record::new(faulty);
     let log = device.log();
     let options = OpenOptions { checksum_bytes_max: room, ..OpenOptions::default() };
-    (Engine::open(device, runtime.clone(), options).await.unwrap(), volume, log, control)
+    (open(device, runtime.clone(), options).await.unwrap(), volume, log, control)
 }
 
 /// The places that were read since this was last asked, with their lengths.

@@ -2,22 +2,22 @@
 //! back, and the volume can be written anew, again and again.
 
 use mjolnir_device::MemoryDevice;
-use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
+use mjolnir_engine::OpenOptions;
 use mjolnir_store::{Durability, ErrorKind, Op, Store};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-use crate::support::{BLOCK, flat, payload};
+use crate::support::{BLOCK, flat, format, open, payload, run};
 
 const ZONES: u32 = 64;
 
 /// A volume of an eighth of the store, with `writes` random blocks before each snapshot.
 fn fill_and_empty(zone_blocks: u64, writes: u64) {
     let blocks = zone_blocks * u64::from(ZONES) / 8;
-    mjolnir_host::run(async |runtime| {
+    run(async |runtime| {
         let device = MemoryDevice::of_zones(ZONES, zone_blocks);
-        Engine::format(device.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
-        let engine = Engine::open(device, runtime, OpenOptions::default()).await.unwrap();
+        format(device.clone(), &runtime).await;
+        let engine = open(device, runtime, OpenOptions::default()).await.unwrap();
         let volume = engine.create_volume("v", blocks * BLOCK).await.unwrap();
         let put = async |lba: u64, tag: u64| {
             engine.write(volume.id, lba * BLOCK, payload(tag, 1), Durability::Buffered).await

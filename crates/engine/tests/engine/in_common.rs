@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 
 use mjolnir_device::filter::{Damage, Fault};
 use mjolnir_device::{AlignedBuf, Device, MemoryDevice};
-use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
+use mjolnir_engine::OpenOptions;
 use mjolnir_store::{Durability, ErrorKind, Store};
 use mjolnir_units::Pba;
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-use crate::support::{BLOCK, Tick, flat, payload, run};
+use crate::support::{BLOCK, Engine, Tick, flat, format, open, payload, run};
 
 const ZONES: u32 = 16;
 const ZONE: u64 = 4096;
@@ -20,12 +20,9 @@ const SNAPSHOTS: usize = 120;
 
 /// A store of one volume with many snapshots, one block written at random before each; and what these
 /// hold. All fits the segments that are open: nothing is relocated.
-async fn diverged(
-    runtime: &Tick,
-    memory: &MemoryDevice,
-) -> (Engine<MemoryDevice, Tick>, Vec<Vec<u64>>) {
-    Engine::format(memory.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
-    let engine = Engine::open(memory.clone(), runtime.clone(), OpenOptions::default());
+async fn diverged(runtime: &Tick, memory: &MemoryDevice) -> (Engine, Vec<Vec<u64>>) {
+    format(memory.clone(), runtime).await;
+    let engine = open(memory.clone(), runtime.clone(), OpenOptions::default());
     let engine = engine.await.unwrap();
     let volume = engine.create_volume("v", BLOCKS * BLOCK).await.unwrap();
     let mut random = Pcg64::seed_from_u64(1);
@@ -50,7 +47,7 @@ async fn diverged(
 }
 
 /// Reads every so many blocks of all snapshots that there are; whether all could be read.
-async fn compare<D: Device>(engine: &Engine<D, Tick>, snapshots: &[Vec<u64>], step: usize) -> bool {
+async fn compare(engine: &Engine, snapshots: &[Vec<u64>], step: usize) -> bool {
     let mut whole = true;
     for (number, tags) in snapshots.iter().enumerate() {
         let Ok(snapshot) = engine.find(&format!("v@{number}")) else { continue };
@@ -76,7 +73,7 @@ fn they_come_back_and_take_no_more_than_before() {
         assert!(before < 3000 * SNAPSHOTS as u64, "{before} bytes: each leaf has all its words");
         engine.close().await.unwrap();
         let memory = memory.reopen();
-        let engine = Engine::open(memory, runtime.clone(), OpenOptions::default()).await.unwrap();
+        let engine = open(memory, runtime.clone(), OpenOptions::default()).await.unwrap();
         assert!(compare(&engine, &snapshots, 50).await);
         let stats = engine.stats();
         assert!(stats.nodes_loaded > SNAPSHOTS as u64, "{} nodes", stats.nodes_loaded);
@@ -117,7 +114,7 @@ fn a_scrub_finds_all_damage_that_a_read_can_meet() {
                 if !resident {
                     damage();
                 }
-                let engine = Engine::open(device, runtime.clone(), options).await.unwrap();
+                let engine = open(device, runtime.clone(), options).await.unwrap();
                 outcomes.push(compare(&engine, &snapshots, 300).await);
                 if resident {
                     damage();

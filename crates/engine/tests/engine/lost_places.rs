@@ -3,11 +3,11 @@
 
 use mjolnir_device::filter::{Damage, Fault, Verb};
 use mjolnir_device::{AlignedBuf, Device, ErrorKind as DeviceKind, MemoryDevice};
-use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
+use mjolnir_engine::OpenOptions;
 use mjolnir_store::{ErrorKind, Store};
 use mjolnir_units::Pba;
 
-use crate::support::{BLOCK, Held, Tick, flat, fresh, put, run, tag_of};
+use crate::support::{BLOCK, Engine, Held, Tick, flat, format, fresh, open, put, run, tag_of};
 
 const ZONE: u64 = 64;
 const TAG: u64 = 70;
@@ -16,13 +16,13 @@ const TAG: u64 = 70;
 /// written since the store was opened. And where that lies.
 async fn flushed(runtime: &Tick) -> (MemoryDevice, Pba) {
     let memory = MemoryDevice::of_zones(32, ZONE);
-    Engine::format(memory.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
-    let engine = Engine::open(memory.clone(), runtime.clone(), OpenOptions::default());
+    format(memory.clone(), runtime).await;
+    let engine = open(memory.clone(), runtime.clone(), OpenOptions::default());
     let engine = engine.await.unwrap();
     engine.create_volume("v", 100 * BLOCK).await.unwrap();
     engine.close().await.unwrap();
     let memory = memory.reopen();
-    let engine = Engine::open(memory.clone(), runtime.clone(), OpenOptions::default());
+    let engine = open(memory.clone(), runtime.clone(), OpenOptions::default());
     let engine = engine.await.unwrap();
     let volume = engine.find("v").unwrap();
     put(&engine, volume.id, 7, TAG).await.unwrap();
@@ -39,7 +39,7 @@ async fn flushed(runtime: &Tick) -> (MemoryDevice, Pba) {
 /// What reading the flushed block gives on a store opened for reading; or why it does not open.
 async fn found<D: Device>(device: D, runtime: &Tick) -> Result<u64, ErrorKind> {
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-    let engine = Engine::open(device, runtime.clone(), options).await.map_err(|e| e.kind)?;
+    let engine = open(device, runtime.clone(), options).await.map_err(|e| e.kind)?;
     let volume = engine.find("v").map_err(|error| error.kind)?;
     let read = engine.read(volume.id, 7 * BLOCK, BLOCK).await.map_err(|error| error.kind)?;
     Ok(u64::from_le_bytes(flat(read)[..8].try_into().unwrap()) / 1_000_003)
@@ -83,7 +83,7 @@ fn a_device_that_fails_in_recovery_does_not_undo_the_last_flush() {
 fn a_segment_that_the_root_names_is_never_taken_for_free() {
     run(async |runtime| {
         let memory = MemoryDevice::of_zones(32, ZONE);
-        Engine::format(memory.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
+        format(memory.clone(), &runtime).await;
         // The manifest lies alone in a segment that was opened for it. The headers of that, and of
         // its only group, are gone.
         let memory = memory.reopen();
@@ -93,9 +93,9 @@ fn a_segment_that_the_root_names_is_never_taken_for_free() {
         control.damage(Pba(1), Damage::Unreadable);
         // The program ends when it has written nothing yet.
         (1..20).for_each(|nth| control.fail(Verb::Append, nth, DeviceKind::Io, false));
-        let opened = Engine::open(device, runtime.clone(), OpenOptions::default()).await;
+        let opened = open(device, runtime.clone(), OpenOptions::default()).await;
         assert_eq!(opened.err().expect("it cannot end its recovery").kind, ErrorKind::Io);
-        let again = Engine::open(memory.reopen(), runtime.clone(), OpenOptions::default());
+        let again = open(memory.reopen(), runtime.clone(), OpenOptions::default());
         again.await.expect("it opens as before").close().await.unwrap();
     });
 }
@@ -117,7 +117,7 @@ fn a_segment_that_lost_both_its_first_headers_is_not_taken_for_unopened() {
 }
 
 /// Overwrites and collects, so that segments are given up, and used again by what is written after.
-async fn age(engine: &Engine<Held, Tick>, round: u64) {
+async fn age(engine: &Engine, round: u64) {
     let volume = engine.find("v").unwrap();
     for lba in 0..600 {
         if !(lba + round).is_multiple_of(3) {
@@ -148,7 +148,7 @@ fn the_older_of_two_roots_serves_only_where_all_that_it_names_is_there() {
         for (age, root) in roots.iter().rev().enumerate() {
             device.damage_root(root.clone());
             let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-            match Engine::open(device.clone(), runtime.clone(), options).await {
+            match open(device.clone(), runtime.clone(), options).await {
                 Ok(engine) => {
                     let volume = engine.find("v").unwrap().id;
                     for lba in 0..600 {
@@ -170,7 +170,7 @@ fn the_older_of_two_roots_serves_only_where_all_that_it_names_is_there() {
         assert!(served > 0);
         device.damage_root(given_up.expect("one names what was used again").clone());
         let options = OpenOptions { read_only: true, salvage: true, ..OpenOptions::default() };
-        let salvaged = Engine::open(device, runtime.clone(), options).await.unwrap();
+        let salvaged = open(device, runtime.clone(), options).await.unwrap();
         salvaged.find("v").unwrap();
     });
 }
@@ -181,10 +181,10 @@ fn the_older_of_two_roots_serves_only_where_all_that_it_names_is_there() {
 fn a_store_that_failed_is_neither_checked_nor_scrubbed() {
     run(async |runtime| {
         let memory = MemoryDevice::of_zones(32, ZONE);
-        Engine::format(memory.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
+        format(memory.clone(), &runtime).await;
         let device = Fault::new(memory);
         let control = device.control();
-        let engine = Engine::open(device, runtime.clone(), OpenOptions::default()).await.unwrap();
+        let engine = open(device, runtime.clone(), OpenOptions::default()).await.unwrap();
         let volume = engine.create_volume("v", 100 * BLOCK).await.unwrap();
         (1..20).for_each(|nth| control.fail(Verb::Append, nth, DeviceKind::Io, false));
         put(&engine, volume.id, 7, TAG).await.unwrap();

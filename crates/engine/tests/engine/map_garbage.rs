@@ -2,17 +2,17 @@
 //! mark frees though no space is scarce.
 
 use mjolnir_device::MemoryDevice;
-use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
+use mjolnir_engine::OpenOptions;
 use mjolnir_store::{Durability, Store};
 
-use crate::support::{payload, run};
+use crate::support::{format, open, payload, run};
 
 #[test]
 fn snapshots_that_come_and_go_do_not_fill_memory() {
     run(async |runtime| {
         let device = MemoryDevice::of_zones(1024, 1024);
-        Engine::format(device.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
-        let engine = Engine::open(device, runtime, OpenOptions::default()).await.unwrap();
+        format(device.clone(), &runtime).await;
+        let engine = open(device, runtime, OpenOptions::default()).await.unwrap();
         let volume = engine.create_volume("v", 1 << 30).await.unwrap();
         let mut most = 0;
         for round in 0..25_000u64 {

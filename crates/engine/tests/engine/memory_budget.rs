@@ -4,26 +4,22 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use mjolnir_device::filter::{Delay, DelayOptions};
-use mjolnir_device::{Device, MemoryDevice, Runtime};
-use mjolnir_engine::{Engine, OpenOptions, ReclaimOptions, SegmentContent, Stats};
+use mjolnir_device::{MemoryDevice, Runtime};
+use mjolnir_engine::{OpenOptions, ReclaimOptions, SegmentContent, Stats};
 use mjolnir_store::{Durability, Store};
 use mjolnir_units::TreeId;
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-use crate::support::{BLOCK, Tick, fresh, put, run, tag_of, turns};
+use crate::support::{BLOCK, Engine, Tick, fresh, open, put, run, tag_of, turns};
 
 /// The most memory that was in use while `operation` ran.
-async fn most_used<D: Device>(engine: &Engine<D, Tick>, operation: impl Future) -> u64 {
+async fn most_used(engine: &Engine, operation: impl Future) -> u64 {
     most_of(engine, |stats| stats.memory_bytes, operation).await
 }
 
 /// The most of something that was in use while `operation` ran.
-async fn most_of<D: Device>(
-    engine: &Engine<D, Tick>,
-    used: impl Fn(&Stats) -> u64,
-    operation: impl Future,
-) -> u64 {
+async fn most_of(engine: &Engine, used: impl Fn(&Stats) -> u64, operation: impl Future) -> u64 {
     let mut most = 0;
     let watch = async {
         loop {
@@ -103,7 +99,7 @@ fn a_store_is_read_with_room_for_no_checksums() {
         }
         engine.close().await.unwrap();
         let options = OpenOptions { memory_bytes: 512, ..OpenOptions::default() };
-        let engine = Engine::open(device.reopen(), runtime.clone(), options).await.unwrap();
+        let engine = open(device.reopen(), runtime.clone(), options).await.unwrap();
         for lba in 0..4096 {
             assert_eq!(tag_of(&engine, volume.id, lba * 2039 % 4096).await, lba);
         }
@@ -205,7 +201,7 @@ async fn larger_than_memory(
     runtime: &Tick,
     budget: u64,
     reclaim: ReclaimOptions,
-) -> (Engine<Delay<MemoryDevice, Tick>, Tick>, TreeId, u64) {
+) -> (Engine, TreeId, u64) {
     let device = MemoryDevice::of_zones(300, 1024);
     let engine = fresh(|| device.clone(), runtime, OpenOptions::default()).await;
     let volume = engine.create_volume("v", SCATTERED * BLOCK).await.unwrap().id;
@@ -218,7 +214,7 @@ async fn larger_than_memory(
     let options = OpenOptions { memory_bytes: budget, reclaim, ..OpenOptions::default() };
     let slow = DelayOptions { bytes_per_second: Some(1 << 30), ..DelayOptions::default() };
     let device = Delay::new(device.reopen(), runtime.clone(), slow);
-    let engine = Engine::open(device, runtime.clone(), options).await.unwrap();
+    let engine = open(device, runtime.clone(), options).await.unwrap();
     (engine, volume, map_bytes)
 }
 

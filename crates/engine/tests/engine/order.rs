@@ -4,10 +4,12 @@
 use futures_lite::future::or;
 use mjolnir_device::MemoryDevice;
 use mjolnir_device::filter::Verb;
-use mjolnir_engine::{Engine, OpenOptions, ReclaimOptions};
+use mjolnir_engine::{OpenOptions, ReclaimOptions};
 use mjolnir_store::{Durability, Store};
 
-use crate::support::{BLOCK, Held, dropped_after, fresh, payload, put, run, soon, tag_of, turns};
+use crate::support::{
+    BLOCK, Held, dropped_after, fresh, open, payload, put, run, soon, tag_of, turns,
+};
 
 #[test]
 fn a_zone_that_is_being_reset_during_a_checkpoint_stays_in_the_order() {
@@ -33,7 +35,7 @@ fn a_zone_that_is_being_reset_during_a_checkpoint_stays_in_the_order() {
         }
         engine.flush().await.unwrap();
         let found = device.inner.crash(1);
-        let engine = Engine::open(found, runtime.clone(), OpenOptions::default()).await.unwrap();
+        let engine = open(found, runtime.clone(), OpenOptions::default()).await.unwrap();
         for lba in 0..700 {
             assert_eq!(tag_of(&engine, volume.id, lba).await, lba + 1, "block {lba}");
         }
@@ -72,8 +74,7 @@ fn zones_that_the_device_grew_by_are_found_after_a_crash() {
             }
             engine.flush().await.unwrap();
             let found = device.inner.crash(seed);
-            let engine =
-                Engine::open(found, runtime.clone(), OpenOptions::default()).await.unwrap();
+            let engine = open(found, runtime.clone(), OpenOptions::default()).await.unwrap();
             for lba in 0..2400 {
                 assert_eq!(tag_of(&engine, volume.id, lba).await, lba + 2, "block {lba}");
             }

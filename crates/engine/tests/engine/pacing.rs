@@ -3,14 +3,14 @@
 
 use mjolnir_device::MemoryDevice;
 use mjolnir_device::filter::Verb;
-use mjolnir_engine::{Engine, OpenOptions};
+use mjolnir_engine::OpenOptions;
 use mjolnir_store::{Durability, ErrorKind, Store};
 use mjolnir_units::TreeId;
 
-use crate::support::{BLOCK, Held, Random, Tick, fresh, put, run, soon, tag_of, turns};
+use crate::support::{BLOCK, Engine, Held, Random, Tick, fresh, put, run, soon, tag_of, turns};
 
 /// A store of zones of 1,024 blocks with a volume `v`, all of it written.
-async fn filled(runtime: &Tick, zones: u32, blocks: u64) -> (Engine<MemoryDevice, Tick>, TreeId) {
+async fn filled(runtime: &Tick, zones: u32, blocks: u64) -> (Engine, TreeId) {
     filled_with(runtime, zones, blocks, OpenOptions::default()).await
 }
 
@@ -19,7 +19,7 @@ async fn filled_with(
     zones: u32,
     blocks: u64,
     options: OpenOptions,
-) -> (Engine<MemoryDevice, Tick>, TreeId) {
+) -> (Engine, TreeId) {
     let device = MemoryDevice::of_zones(zones, 1024);
     let engine = fresh(|| device.clone(), runtime, options).await;
     let volume = engine.create_volume("v", blocks * BLOCK).await.unwrap().id;

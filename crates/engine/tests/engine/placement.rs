@@ -3,12 +3,12 @@
 //! says which streams it has.
 
 use mjolnir_device::{Device, DeviceInfo, MemoryDevice};
-use mjolnir_engine::{Engine, OpenOptions, Stats};
+use mjolnir_engine::{OpenOptions, Stats};
 use mjolnir_store::{Durability, ErrorKind, Store};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-use crate::support::{BLOCK, Tick, fresh, put, run, soon, tag_of};
+use crate::support::{BLOCK, Engine, Tick, fresh, open, put, run, soon, tag_of};
 
 const POLICIES: [&str; 6] = ["apart", "together", "dac", "sepbit", "autostream", "interval"];
 
@@ -33,7 +33,7 @@ fn skewed(random: &mut Pcg64, count: u64) -> u64 {
 }
 
 struct Life {
-    engine: Engine<MemoryDevice, Tick>,
+    engine: Engine,
     volume: mjolnir_units::TreeId,
     blocks: u64,
     /// What each block holds.
@@ -128,17 +128,17 @@ fn every_policy_keeps_the_data_through_reclaim_and_restarts() {
             life.verify(placement).await;
             // The power fails; then an orderly end; then another policy takes over.
             let device = device.crash(11);
-            life.engine = Engine::open(device.clone(), runtime.clone(), paranoid).await.unwrap();
+            life.engine = open(device.clone(), runtime.clone(), paranoid).await.unwrap();
             life.verify(&format!("{placement} after a power cut")).await;
             life.overwrite(life.blocks).await;
             life.engine.close().await.unwrap();
             let (device, other) = (device.reopen(), options("dac"));
-            life.engine = Engine::open(device.clone(), runtime.clone(), other).await.unwrap();
+            life.engine = open(device.clone(), runtime.clone(), other).await.unwrap();
             life.overwrite(life.blocks).await;
             life.verify(&format!("{placement}, then dac")).await;
             life.engine.close().await.unwrap();
             let device = device.reopen();
-            life.engine = Engine::open(device, runtime.clone(), narrow).await.unwrap();
+            life.engine = open(device, runtime.clone(), narrow).await.unwrap();
             life.overwrite(life.blocks).await;
             life.verify(&format!("{placement}, dac, {placement}")).await;
             life.engine.close().await.unwrap();
@@ -213,7 +213,7 @@ fn a_policy_that_nobody_knows_is_refused_with_the_nearest() {
         let device = MemoryDevice::of_zones(32, 64);
         let engine = fresh(|| device.clone(), &runtime, options("apart")).await;
         engine.close().await.unwrap();
-        let opened = Engine::open(device.reopen(), runtime.clone(), options("sepbits")).await;
+        let opened = open(device.reopen(), runtime.clone(), options("sepbits")).await;
         let error = opened.err().unwrap();
         assert_eq!(error.kind, ErrorKind::Invalid);
         assert!(error.message.contains("\"sepbit\" comes nearest"), "{error}");

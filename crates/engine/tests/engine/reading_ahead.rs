@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use mjolnir_device::filter::{Call, Delay, DelayOptions, Event, Fault, Record, Verb};
-use mjolnir_device::{Device, ErrorKind, MemoryDevice};
-use mjolnir_engine::{Engine, OpenOptions, ReclaimOptions};
+use mjolnir_device::{ErrorKind, MemoryDevice};
+use mjolnir_engine::{OpenOptions, ReclaimOptions};
 use mjolnir_store::{Durability, Store};
 
-use crate::support::{BLOCK, Tick, fresh, payload, run, tag_of};
+use crate::support::{BLOCK, Engine, fresh, open, payload, run, tag_of};
 
 const ZONE_BLOCKS: u64 = 1024;
 /// Blocks of a slice, with so little that may wait unwritten.
@@ -38,7 +38,7 @@ fn readings(events: &[Event]) -> Vec<Reading> {
 }
 
 /// Writes a volume in groups of so many blocks.
-async fn fill<D: Device>(engine: &Engine<D, Tick>, blocks: u64, group: u64) {
+async fn fill(engine: &Engine, blocks: u64, group: u64) {
     let volume = engine.create_volume("v", blocks * BLOCK).await.unwrap().id;
     for at in (0..blocks).step_by(group as usize) {
         let data = payload(1 + at, group as usize);
@@ -67,12 +67,12 @@ fn collected(reopened: bool, group: u64, failing: Option<u64>) -> Vec<Reading> {
         let log = device.log();
         let blocks = 6 * ZONE_BLOCKS / group * group;
         let engine = if reopened {
-            let engine = Engine::open(memory, runtime.clone(), options.clone()).await.unwrap();
+            let engine = open(memory, runtime.clone(), options.clone()).await.unwrap();
             fill(&engine, blocks, group).await;
             engine.close().await.unwrap();
-            Engine::open(device, runtime, options).await.unwrap()
+            open(device, runtime, options).await.unwrap()
         } else {
-            let engine = Engine::open(device, runtime, options).await.unwrap();
+            let engine = open(device, runtime, options).await.unwrap();
             fill(&engine, blocks, group).await;
             engine
         };

@@ -2,10 +2,10 @@
 //! makes a store fail, and what was acknowledged survives a power cut.
 
 use mjolnir_device::MemoryDevice;
-use mjolnir_engine::{Engine, OpenOptions};
+use mjolnir_engine::OpenOptions;
 use mjolnir_store::{ErrorKind, Store};
 
-use crate::support::{BLOCK, Random, fresh, put, run, soon, tag_of};
+use crate::support::{BLOCK, Random, fresh, open, put, run, soon, tag_of};
 
 #[test]
 fn snapshots_after_every_few_writes_fill_a_store_without_making_it_fail() {
@@ -39,7 +39,7 @@ fn snapshots_after_every_few_writes_fill_a_store_without_making_it_fail() {
             engine.flush().await.unwrap();
             drop(engine);
             let found = device.crash(seed);
-            let engine = Engine::open(found, runtime.clone(), OpenOptions::default());
+            let engine = open(found, runtime.clone(), OpenOptions::default());
             let engine = soon("opening", engine).await.unwrap();
             for (lba, tag) in versions.iter().enumerate() {
                 assert_eq!(tag_of(&engine, volume.id, lba as u64).await, *tag, "seed {seed}");

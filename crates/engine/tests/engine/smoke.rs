@@ -1,21 +1,20 @@
 //! A store in memory: what was written is read back, across overwrites, reclaim and reopening.
 
 use mjolnir_device::MemoryDevice;
-use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
+use mjolnir_engine::OpenOptions;
 use mjolnir_store::{Durability, Store};
 
-use crate::support::{Random, flat, payload, run};
+use crate::support::{Random, flat, format, open, payload, run};
 
 #[test]
 fn overwrites_reclaim_and_reopening_keep_the_newest_bytes() {
     run(async |runtime| {
         let mut device = MemoryDevice::of_zones(32, 128);
-        Engine::format(device.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
+        format(device.clone(), &runtime).await;
         let options = OpenOptions { paranoid: true, ..OpenOptions::default() };
         let mut versions = vec![0u64; 1500];
         for round in 0..3u64 {
-            let engine =
-                Engine::open(device.clone(), runtime.clone(), options.clone()).await.unwrap();
+            let engine = open(device.clone(), runtime.clone(), options.clone()).await.unwrap();
             let volume = if round == 0 {
                 engine.create_volume("v", 1500 * 4096).await.unwrap()
             } else {

@@ -2,10 +2,10 @@
 //! and growing frees nothing.
 
 use mjolnir_device::{Device, MemoryDevice};
-use mjolnir_engine::{Engine, FormatOptions, OpenOptions, ReclaimOptions, Stats};
+use mjolnir_engine::{OpenOptions, ReclaimOptions, Stats};
 use mjolnir_store::{Durability, Store};
 
-use crate::support::{payload, run};
+use crate::support::{format, open, payload, run};
 
 const BLOCK: u64 = 4096;
 
@@ -26,9 +26,9 @@ fn adds_up(stats: &Stats) {
 fn what_was_sealed_early_is_unused_and_not_stale() {
     run(async |runtime| {
         let device = MemoryDevice::of_zones(32, 128);
-        Engine::format(device.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
+        format(device.clone(), &runtime).await;
         let options = OpenOptions::default;
-        let engine = Engine::open(device.clone(), runtime.clone(), options()).await.unwrap();
+        let engine = open(device.clone(), runtime.clone(), options()).await.unwrap();
         let volume = engine.create_volume("v", 64 * BLOCK).await.unwrap();
         engine.write(volume.id, 0, payload(1, 2), Durability::Durable).await.unwrap();
         engine.checkpoint().await.unwrap();
@@ -40,7 +40,7 @@ fn what_was_sealed_early_is_unused_and_not_stale() {
         drop(engine);
 
         let device = device.reopen();
-        let engine = Engine::open(device.clone(), runtime.clone(), options()).await.unwrap();
+        let engine = open(device.clone(), runtime.clone(), options()).await.unwrap();
         let stats = engine.stats();
         adds_up(&stats);
         let space = &stats.space;
@@ -65,11 +65,11 @@ fn what_no_mark_has_counted_is_not_called_live_nor_space_low() {
     run(async |runtime| {
         const BLOCKS: u64 = 10_000;
         let device = MemoryDevice::of_zones(64, 256);
-        Engine::format(device.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
+        format(device.clone(), &runtime).await;
         // Marks come late.
         let reclaim = ReclaimOptions { start_utilization: 0.85, ..ReclaimOptions::default() };
         let options = OpenOptions { reclaim, ..OpenOptions::default() };
-        let engine = Engine::open(device, runtime.clone(), options).await.unwrap();
+        let engine = open(device, runtime.clone(), options).await.unwrap();
         let volume = engine.create_volume("v", BLOCKS * BLOCK).await.unwrap();
         let mut uncounted = 0;
         for round in 0..4 {

@@ -4,11 +4,11 @@
 use bytes::Bytes;
 use mjolnir_device::MemoryDevice;
 use mjolnir_device::filter::Verb;
-use mjolnir_engine::{Engine, OpenOptions};
+use mjolnir_engine::OpenOptions;
 use mjolnir_store::{Durability, ErrorKind, Op, Store};
 use mjolnir_units::TreeId;
 
-use crate::support::{BLOCK, Held, dropped_after, fresh, payload, put, run, tag_of, turns};
+use crate::support::{BLOCK, Held, dropped_after, fresh, open, payload, put, run, tag_of, turns};
 
 #[test]
 fn a_commit_whose_target_is_gone_changes_nothing_and_stays_prepared() {
@@ -96,8 +96,7 @@ fn what_was_staged_when_the_power_went_away_is_given_back() {
             let done = dropped_after(turn * 3, work).await;
             device.inner.cut_power();
             let found = device.inner.crash(turn as u64);
-            let engine =
-                Engine::open(found, runtime.clone(), OpenOptions::default()).await.unwrap();
+            let engine = open(found, runtime.clone(), OpenOptions::default()).await.unwrap();
             cut_between += u32::from(!done && engine.stats().replayed_records > 1);
             let report = engine.check().await.unwrap();
             assert_eq!((report.targets, report.problems), (1, Vec::new()), "turn {turn}");

@@ -5,11 +5,11 @@ use std::rc::Rc;
 
 use mjolnir_device::filter::{Call, Damage, Fault, Record};
 use mjolnir_device::{AlignedBuf, Device, MemoryDevice, Runtime};
-use mjolnir_engine::{Engine, FormatOptions, OpenOptions, ReclaimOptions};
+use mjolnir_engine::{OpenOptions, ReclaimOptions};
 use mjolnir_store::{Durability, ErrorKind, Op, Store};
 use mjolnir_units::{Pba, TreeId};
 
-use crate::support::{BLOCK, Tick, put, run, soon, tag_of, turns};
+use crate::support::{BLOCK, Engine, Tick, format, open, put, run, soon, tag_of, turns};
 
 /// Between equals, chance decides anew each time: a policy that is made anew for each choice would
 /// draw the same number again and again.
@@ -26,7 +26,7 @@ fn a_policy_that_draws_goes_on_drawing() {
         let options = OpenOptions { reclaim, ..OpenOptions::default() };
         let device = Record::new(device);
         let log = device.log();
-        let engine = Engine::open(device, runtime, options).await.unwrap();
+        let engine = open(device, runtime, options).await.unwrap();
         let blocks = 2000;
         let volume = engine.create_volume("v", blocks * BLOCK).await.unwrap();
         for lba in (0..blocks).chain((0..blocks).step_by(2)) {
@@ -57,21 +57,17 @@ fn a_policy_that_draws_goes_on_drawing() {
 
 /// Fills a store so that its blocks of odd numbers are live, each beside a stale one: every leaf refers
 /// to every segment.
-async fn half_stale<D: Device>(
-    formatted: D,
-    runtime: &Tick,
-    blocks: u64,
-) -> (Engine<D, Tick>, TreeId) {
+async fn half_stale<D: Device>(formatted: D, runtime: &Tick, blocks: u64) -> (Engine, TreeId) {
     let (engine, tree) = full(formatted, runtime, blocks).await;
     make_half_stale(&engine, tree, blocks).await;
     (engine, tree)
 }
 
 /// The same before anything is stale.
-async fn full<D: Device>(formatted: D, runtime: &Tick, blocks: u64) -> (Engine<D, Tick>, TreeId) {
+async fn full<D: Device>(formatted: D, runtime: &Tick, blocks: u64) -> (Engine, TreeId) {
     let reclaim = ReclaimOptions { start_utilization: 0.99, ..ReclaimOptions::default() };
     let options = OpenOptions { reclaim, ..OpenOptions::default() };
-    let engine = Engine::open(formatted, runtime.clone(), options).await.unwrap();
+    let engine = open(formatted, runtime.clone(), options).await.unwrap();
     let volume = engine.create_volume("v", blocks * BLOCK).await.unwrap();
     // In strides, so that each segment has blocks of the whole volume.
     for lba in (0..7).flat_map(|first| (first..blocks).step_by(7)) {
@@ -80,7 +76,7 @@ async fn full<D: Device>(formatted: D, runtime: &Tick, blocks: u64) -> (Engine<D
     (engine, volume.id)
 }
 
-async fn make_half_stale<D: Device>(engine: &Engine<D, Tick>, tree: TreeId, blocks: u64) {
+async fn make_half_stale(engine: &Engine, tree: TreeId, blocks: u64) {
     for lba in (0..blocks).step_by(2) {
         put(engine, tree, lba, 1 + lba).await.unwrap();
     }
@@ -90,12 +86,12 @@ async fn make_half_stale<D: Device>(engine: &Engine<D, Tick>, tree: TreeId, bloc
 /// A formatted device of `zones` zones.
 async fn formatted(runtime: &Tick, zones: u32) -> MemoryDevice {
     let device = MemoryDevice::of_zones(zones, 64);
-    Engine::format(device.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
+    format(device.clone(), runtime).await;
     device
 }
 
 /// The blocks of such a store are what was written last.
-async fn check_stale<D: Device>(engine: &Engine<D, Tick>, tree: TreeId, blocks: u64) {
+async fn check_stale(engine: &Engine, tree: TreeId, blocks: u64) {
     for lba in 0..blocks {
         assert_eq!(tag_of(engine, tree, lba).await, 1 + lba);
     }

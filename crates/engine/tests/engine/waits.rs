@@ -1,17 +1,18 @@
 //! No wait is without end: not for space that cannot be won, not behind damage, not after closing,
 //! and not for a client that went away.
 
+use mjolnir_device::MemoryDevice;
 use mjolnir_device::filter::{Damage, Fault, Verb};
-use mjolnir_device::{Device, MemoryDevice};
-use mjolnir_engine::{Engine, FormatOptions, OpenOptions, ReclaimOptions};
+use mjolnir_engine::{OpenOptions, ReclaimOptions};
 use mjolnir_store::{Durability, Error, ErrorKind, Store};
 use mjolnir_units::{Pba, TreeId};
 
 use crate::support::{
-    BLOCK, Held, Random, Tick, dropped_after, fresh, payload, put, run, soon, tag_of, turns,
+    BLOCK, Engine, Held, Random, dropped_after, format, fresh, open, payload, put, run, soon,
+    tag_of, turns,
 };
 
-async fn fill<D: Device>(engine: &Engine<D, Tick>, tree: TreeId) -> (u64, Error) {
+async fn fill(engine: &Engine, tree: TreeId) -> (u64, Error) {
     for lba in 0.. {
         if let Err(error) = soon("a write", put(engine, tree, lba, lba + 1)).await {
             return (lba, error);
@@ -86,10 +87,10 @@ fn a_full_store_says_so_though_others_trim_what_is_not_there() {
 fn one_damaged_block_does_not_hold_up_reclaim() {
     run(async |runtime| {
         let memory = MemoryDevice::of_zones(32, 64);
-        Engine::format(memory.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
+        format(memory.clone(), &runtime).await;
         let device = Fault::new(memory);
         let control = device.control();
-        let engine = Engine::open(device, runtime.clone(), OpenOptions::default()).await.unwrap();
+        let engine = open(device, runtime.clone(), OpenOptions::default()).await.unwrap();
         let volume = engine.create_volume("v", 600 * BLOCK).await.unwrap();
         for lba in 0..600 {
             put(&engine, volume.id, lba, lba + 1).await.unwrap();
@@ -184,9 +185,9 @@ fn clients_that_go_away_while_they_wait_hold_nothing_up() {
 fn short_segments_that_restarts_leave_are_joined() {
     run(async |runtime| {
         let mut device = MemoryDevice::of_zones(40, 64);
-        Engine::format(device.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
+        format(device.clone(), &runtime).await;
         for round in 0..120 {
-            let open = Engine::open(device.clone(), runtime.clone(), OpenOptions::default());
+            let open = open(device.clone(), runtime.clone(), OpenOptions::default());
             let engine = soon("opening", open).await.unwrap();
             if round == 0 {
                 engine.create_volume("v", 1000 * BLOCK).await.unwrap();

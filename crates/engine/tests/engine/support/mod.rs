@@ -10,8 +10,10 @@ use async_executor::LocalExecutor;
 use bytes::Bytes;
 use futures_lite::future::yield_now;
 use mjolnir_device::filter::Verb;
-use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, MemoryDevice, Runtime};
-use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
+use mjolnir_device::{
+    AlignedBuf, AnyDevice, Device, DeviceError, DeviceInfo, MemoryDevice, Runtime,
+};
+use mjolnir_engine::{FormatOptions, OpenOptions};
 use mjolnir_store::{Chunk, Chunks, Durability, Error, Store};
 use mjolnir_units::{Instant, Pba, TreeId, ZoneId};
 
@@ -135,28 +137,41 @@ pub fn flat(chunks: Chunks) -> Vec<u8> {
     out
 }
 
+/// The engine on a device of any kind, compiled once for all of them.
+pub type Engine = mjolnir_engine::Engine<AnyDevice, Tick>;
+
+/// Makes an empty store.
+pub async fn format(device: impl Device, runtime: &Tick) {
+    let device = AnyDevice::new(device);
+    Engine::format(device, runtime.clone(), FormatOptions::default()).await.unwrap();
+}
+
+/// Opens a store.
+pub async fn open(
+    device: impl Device,
+    runtime: Tick,
+    options: OpenOptions,
+) -> Result<Engine, Error> {
+    Engine::open(AnyDevice::new(device), runtime, options).await
+}
+
 /// Formats a device and opens it.
 pub async fn fresh<D: Device>(
     device: impl Fn() -> D,
     runtime: &Tick,
     options: OpenOptions,
-) -> Engine<D, Tick> {
-    Engine::format(device(), runtime.clone(), FormatOptions::default()).await.unwrap();
-    Engine::open(device(), runtime.clone(), options).await.unwrap()
+) -> Engine {
+    format(device(), runtime).await;
+    open(device(), runtime.clone(), options).await.unwrap()
 }
 
 /// Writes one block.
-pub async fn put<D: Device>(
-    engine: &Engine<D, Tick>,
-    tree: TreeId,
-    lba: u64,
-    tag: u64,
-) -> Result<(), Error> {
+pub async fn put(engine: &Engine, tree: TreeId, lba: u64, tag: u64) -> Result<(), Error> {
     engine.write(tree, lba * BLOCK, payload(tag, 1), Durability::Buffered).await
 }
 
 /// The tag a block was written with; 0 for a hole.
-pub async fn tag_of<D: Device>(engine: &Engine<D, Tick>, tree: TreeId, lba: u64) -> u64 {
+pub async fn tag_of(engine: &Engine, tree: TreeId, lba: u64) -> u64 {
     let bytes = flat(engine.read(tree, lba * BLOCK, BLOCK).await.unwrap());
     u64::from_le_bytes(bytes[..8].try_into().unwrap()) / 1_000_003
 }
