@@ -2,10 +2,9 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, ExitStatus, Output, Stdio};
-use std::thread::JoinHandle;
+use std::process::{Child, Command, ExitStatus, Stdio};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::steps::Outcome;
 
@@ -31,30 +30,36 @@ fn outcome_of(status: ExitStatus, shown: &str) -> Outcome {
     }
 }
 
-/// A program that runs beside the steps; what it prints is kept until it is waited for.
+/// A program that runs beside the steps, and ends with this.
+#[must_use]
 pub struct Beside {
     shown: String,
-    run: JoinHandle<std::io::Result<Output>>,
+    child: Child,
 }
 
-/// Begins to run a program whose exit status says all.
-pub fn begin(mut command: Command) -> Beside {
+/// Begins to run a cargo command line whose exit status says all.
+pub fn begin(mut command: Command) -> Result<Beside> {
     let shown = show(&command);
-    Beside { shown, run: std::thread::spawn(move || command.stdin(Stdio::null()).output()) }
+    println!("$ {shown}  # beside what follows");
+    // Two bars of progress would be drawn over each other.
+    command.env("CARGO_TERM_PROGRESS_WHEN", "never").stdin(Stdio::null());
+    let child = command.spawn().with_context(|| format!("cannot run `{shown}`"))?;
+    Ok(Beside { shown, child })
 }
 
 impl Beside {
-    /// Waits for it, and shows what it printed.
-    pub fn end(self) -> Result<Outcome> {
-        let shown = self.shown;
-        println!("$ {shown}");
-        let run = self.run.join().map_err(|_| anyhow!("`{shown}` is lost"))?;
-        let Output { status, stdout, stderr } =
-            run.with_context(|| format!("cannot run `{shown}`"))?;
-        for printed in [stderr, stdout] {
-            std::io::stdout().write_all(&printed).context("cannot print")?;
-        }
-        Ok(outcome_of(status, &shown))
+    /// Waits for its end.
+    pub fn end(mut self) -> Result<Outcome> {
+        let status = self.child.wait().with_context(|| format!("`{}` is lost", self.shown))?;
+        Ok(outcome_of(status, &self.shown))
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // Fails where it has ended, which is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

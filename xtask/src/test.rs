@@ -68,7 +68,10 @@ pub fn run(options: &Options) -> Result<bool> {
     steps.run("tools", || Ok(tools::provide(!options.no_install)));
     // Most of that is one large crate after the other on one processor: beside it, what comes before its
     // turn takes little more time. It has another build folder.
-    let building = (!options.quick).then(|| cargo::begin(cargo(PROGRAMS)));
+    let building = match options.quick {
+        true => None,
+        false => Some(cargo::begin(cargo(PROGRAMS))?),
+    };
     steps.run("lints", || {
         cargo::run(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     });
@@ -167,7 +170,7 @@ fn secured(cargo: &impl Fn(&[&str]) -> Command, require_tools: bool) -> Result<O
         }
         cargo::run_tests(tests)
     };
-    // The program's own code is the same with it and without.
+    // None of the program's own unit tests depends on it.
     let own = tests(&["--lib"], &[])?;
     Ok(own.and(tests(&["--test", "cli"], &["real_tls_", "listening::"])?))
 }

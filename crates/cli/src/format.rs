@@ -40,10 +40,11 @@ pub fn run(options: &FormatOptions, json: bool) -> Result<(), Failure> {
             "segment_bytes": shape.segment_bytes,
         }));
     }
-    // The volume is thin: as large as the store, or what that comes near.
-    let size = match bytes >> 30 {
-        0 => format!("{}M", (bytes >> 20).max(1)),
-        _ => format!("{}G", (bytes + (1 << 29)) >> 30),
+    // Volumes are thin and may be larger. One of this size can be filled, and reclaim has room left.
+    let fits = bytes / 4 * 3;
+    let size = match fits >> 30 {
+        0..16 => format!("{}M", (fits >> 20).max(1)),
+        gib => format!("{gib}G"),
     };
     let (mut socket, name) = (store.as_os_str().to_owned(), output::quoted(store));
     socket.push(".sock");

@@ -125,3 +125,71 @@ impl Device for AnyDevice {
         self.0.erased_grow(bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryDevice;
+
+    /// Unlike others in all that has an answer of its own unless told otherwise.
+    struct Odd(MemoryDevice);
+
+    impl Device for Odd {
+        fn block_checksum(&self) -> fn(&[u8]) -> u32 {
+            |_| 7
+        }
+        fn erases(&self, zone: ZoneId) -> Option<u32> {
+            Some(zone.0 + 1)
+        }
+        fn is_root_in_doubt(&self) -> bool {
+            true
+        }
+        fn info(&self) -> DeviceInfo {
+            self.0.info()
+        }
+        fn append(
+            &self,
+            at: Pba,
+            data: Vec<Bytes>,
+        ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
+            self.0.append(at, data)
+        }
+        fn read(
+            &self,
+            from: Pba,
+            buffer: AlignedBuf,
+        ) -> impl Future<Output = Result<AlignedBuf, DeviceError>> + 'static {
+            self.0.read(from, buffer)
+        }
+        fn flush(&self) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+            self.0.flush()
+        }
+        fn seal(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+            self.0.seal(zone)
+        }
+        fn reset(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+            self.0.reset(zone)
+        }
+        fn read_root(&self) -> impl Future<Output = Result<Option<Bytes>, DeviceError>> + 'static {
+            self.0.read_root()
+        }
+        fn write_root(
+            &self,
+            root: Bytes,
+        ) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+            self.0.write_root(root)
+        }
+        fn grow(&self, bytes: u64) -> impl Future<Output = Result<u32, DeviceError>> + 'static {
+            self.0.grow(bytes)
+        }
+    }
+
+    #[test]
+    fn what_a_device_says_of_itself_is_passed_on() {
+        let any = AnyDevice::new(Odd(MemoryDevice::of_zones(4, 16)));
+        assert_eq!((any.block_checksum())(b"a block"), 7);
+        assert_eq!(any.erases(ZoneId(2)), Some(3));
+        assert!(any.is_root_in_doubt());
+        assert_eq!(any.info().zones, 4);
+    }
+}

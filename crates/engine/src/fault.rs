@@ -9,7 +9,10 @@ pub(crate) const SCRUB: &str = "; run a scrub to see what is affected";
 /// A device error, with what the engine was doing.
 pub(crate) fn device(doing: &str, error: DeviceError) -> Error {
     let (kind, advice) = match error.kind {
-        DeviceKind::NoSpace => (ErrorKind::NoSpace, "; then open the store again"),
+        DeviceKind::NoSpace => (
+            ErrorKind::NoSpace,
+            "; then open the store again (restart its server, if it is served)",
+        ),
         DeviceKind::Unreadable => (ErrorKind::Damaged, SCRUB),
         DeviceKind::Format => (ErrorKind::Format, ""),
         DeviceKind::Busy => (ErrorKind::Busy, ""),

@@ -304,8 +304,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let state = self.state();
                 let blocks = state.map.blocks(tree).filter(|blocks| lba < *blocks)?;
                 // To the end of what the absent node covers.
-                let end = match state.map.absent_at(tree, Lba(lba)) {
-                    Some((_, start, length)) => start.0 + length,
+                let way = state.map.way_to(tree, Lba(lba));
+                let end = match way.absent {
+                    Some(_) => way.blocks.end,
                     None => lba + 1, // It came meanwhile; its neighbour is asked next.
                 };
                 Some(Stretch::Lost(end.min(blocks) - lba, error))

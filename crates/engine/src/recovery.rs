@@ -107,7 +107,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         let mut survey = engine.survey(&root, &manifest, salvage).await?;
         survey.damage.extend(outdated);
-        let mut known = BTreeMap::new();
         let groups = || {
             survey.walks.iter().flat_map(|of| of.walk.groups.iter().map(|group| (of.zone, group)))
         };
@@ -126,12 +125,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let unsure = index.checked_sub(sure);
             let mut payload = zone.start(info.zone_blocks).plus(u64::from(group.offset) + 1);
             for (sequence, record) in &group.records {
-                let sequence = *sequence;
-                if sequence > root.sequence && salvage {
-                    known.insert(sequence, record.clone());
-                }
-                if sequence > root.sequence {
-                    logged.push(Logged { sequence, record, payload, unsure });
+                if *sequence > root.sequence {
+                    logged.push(Logged { sequence: *sequence, record, payload, unsure });
                 }
                 payload = payload.plus(record.payload_blocks());
             }
@@ -179,6 +174,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if gap {
             loss.unknown_bytes += lost.iter().map(|lost| lost.bytes).sum::<u64>();
             loss.places.extend(lost.into_iter().map(|lost| lost.place));
+            let known = logged.iter().map(|of| (of.sequence, of.record.clone())).collect();
             loss.note_dropped(&known, &engine.state());
         }
         if salvage && !loss.is_nothing() {
@@ -404,7 +400,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 }
 
-/// Blocks whose leaves a record's replay needs: those of the first and of the last that it writes.
+/// Blocks whose leaves a record's replay most likely needs: the first and the last that it writes.
 fn ends(record: &Record) -> impl Iterator<Item = (TreeId, u64)> + use<> {
     let written = match record {
         Record::Write { tree, lba, blocks } if *blocks > 0 => {

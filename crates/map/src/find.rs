@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mjolnir_units::{Lba, Pba, TreeId};
+use mjolnir_units::Pba;
 
 use crate::{Absent, Map, NodeId};
 
@@ -34,22 +34,6 @@ impl Map {
             }
         }
         Ok(None)
-    }
-
-    /// The topmost node above block `lba` of a tree that is not in memory, with the first block
-    /// and the length of what hangs below it; none if all down to the leaf are.
-    pub fn absent_at(&self, tree: TreeId, lba: Lba) -> Option<(NodeId, Lba, u64)> {
-        let root = self.root(tree);
-        let (mut edge, mut start) = (root.edge, 0);
-        while let Some(node) = self.table.resident(edge.child) {
-            if node.is_leaf() {
-                return None;
-            }
-            let (index, offset) = node.child_at(lba.0 - start);
-            edge = node.edges()[index];
-            start += offset;
-        }
-        Some((edge.child, Lba(start), edge.blocks))
     }
 
     /// Has a page of the node table written again at the next checkpoint though it did not change,

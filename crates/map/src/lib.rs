@@ -106,7 +106,7 @@ pub use map::Map;
 pub use mark::MarkStep;
 pub use node::{BLOCKS_MAX, Edge, INNER_MAX, LEAF_MAX, LEVEL_MAX, Node, Root};
 pub use prefetch::{PREFETCH_AHEAD, prefetch};
-pub use read::Run;
+pub use read::{Run, Way};
 pub use relocate::{Repointed, Repointer};
 pub use relocations::{Relocations, RelocationsBuilder};
 pub use table::TABLE_PAGE;

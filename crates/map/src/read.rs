@@ -1,5 +1,7 @@
 //! Looking up: what blocks refer to, and whether an operation finds the nodes it needs.
 
+use std::ops::Range;
+
 use mjolnir_units::{Lba, Pba, TreeId};
 
 use crate::{Absent, Map, NodeId, word};
@@ -11,6 +13,15 @@ pub struct Run {
     pub blocks: u64,
     /// Where the first block lies, the others following; none: a hole.
     pub pba: Option<Pba>,
+}
+
+/// Where the way to a block leads, as far as it is in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// The topmost node that is not; none: all is, down to the leaf.
+    pub absent: Option<NodeId>,
+    /// All blocks of the tree to which the same holds: those below the absent node, or in the leaf.
+    pub blocks: Range<u64>,
 }
 
 /// A leaf of a tree.
@@ -142,13 +153,20 @@ impl Map {
         Ok(true)
     }
 
-    /// The first block behind those that the leaf of block `lba` of a tree holds. That leaf and the way
-    /// to it are in memory.
-    pub fn leaf_end(&self, tree: TreeId, lba: Lba) -> Result<u64, Absent> {
+    /// How far down the way to a block of a tree is in memory.
+    pub fn way_to(&self, tree: TreeId, lba: Lba) -> Way {
         self.check_range(tree, lba, 1);
-        let spot = self.locate(tree, lba.0)?;
-        self.table.get(spot.leaf)?;
-        Ok(spot.end)
+        let (mut edge, mut start) = (self.root(tree).edge, 0);
+        let absent = loop {
+            let Some(node) = self.table.resident(edge.child) else { break Some(edge.child) };
+            if node.is_leaf() {
+                break None;
+            }
+            let (index, offset) = node.child_at(lba.0 - start);
+            edge = node.edges()[index];
+            start += offset;
+        };
+        Way { absent, blocks: start..start + edge.blocks }
     }
 
     /// The leaf that holds block `at` of a tree; every node above it is in memory.

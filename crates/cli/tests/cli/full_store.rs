@@ -57,3 +57,24 @@ fn a_full_store_grows() {
     server.stop();
     assert!(folder.ok("check s.mj").contains("no problems"));
 }
+
+#[test]
+fn the_volume_that_format_suggests_can_be_filled_and_overwritten() {
+    let folder = Folder::empty();
+    let made = folder.ok("format s.mj --size 64M");
+    let next = made.lines().find(|line| line.contains("volume create")).expect("what is next");
+    let size = next.rsplit(' ').next().unwrap();
+    let pieces: u64 = size.strip_suffix('M').expect("some MiB").parse().unwrap();
+    folder.ok(&format!("volume create s.mj v --size {size}"));
+    let server = folder.serve("");
+    let mut client = server.client("v");
+    for round in 0..3 {
+        for piece in 0..pieces {
+            let written =
+                client.write(0, piece * PIECE as u64, &pattern(round * pieces + piece, PIECE));
+            written.unwrap_or_else(|error| panic!("{error} at {piece} of {size} in round {round}"));
+        }
+    }
+    assert!(client.read(0, PIECE as u32).unwrap() == pattern(2 * pieces, PIECE));
+    server.stop();
+}

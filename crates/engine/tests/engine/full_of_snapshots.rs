@@ -7,14 +7,14 @@ use mjolnir_store::{Durability, ErrorKind, Op, Store};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-use crate::support::{BLOCK, flat, format, open, payload, run};
+use crate::support::{BLOCK, flat, format, open, payload, run_with_threads};
 
 const ZONES: u32 = 64;
 
 /// A volume of an eighth of the store, with `writes` random blocks before each snapshot.
 fn fill_and_empty(zone_blocks: u64, writes: u64) {
     let blocks = zone_blocks * u64::from(ZONES) / 8;
-    run(async |runtime| {
+    run_with_threads(2, async |runtime| {
         let device = MemoryDevice::of_zones(ZONES, zone_blocks);
         format(device.clone(), &runtime).await;
         let engine = open(device, runtime, OpenOptions::default()).await.unwrap();

@@ -8,7 +8,7 @@ use mjolnir_device::{ErrorKind, MemoryDevice};
 use mjolnir_engine::{OpenOptions, ReclaimOptions};
 use mjolnir_store::{Durability, Store};
 
-use crate::support::{BLOCK, Engine, fresh, open, payload, run, tag_of};
+use crate::support::{BLOCK, Engine, fresh, open, payload, put, run, tag_of};
 
 const ZONE_BLOCKS: u64 = 1024;
 /// Blocks of a slice, with so little that may wait unwritten.
@@ -137,4 +137,41 @@ fn a_read_ahead_that_fails_once_does_no_harm() {
     for nth in (1..reads).step_by(9) {
         collected(false, 63, Some(nth));
     }
+}
+
+/// Else each record would wait for the leaf that it changes.
+#[test]
+fn leaves_that_a_replay_needs_are_read_at_once_and_once() {
+    run(async |runtime| {
+        let memory = MemoryDevice::of_zones(64, ZONE_BLOCKS);
+        let engine = fresh(|| memory.clone(), &runtime, OpenOptions::default()).await;
+        let volume = engine.create_volume("v", 1 << 37).await.unwrap().id;
+        const STEP: u64 = 1000;
+        for index in 0..20_000 {
+            put(&engine, volume, index * STEP, 1).await.unwrap();
+        }
+        engine.checkpoint().await.unwrap();
+        // Far apart, one after the other.
+        let changed = |index: u64| index * 7919 % 20_000 * STEP;
+        for index in 0..400 {
+            put(&engine, volume, changed(index), 2 + index).await.unwrap();
+        }
+        engine.flush().await.unwrap();
+
+        let slow = DelayOptions { read: Duration::from_micros(200), ..DelayOptions::default() };
+        let device = Record::new(Delay::new(memory.crash(1), runtime.clone(), slow));
+        let log = device.log();
+        let engine = open(device, runtime.clone(), OpenOptions::default()).await.unwrap();
+        let stats = engine.stats();
+        assert_eq!(stats.replayed_records, 400);
+        assert!(stats.nodes_loaded > 60, "{} nodes are no test", stats.nodes_loaded);
+        let readings = readings(&log.events());
+        let most = most_at_once(readings.iter());
+        assert!(most >= 32, "of {} nodes {most} at once", stats.nodes_loaded);
+        for index in 0..400 {
+            assert_eq!(tag_of(&engine, volume, changed(index)).await, 2 + index);
+        }
+        assert_eq!(engine.stats().nodes_loaded, stats.nodes_loaded, "each was read once");
+        engine.close().await.unwrap();
+    });
 }

@@ -277,6 +277,7 @@ impl World {
         let known: Vec<u32> = self.map.trees().map(|(tree, _)| tree.0).collect();
         assert_eq!(known, self.trees());
         for tree in known {
+            self.compare_ways(TreeId(tree));
             let (found, expected) = (self.content(tree), &self.model[&tree]);
             if let Some(at) = (0..expected.len()).find(|at| found.get(*at) != Some(&expected[*at]))
             {
@@ -286,7 +287,6 @@ impl World {
             for lo in (0..found.len()).step_by(7) {
                 let hi = (lo + 1 + lo % 13).min(found.len());
                 let (lba, blocks) = (Lba(lo as u64), (hi - lo) as u64);
-                self.compare_leaf_end(TreeId(tree), lba, found.len() as u64);
                 let is_hole = self.retry(|map| map.is_hole(TreeId(tree), lba, blocks));
                 let holes = found[lo..hi].iter().all(Option::is_none);
                 assert_eq!(is_hole, holes, "tree {tree} blocks {lo}..{hi}");
@@ -294,21 +294,26 @@ impl World {
         }
     }
 
-    /// All that the map says to be in memory can be looked up; if it names an absent node, a lookup does.
-    fn compare_leaf_end(&self, tree: TreeId, lba: Lba, length: u64) {
-        let mut runs = Vec::new();
-        match self.map.leaf_end(tree, lba) {
-            Ok(end) => {
-                assert!(
-                    lba.0 < end && end <= length,
-                    "{lba:?} is in a leaf of tree {tree:?} up to {end}"
-                );
-                self.map.lookup(tree, lba, end - lba.0, &mut runs).unwrap();
+    /// The ways to a tree's blocks, as much of the map as is in memory now: one begins where another
+    /// ends, what is said to be in memory can be looked up, and what is said to be absent is missed.
+    fn compare_ways(&self, tree: TreeId) {
+        let length = self.model[&tree.0].len() as u64;
+        let (mut at, mut runs, mut last) = (0, Vec::new(), None);
+        while at < length {
+            let way = self.map.way_to(tree, Lba(at));
+            assert_eq!(way.blocks.start, at, "{way:?} in tree {tree:?}");
+            assert!(at < way.blocks.end && way.blocks.end <= length, "{way:?} in tree {tree:?}");
+            let middle = Lba(way.blocks.start.midpoint(way.blocks.end));
+            assert_eq!(self.map.way_to(tree, middle), way, "{middle:?} in tree {tree:?}");
+            match way.absent {
+                None => self.map.lookup(tree, Lba(at), way.blocks.end - at, &mut runs).unwrap(),
+                Some(id) => {
+                    let missed = self.map.lookup(tree, middle, 1, &mut runs).unwrap_err();
+                    assert_eq!(missed.0, id, "{way:?} in tree {tree:?}");
+                    assert_ne!(last, Some(id), "{way:?} in tree {tree:?}");
+                }
             }
-            Err(absent) => {
-                let other = self.map.lookup(tree, lba, 1, &mut runs).unwrap_err();
-                assert_eq!(absent.0, other.0, "tree {tree:?} block {lba:?}");
-            }
+            (at, last) = (way.blocks.end, way.absent);
         }
     }
 

@@ -25,9 +25,12 @@ pub const BLOCK: u64 = 4096;
 pub struct Tick {
     executor: Rc<LocalExecutor<'static>>,
     now: Rc<Cell<u64>>,
+    /// Threads that do what is handed to `parallel`; none: it is done at once.
+    threads: usize,
 }
 
 #[allow(clippy::manual_async_fn)] // The futures must not borrow the world.
+#[allow(clippy::disallowed_methods)] // A runtime is where threads come from.
 impl Runtime for Tick {
     fn now(&self) -> Instant {
         self.now.set(self.now.get() + 1000);
@@ -48,10 +51,20 @@ impl Runtime for Tick {
         &self,
         job: impl FnOnce(usize) -> T + Send + 'static,
     ) -> impl Future<Output = (T, Duration)> + 'static {
-        async move { (job(0), Duration::ZERO) }
+        let thread = self.threads > 0;
+        async move {
+            if !thread {
+                return (job(0), Duration::ZERO);
+            }
+            let worker = std::thread::spawn(move || job(0));
+            while !worker.is_finished() {
+                yield_now().await;
+            }
+            (worker.join().unwrap(), Duration::ZERO)
+        }
     }
     fn parallelism(&self) -> usize {
-        1
+        self.threads.max(1)
     }
     fn random(&self) -> u64 {
         4
@@ -63,8 +76,13 @@ impl Runtime for Tick {
 
 /// Runs a test to its end.
 pub fn run<T>(main: impl AsyncFnOnce(Tick) -> T) -> T {
+    run_with_threads(0, main)
+}
+
+/// Runs a test whose marks are the work of so many threads.
+pub fn run_with_threads<T>(threads: usize, main: impl AsyncFnOnce(Tick) -> T) -> T {
     let executor = Rc::new(LocalExecutor::new());
-    let runtime = Tick { executor: executor.clone(), now: Rc::new(Cell::new(0)) };
+    let runtime = Tick { executor: executor.clone(), now: Rc::new(Cell::new(0)), threads };
     futures_lite::future::block_on(executor.run(main(runtime)))
 }
 
