@@ -68,10 +68,7 @@ pub fn run(options: &Options) -> Result<bool> {
     steps.run("tools", || Ok(tools::provide(!options.no_install)));
     // Most of that is one large crate after the other on one processor: beside it, what comes before its
     // turn takes little more time. It has another build folder.
-    let building = match options.quick {
-        true => None,
-        false => Some(cargo::begin(cargo(PROGRAMS))?),
-    };
+    let building = (!options.quick).then(|| cargo::begin(cargo(PROGRAMS)));
     steps.run("lints", || {
         cargo::run(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     });
@@ -85,7 +82,7 @@ pub fn run(options: &Options) -> Result<bool> {
             cargo::run(command)
         });
         steps.run("release build", || {
-            let outcome = building.end()?;
+            let outcome = building?.end()?;
             if outcome.passed() {
                 programs = Some(release_folder(root)?);
             }
@@ -153,15 +150,15 @@ pub fn run(options: &Options) -> Result<bool> {
 
 /// Lints the feature `tls`, which the other steps leave out, and tests what differs with it.
 fn secured(cargo: &impl Fn(&[&str]) -> Command, require_tools: bool) -> Result<Outcome> {
-    let of = ["-p", "mjolnir-host", "-p", "mjolnir-cli"];
-    let mut lints = cargo(&["clippy", "--features", "tls"]);
+    let of = ["-p", "mjolnir-host", "-p", "mjolnir-cli", "--features", "tls"];
+    let mut lints = cargo(&["clippy"]);
     lints.args(of).args(["--all-targets", "--", "-D", "warnings"]);
     let outcome = cargo::run(lints)?;
     if !outcome.passed() {
         return Ok(outcome);
     }
     let tests = |targets: &[&str], names: &[&str]| {
-        let mut tests = cargo(&["test", "--no-fail-fast", "--features", "tls"]);
+        let mut tests = cargo(&["test", "--no-fail-fast"]);
         tests.args(of).args(targets).args(["--", "--show-output"]).args(names);
         // That program was built without TLS.
         tests.env_remove("MJOLNIR_BIN");

@@ -46,7 +46,8 @@ impl CheckpointState {
     }
 }
 
-/// What recovery takes for a record in memory at most, in bytes, and how many a log may have whatever the budget.
+/// What recovery takes for a record in memory at most, in bytes, and how many a log may have whatever
+/// the budget.
 const RECORD_BYTES: u64 = 256;
 const RECORDS_LEAST: u64 = 256 << 10;
 /// Bytes that a checkpoint should free for each that it writes, where there is no hurry.
