@@ -15,6 +15,8 @@ const KEPT_BYTES_MAX: usize = 32 << 20;
 /// How large regions are where much may be kept, and at least.
 const REGION_BYTES: usize = 8 << 20;
 const REGION_BYTES_MIN: usize = 64 << 10;
+/// How large the first region is, at most: enough for whoever writes or reads now and then.
+const FIRST_REGION_BYTES: usize = 256 << 10;
 /// The part of what may be kept that a region is at most: one in so many.
 const REGION_SHARE: usize = 8;
 
@@ -25,8 +27,8 @@ const REGION_SHARE: usize = 8;
 /// They are cut from large pieces of memory, *regions*, one after another, so that what is taken one
 /// after another lies side by side. Cutting goes on in another region that is half free, else in a new
 /// one, which for a buffer longer than half of the usual one is about as long as that, and not there for
-/// short ones. So where lengths are alike there is about twice the memory that was in use at once, at
-/// most. Gaps between buffers in use are no part of what may be kept: they are there until those around
+/// short ones. The first one is small, and stays where all others are let go. So where lengths are alike
+/// there is about twice the memory that was in use at once, at most. Gaps between buffers in use are no part of what may be kept: they are there until those around
 /// them are dropped.
 ///
 /// Clones share their memory. Buffers may be dropped on any thread.
@@ -67,6 +69,11 @@ impl Pool {
     /// Whether so many blocks are too many for a region that serves others, too.
     fn is_long(&self, count: usize) -> bool {
         2 * count * BLOCK_BYTES > self.usual
+    }
+
+    /// Bytes of the first region.
+    fn first(&self) -> usize {
+        self.usual.min(FIRST_REGION_BYTES)
     }
 
     fn lend(&mut self, count: usize) -> Option<Run> {
@@ -110,7 +117,11 @@ impl Pool {
     fn add(&mut self, count: usize) -> io::Result<Vec<Region>> {
         let length = count * BLOCK_BYTES;
         let is_long = self.is_long(count);
-        let bytes = if is_long { length } else { self.usual };
+        let bytes = match self.regions.is_empty() {
+            _ if is_long => length,
+            true if length <= self.first() => self.first(),
+            _ => self.usual,
+        };
         let region = Region::new(bytes, is_long)?;
         let most = self.lent_most.max(self.lent + length);
         let slack = (most / 4).max(self.usual);
@@ -121,23 +132,50 @@ impl Pool {
         Ok(given_up)
     }
 
-    /// Gives up idle regions until they have at most `bytes`: those for long buffers first, the longest
-    /// ahead, and last that from which buffers are cut; returns them.
+    /// Gives up idle regions until they have at most `bytes`; returns them.
     #[must_use = "they are better dropped without the lock"]
     fn shrink_to(&mut self, bytes: usize) -> Vec<Region> {
         let mut given_up = Vec::new();
         while self.idle > bytes {
-            let idle = self.regions.iter().filter(|(_, region)| region.is_idle());
-            let next = idle.max_by_key(|(key, region)| {
-                (region.is_long(), *key != self.current, region.bytes())
-            });
-            let key = next.expect("what is idle has bytes").0;
-            let region = self.regions.remove(key);
-            self.idle -= region.bytes();
-            self.bytes -= region.bytes();
-            given_up.push(region);
+            let next = self.next_to_give_up().expect("what is idle has bytes");
+            given_up.push(self.give_up(next));
         }
         given_up
+    }
+
+    /// Gives up idle regions that were not needed since the last time, but for a small one.
+    #[must_use = "they are better dropped without the lock"]
+    fn rest(&mut self) -> Vec<Region> {
+        let (needed, first) = (self.lent_most, self.first());
+        self.lent_most = self.lent;
+        let mut given_up = Vec::new();
+        while let Some(next) = self.next_to_give_up() {
+            let bytes = self.regions[next].bytes();
+            let enough_is_left = self.bytes - bytes >= needed.max(first);
+            if !enough_is_left && (needed > first || bytes <= first) {
+                break;
+            }
+            given_up.push(self.give_up(next));
+        }
+        given_up
+    }
+
+    /// The idle region that is missed the least: one for long buffers, which serves no others, and of
+    /// those any but the one used last; else the largest.
+    fn next_to_give_up(&self) -> Option<usize> {
+        let idle = self.regions.iter().filter(|(_, region)| region.is_idle());
+        let next = idle.max_by_key(|(key, region)| {
+            let (is_long, is_current) = (region.is_long(), *key == self.current);
+            (is_long, is_long && !is_current, region.bytes(), !is_current)
+        });
+        next.map(|(key, _)| key)
+    }
+
+    fn give_up(&mut self, key: usize) -> Region {
+        let region = self.regions.remove(key);
+        self.idle -= region.bytes();
+        self.bytes -= region.bytes();
+        region
     }
 }
 
@@ -168,20 +206,18 @@ impl Buffers {
         self.shared.pool().bytes
     }
 
-    /// Lets go of memory until at most `bytes` are kept, as far as nobody uses some of it.
-    fn shrink_to(&self, bytes: usize) {
-        let mut pool = self.shared.pool();
-        let given_up = pool.shrink_to(bytes);
-        pool.lent_most = pool.lent;
-        drop(pool);
+    /// Lets go of memory that was not needed since this was last called, but for a little: called again
+    /// and again while there is much to do it costs nothing, and whoever takes a buffer now and then need
+    /// not ask the system for memory.
+    pub fn rest(&self) {
+        let given_up = self.shared.pool().rest();
         drop(given_up);
     }
 
-    /// Lets go of what nobody uses but for what the next buffers are cut from: whoever takes one now and
-    /// then finds it without asking the system for memory.
-    pub fn rest(&self) {
-        let usual = self.shared.pool().usual;
-        self.shrink_to(usual.min(self.shared.kept_bytes_max));
+    /// Whether [`rest`](Self::rest) has something to let go of, at its next call or the one after.
+    pub fn can_rest(&self) -> bool {
+        let pool = self.shared.pool();
+        pool.idle > pool.first()
     }
 
     /// A buffer of `length` bytes, whose content is left over from earlier use.
@@ -334,21 +370,43 @@ mod tests {
         drop([buffers.take(long), buffers.take(4096), buffers.take(long)]);
         assert_eq!(buffers.bytes(), REGION_BYTES_MIN + long, "four regions may be kept");
         let held = buffers.take(4096);
-        buffers.rest();
-        assert_eq!(buffers.bytes(), REGION_BYTES_MIN, "some of it is in use");
+        for (kept, rests) in [(REGION_BYTES_MIN + long, true), (REGION_BYTES_MIN, false)] {
+            assert!(buffers.can_rest());
+            buffers.rest();
+            assert_eq!((buffers.bytes(), buffers.can_rest()), (kept, rests), "some is in use");
+        }
         drop(held);
         buffers.rest();
         assert_eq!(buffers.bytes(), REGION_BYTES_MIN, "the next buffer is cut from it");
-        drop(buffers.take(long));
-        buffers.rest();
-        assert_eq!(buffers.bytes(), REGION_BYTES_MIN, "short ones are, not the long one");
-        buffers.shrink_to(0);
+        drop(buffers.shared.pool().shrink_to(0));
         assert_eq!((buffers.bytes(), buffers.kept_bytes()), (0, 0));
         let nothing_kept = Buffers::keeping(0);
         assert_eq!(nothing_kept.take(1).len(), 1);
         drop(nothing_kept.take(0));
         nothing_kept.rest();
         assert_eq!(nothing_kept.bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_needed_again_and_again_is_kept() {
+        let buffers = Buffers::default();
+        let long = 3 << 20;
+        for most in [FIRST_REGION_BYTES, 100 << 10, 1 << 20, 20 << 20] {
+            let mut kept = None;
+            for _ in 0..10 {
+                let mut held: Vec<_> = (0..most / 8192).map(|_| buffers.take(8192)).collect();
+                if most > 2 * long {
+                    held.push(buffers.take(long));
+                }
+                let before = *kept.get_or_insert(buffers.bytes());
+                assert_eq!(buffers.bytes(), before, "{most}: nothing is made anew");
+                drop(held);
+                buffers.rest();
+            }
+            assert_eq!(buffers.can_rest(), most > FIRST_REGION_BYTES, "{most}");
+            buffers.rest();
+            assert!(!buffers.can_rest() && buffers.bytes() <= FIRST_REGION_BYTES, "{most}");
+        }
     }
 
     #[test]
@@ -377,6 +435,7 @@ mod tests {
                 let most = (8 << 20).max(blocks << 16);
                 assert!(buffers.bytes() <= most * 5 / 4 + 2 * usual, "{blocks}");
             }
+            buffers.rest();
             buffers.rest();
             for _ in 0..100 {
                 drop([buffers.take(3 << 20), buffers.take(700 << 10)]);

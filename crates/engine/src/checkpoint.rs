@@ -249,10 +249,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.log.durable = state.log.durable.max(sequence);
             state.update_reserve();
             state.keep_within(&self.inner.options);
-            if state.is_quiet() && !state.reclaim.running {
-                // Reclaim has gone to rest before: what this took is the last that anybody needs.
-                state.shrink_buffers();
-            }
         }
         self.inner.reset_wanted.notify(1);
         self.notify();

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 
+use mjolnir_map::prefetch_slice;
 use mjolnir_units::ZoneId;
 
 /// The checksums of a segment's blocks, by offset; 0 for headers. Clones share them.
@@ -20,6 +21,11 @@ impl Sums {
     /// Those of some blocks; none past the end.
     pub fn get(&self, range: Range<u64>) -> Option<&[u32]> {
         self.0.get(range.start as usize..range.end as usize)
+    }
+
+    /// Asks the processor for those of some blocks, which are compared soon.
+    pub fn prefetch(&self, range: Range<u64>) {
+        self.get(range).into_iter().for_each(prefetch_slice);
     }
 
     /// The first block from `from` on that has none.

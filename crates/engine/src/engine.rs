@@ -58,6 +58,8 @@ pub(crate) struct Inner<D, R> {
     pub reset_wanted: Event,
     /// A group was begun: the linger task looks at it.
     pub group_begun: Event,
+    /// There are buffers that nobody uses.
+    pub buffers_idle: Event,
     pub opened_at: Instant,
 }
 
@@ -77,6 +79,8 @@ pub(crate) struct State {
     pub buffers: Buffers,
     /// Memory for what clients write, lent to whoever serves them.
     pub client_buffers: Buffers,
+    /// Whether the task that lets go of buffers knows that some are idle.
+    pub buffers_watched: bool,
     /// Room for the runs that a read finds.
     pub runs_room: Vec<Run>,
     /// Why the store takes no more changes; reads go on.
@@ -253,6 +257,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.inner.lead_wanted.notify(usize::MAX);
         self.inner.reset_wanted.notify(usize::MAX);
         self.inner.group_begun.notify(usize::MAX);
+        self.inner.buffers_idle.notify(usize::MAX);
     }
 
     /// Starts a task that [`close`](Self::close) waits for.
@@ -330,6 +335,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             && state.log.durable < state.log.sequence
             && state.log.since_flush >= (options.unflushed_bytes_max / 8).max(1);
         drop(state);
+        self.watch_buffers();
         if due {
             self.begin_flush();
         }
@@ -349,6 +355,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
             Err(error) => self.fail(fault::device("writing the log", error)),
         }
+        self.watch_buffers();
         self.notify();
     }
 

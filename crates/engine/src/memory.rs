@@ -6,7 +6,13 @@
 //! checksums share what is left: neither is pressed below its part while the other exceeds its own, and
 //! either may use what the other leaves.
 
-use crate::engine::State;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::future::select;
+use mjolnir_device::{Device, Runtime};
+
+use crate::engine::{Engine, State};
 use crate::options::OpenOptions;
 
 /// Clean nodes that stay in memory even where dirty ones fill the budget (a checkpoint is due
@@ -34,6 +40,10 @@ const LOADS_MAX: u64 = 64;
 const LEAF_SHARE: u64 = 64 << 10;
 /// A budget of which the leaves that reclaim holds are a small part.
 const HOLD_LEAVES_MIN: u64 = 64 << 20;
+
+/// How long buffers are kept that nobody uses: what is needed again sooner is not asked of the system,
+/// which would have to clear it, again and again.
+const BUFFERS_REST: Duration = Duration::from_secs(1);
 
 /// What the engine holds in memory, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -161,13 +171,9 @@ impl State {
         }
     }
 
-    /// Gives up buffers that nobody uses where reclaim rests: those for reads, and where nobody writes
-    /// either those of clients.
-    pub fn shrink_buffers(&mut self) {
-        self.buffers.rest();
-        if self.is_quiet() {
-            self.client_buffers.rest();
-        }
+    /// Whether there are buffers that nobody uses.
+    pub fn buffers_can_rest(&self) -> bool {
+        self.buffers.can_rest() || self.client_buffers.can_rest()
     }
 
     /// Bytes of what nearly every step has more of.
@@ -204,5 +210,42 @@ impl State {
         let checksums_most = room.saturating_sub(nodes).max(checksums_least);
         self.checksums.shrink_to(checksums_most.min(options.checksum_bytes_max));
         self.kept_at = self.growing_bytes();
+    }
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// The task that lets go of buffers that nobody has used for a while. Nothing wakes it while there are
+    /// none.
+    pub(crate) async fn buffers_task(self) {
+        loop {
+            let listener = self.inner.buffers_idle.listen();
+            let can_rest = {
+                let mut state = self.state();
+                if state.stopping || state.failed.is_some() {
+                    return;
+                }
+                let can_rest = state.buffers_can_rest();
+                state.buffers_watched = can_rest;
+                can_rest
+            };
+            if !can_rest {
+                listener.await;
+                continue;
+            }
+            select(listener, pin!(self.runtime().sleep(BUFFERS_REST))).await;
+            let state = self.state();
+            state.buffers.rest();
+            state.client_buffers.rest();
+        }
+    }
+
+    /// Has buffers looked after, if some are idle. Called after every step and every read.
+    pub(crate) fn watch_buffers(&self) {
+        let mut state = self.state();
+        if !state.buffers_watched && state.buffers_can_rest() {
+            state.buffers_watched = true;
+            drop(state);
+            self.inner.buffers_idle.notify(1);
+        }
     }
 }

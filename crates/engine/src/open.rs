@@ -91,6 +91,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         engine.spawn(engine.clone().checkpoint_task());
         engine.spawn(engine.clone().reclaim_task());
         engine.spawn(engine.clone().lead_task());
+        engine.spawn(engine.clone().buffers_task());
         Ok(engine)
     }
 
@@ -121,6 +122,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             &self.inner.reset_wanted,
             &self.inner.lead_wanted,
             &self.inner.group_begun,
+            &self.inner.buffers_idle,
         ] {
             event.notify(usize::MAX);
         }
@@ -158,6 +160,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             counters: Counters::default(),
             buffers: Buffers::keeping(memory::buffer_bytes(&options)),
             client_buffers: Buffers::keeping(memory::client_buffer_bytes(&options)),
+            buffers_watched: false,
             runs_room: Vec::new(),
             failed: None,
             log_loss: None,
@@ -183,6 +186,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 lead_wanted: Event::new(),
                 reset_wanted: Event::new(),
                 group_begun: Event::new(),
+                buffers_idle: Event::new(),
                 opened_at,
             }),
         }

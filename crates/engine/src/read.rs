@@ -34,13 +34,16 @@ impl<D: Device, R: Runtime> Pin<D, R> {
 
 impl<D: Device, R: Runtime> Drop for Pin<D, R> {
     fn drop(&mut self) {
-        let mut state = self.engine.state();
-        let segment = state.space.get_mut(self.zone);
-        segment.pins -= 1;
-        if segment.pins == 0 && state.space.next_reset_wanted() {
-            drop(state);
+        let reset_wanted = {
+            let mut state = self.engine.state();
+            let segment = state.space.get_mut(self.zone);
+            segment.pins -= 1;
+            segment.pins == 0 && state.space.next_reset_wanted()
+        };
+        if reset_wanted {
             self.engine.inner.reset_wanted.notify(1);
         }
+        self.engine.watch_buffers();
     }
 }
 
@@ -213,7 +216,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let mut state = self.state();
             let zone_blocks = state.space.zone_blocks;
             let (zone, offset) = (pba.zone(zone_blocks), pba.offset(zone_blocks));
-            if state.checksums.peek(zone).is_some() || state.log.open_checksums(zone).is_some() {
+            if let Some(sums) = state.checksums.peek(zone) {
+                sums.prefetch(offset..offset + blocks);
+                return None;
+            }
+            if state.log.open_checksums(zone).is_some() {
                 return None;
             }
             let Segment { footer, used, .. } = *state.space.get(zone);

@@ -28,17 +28,17 @@ impl Map {
         if let Some(first) = next.first().and_then(version)
             && first.patched().is_none()
         {
-            first.entries().pieces().for_each(|(_, words)| prefetch_words(words));
+            first.entries().pieces().for_each(|(_, words)| prefetch_slice(words));
         }
         next.get(PREFETCH_AHEAD - 1).and_then(version).into_iter().for_each(prefetch);
     }
 }
 
-/// Asks for all of some words at once, which otherwise come one line after the other.
+/// Asks for all of some numbers at once, which otherwise come one line after the other.
 #[inline]
-pub(crate) fn prefetch_words(words: &[u64]) {
-    const WORDS_A_LINE: usize = 64 / size_of::<u64>();
-    words.chunks(WORDS_A_LINE).for_each(|line| ask_for(line.as_ptr().cast()));
+pub fn prefetch_slice<T: Copy>(numbers: &[T]) {
+    let a_line = (64 / size_of::<T>()).max(1);
+    numbers.chunks(a_line).for_each(|line| ask_for(line.as_ptr().cast()));
 }
 
 #[inline]

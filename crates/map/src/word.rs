@@ -7,7 +7,7 @@
 
 use mjolnir_units::Pba;
 
-use crate::prefetch::prefetch_words;
+use crate::prefetch::prefetch_slice;
 
 /// The most blocks that one mapped word holds.
 pub const EXTENT_BLOCKS_MAX: u64 = 1 << 16;
@@ -124,7 +124,7 @@ pub(crate) fn seek(words: &[u64], total: u64, at: u64) -> (usize, u64) {
     // their way at once.
     let guess = (words.len() as f64 * (at as f64 / total as f64)) as usize;
     if 2 * at < total {
-        prefetch_words(&words[..guess]);
+        prefetch_slice(&words[..guess]);
         let (mut index, mut start) = (0, 0);
         for chunk in words.chunks_exact(CHUNK) {
             let length = sum(chunk);
@@ -136,7 +136,7 @@ pub(crate) fn seek(words: &[u64], total: u64, at: u64) -> (usize, u64) {
         }
         return seek_from(words, (index, start), at);
     }
-    prefetch_words(&words[guess..]);
+    prefetch_slice(&words[guess..]);
     let (mut index, mut start) = (words.len(), total);
     for chunk in words.rchunks_exact(CHUNK) {
         let length = sum(chunk);

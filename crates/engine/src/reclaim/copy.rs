@@ -301,14 +301,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.notify();
         loop {
             let written = self.state().log.sequence;
-            let waiting = self.wait_while(|state| {
-                let waits = state.waits_for_share();
-                if waits && state.is_quiet() {
-                    // Until clients come again.
-                    state.shrink_buffers();
-                }
-                waits
-            });
+            let waiting = self.wait_while(|state| state.waits_for_share());
             let patience = self.runtime().sleep(PATIENCE);
             if let Either::Left(_) = select(pin!(waiting), pin!(patience)).await {
                 return None;

@@ -278,7 +278,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     let mut state = self.state();
                     state.reclaim.running = false;
                     state.reclaim.rhythm.rest();
-                    state.shrink_buffers();
                 }
                 self.notify();
                 listener.await;
@@ -335,7 +334,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 // Scarce, but nothing to win until clients overwrite more: look again now and then.
                 let scanned_ns = self.state().reclaim.counters.scan_cpu_ns - scanned_ns;
                 let rest = REST_CYCLES * Duration::from_nanos(scanned_ns);
-                self.state().shrink_buffers();
                 self.rest_unless_asked(rest.max(REST_MIN)).await;
             }
             if !self.state().reclaim.index.is_empty() {
