@@ -43,6 +43,9 @@ const _: () = assert!(READ_BLOCKS_MAX >= GROUP_BLOCKS_MAX as u64);
 /// Where reclaim has waited for its share so long, and nobody wrote anything, it gives up what it
 /// holds for going on at once. Then it has to mark again, which must not be for every few writes.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long what was read ahead is held while reclaim waits for its share: as a rule a client's write is
+/// done sooner, and what is given up has to be read again.
+const HOLD: Duration = Duration::from_millis(100);
 
 /// What was done with a victim's live blocks.
 pub(super) enum Copied {
@@ -156,7 +159,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut rest = slices(&runs, slice_blocks(&self.inner.options)).peekable();
         let mut ahead = first;
         while let Some(slice) = rest.next() {
-            if self.waits_for_share() {
+            if !self.has_share_within(HOLD).await {
                 // That may be long: no payload is held meanwhile that can be read again.
                 if let Some(reads) = ahead.take() {
                     reads.finish().await;
@@ -293,6 +296,17 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut state = self.state();
         state.update_pacing();
         state.waits_for_share()
+    }
+
+    /// Waits until pacing lets reclaim move more, but no longer than `most`; whether it does.
+    async fn has_share_within(&self, most: Duration) -> bool {
+        if !self.waits_for_share() {
+            return true;
+        }
+        self.notify();
+        let waiting = self.wait_while(|state| state.waits_for_share());
+        let too_long = self.runtime().sleep(most);
+        matches!(select(pin!(waiting), pin!(too_long)).await, Either::Left(_))
     }
 
     /// Waits until pacing lets reclaim move more, or nobody has written anything for long: then it

@@ -343,19 +343,29 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// Rests, but not while somebody asks for space.
+    /// Rests, but not while somebody asks for space, nor once much was deleted.
     async fn rest_unless_asked(&self, rest: Duration) {
         let mut sleep = pin!(self.runtime().sleep(rest));
         loop {
             let asked = self.inner.reclaim_wanted.listen();
-            {
+            let deleted = {
                 let state = self.state();
                 let forced = state.reclaim.forced > state.reclaim.forced_done;
                 if state.reclaim.urgent || forced || state.closing || state.failed.is_some() {
                     return;
                 }
-            }
-            if let Either::Left(_) = select(&mut sleep, asked).await {
+                state.should_choose_anew().then(|| state.reclaim.released.reckoned())
+            };
+            let Some(deleted) = deleted else {
+                if let Either::Left(_) = select(&mut sleep, asked).await {
+                    return;
+                }
+                continue;
+            };
+            // More may be about to be: a mark that begins now would not tell of it.
+            let settled = pin!(self.runtime().sleep(REST_MIN));
+            let rested = matches!(select(&mut sleep, settled).await, Either::Left(_));
+            if rested || self.state().reclaim.released.reckoned() == deleted {
                 return;
             }
         }

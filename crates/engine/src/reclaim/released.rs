@@ -64,6 +64,11 @@ impl Released {
         self.found
     }
 
+    /// What a new mark may find more, at most.
+    pub fn reckoned(&self) -> u64 {
+        self.reckoned
+    }
+
     /// Whether a new mark may find that many blocks more.
     pub fn is_news(&self, blocks: u64) -> bool {
         self.reckoned >= blocks

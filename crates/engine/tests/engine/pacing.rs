@@ -1,13 +1,17 @@
 //! Reclaim begins while there is still space, without being asked, and rests when there is nothing
 //! to win.
 
+use std::time::Duration;
+
 use mjolnir_device::MemoryDevice;
 use mjolnir_device::filter::Verb;
 use mjolnir_engine::OpenOptions;
 use mjolnir_store::{Durability, ErrorKind, Store};
 use mjolnir_units::TreeId;
 
-use crate::support::{BLOCK, Engine, Held, Random, Tick, fresh, put, run, soon, tag_of, turns};
+use crate::support::{
+    BLOCK, Engine, Held, Random, Tick, fresh, payload, put, run, run_at_cost, soon, tag_of, turns,
+};
 
 /// A store of zones of 1,024 blocks with a volume `v`, all of it written.
 async fn filled(runtime: &Tick, zones: u32, blocks: u64) -> (Engine, TreeId) {
@@ -245,6 +249,49 @@ fn reclaim_holds_nothing_where_clients_do_not_come_back() {
             assert_eq!(tag_of(&engine, volume, lba).await, *tag);
         }
         assert_eq!(engine.check().await.unwrap().problems, Vec::<String>::new());
+        soon("closing", engine.close()).await.unwrap();
+    });
+}
+
+/// A mark that found nothing to win is followed by a rest, the longer the more it cost; what is deleted
+/// meanwhile is won sooner.
+#[test]
+fn deletions_end_the_rest_after_a_mark_that_found_nothing() {
+    run_at_cost(Duration::from_secs(10), async |runtime| {
+        const BLOCKS: u64 = 8 * 1024;
+        let device = MemoryDevice::of_zones(64, 1024);
+        let mut options = OpenOptions::default();
+        options.reclaim.start_utilization = 0.1;
+        options.reclaim.scan_cpu_max = 1e6; // No rests within a mark, only after it.
+        let engine = fresh(|| device.clone(), &runtime, options).await;
+        let volume = engine.create_volume("v", BLOCKS * BLOCK).await.unwrap().id;
+        // Each write has a header to itself: so much looks as if it could be won.
+        for (name, tag) in [("a", 1), ("b", 2)] {
+            for lba in (0..BLOCKS).step_by(2) {
+                let (data, offset) = (payload(tag, 2), lba * BLOCK);
+                let written = engine.write(volume, offset, data, Durability::Durable);
+                soon("a write", written).await.unwrap();
+            }
+            engine.create_snapshot("v", name).await.unwrap();
+        }
+        // It looks again when a segment was taken, but where it rests.
+        let (mut cycles, mut quiet) = (engine.stats().reclaim_cycles, 0);
+        for lba in 0..BLOCKS {
+            soon("a write", put(&engine, volume, lba, lba)).await.unwrap();
+            let now = engine.stats().reclaim_cycles;
+            quiet = if now > cycles { 0 } else { quiet + 1 };
+            cycles = now;
+            if cycles > 0 && quiet > 2048 {
+                break;
+            }
+        }
+        assert!(cycles > 0 && quiet > 2048, "{cycles} cycles");
+        let before = engine.stats();
+        soon("deleting", engine.delete_snapshot("v", "a")).await.unwrap();
+        turns(1000).await; // Ten seconds, of 40 or more.
+        let after = engine.stats();
+        let won = after.segments_reclaimed - before.segments_reclaimed;
+        assert!(won > 0, "{} cycles", after.reclaim_cycles - before.reclaim_cycles);
         soon("closing", engine.close()).await.unwrap();
     });
 }

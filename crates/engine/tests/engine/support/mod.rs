@@ -27,6 +27,8 @@ pub struct Tick {
     now: Rc<Cell<u64>>,
     /// Threads that do what is handed to `parallel`; none: it is done at once.
     threads: usize,
+    /// What each job is said to have cost.
+    job_cost: Duration,
 }
 
 #[allow(clippy::manual_async_fn)] // The futures must not borrow the world.
@@ -51,16 +53,16 @@ impl Runtime for Tick {
         &self,
         job: impl FnOnce(usize) -> T + Send + 'static,
     ) -> impl Future<Output = (T, Duration)> + 'static {
-        let thread = self.threads > 0;
+        let (thread, cost) = (self.threads > 0, self.job_cost);
         async move {
             if !thread {
-                return (job(0), Duration::ZERO);
+                return (job(0), cost);
             }
             let worker = std::thread::spawn(move || job(0));
             while !worker.is_finished() {
                 yield_now().await;
             }
-            (worker.join().unwrap(), Duration::ZERO)
+            (worker.join().unwrap(), cost)
         }
     }
     fn parallelism(&self) -> usize {
@@ -81,8 +83,18 @@ pub fn run<T>(main: impl AsyncFnOnce(Tick) -> T) -> T {
 
 /// Runs a test whose marks are the work of so many threads.
 pub fn run_with_threads<T>(threads: usize, main: impl AsyncFnOnce(Tick) -> T) -> T {
+    run_in(threads, Duration::ZERO, main)
+}
+
+/// Runs a test in which each job of a mark is said to cost so much processor time.
+pub fn run_at_cost<T>(job_cost: Duration, main: impl AsyncFnOnce(Tick) -> T) -> T {
+    run_in(0, job_cost, main)
+}
+
+fn run_in<T>(threads: usize, job_cost: Duration, main: impl AsyncFnOnce(Tick) -> T) -> T {
     let executor = Rc::new(LocalExecutor::new());
-    let runtime = Tick { executor: executor.clone(), now: Rc::new(Cell::new(0)), threads };
+    let now = Rc::new(Cell::new(0));
+    let runtime = Tick { executor: executor.clone(), now, threads, job_cost };
     futures_lite::future::block_on(executor.run(main(runtime)))
 }
 
