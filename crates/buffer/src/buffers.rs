@@ -27,9 +27,9 @@ const REGION_SHARE: usize = 8;
 /// They are cut from large pieces of memory, *regions*, one after another, so that what is taken one
 /// after another lies side by side. Cutting goes on in another region that is half free, else in a new
 /// one, which for a buffer longer than half of the usual one is about as long as that, and not there for
-/// short ones. The first one is small, and stays where all others are let go. So where lengths are alike
-/// there is about twice the memory that was in use at once, at most. Gaps between buffers in use are no part of what may be kept: they are there until those around
-/// them are dropped.
+/// short ones. The first of those for short ones is small, and is let go last. So where lengths are alike
+/// there is about twice the memory that was in use at once, at most. Gaps between buffers in use are no
+/// part of what may be kept: they are there until those around them are dropped.
 ///
 /// Clones share their memory. Buffers may be dropped on any thread.
 #[derive(Clone)]
@@ -61,8 +61,9 @@ struct Pool {
     idle: usize,
     /// Bytes in use.
     lent: usize,
-    /// The most that were in use at once since [`Buffers::rest`].
+    /// The most that were in use at once since [`Buffers::rest`], and between that and the one before.
     lent_most: usize,
+    lent_most_before: usize,
 }
 
 impl Pool {
@@ -71,7 +72,7 @@ impl Pool {
         2 * count * BLOCK_BYTES > self.usual
     }
 
-    /// Bytes of the first region.
+    /// Bytes of the first region for short buffers.
     fn first(&self) -> usize {
         self.usual.min(FIRST_REGION_BYTES)
     }
@@ -117,13 +118,14 @@ impl Pool {
     fn add(&mut self, count: usize) -> io::Result<Vec<Region>> {
         let length = count * BLOCK_BYTES;
         let is_long = self.is_long(count);
-        let bytes = match self.regions.is_empty() {
+        let is_first = self.regions.iter().all(|(_, region)| region.is_long());
+        let bytes = match is_first {
             _ if is_long => length,
             true if length <= self.first() => self.first(),
             _ => self.usual,
         };
         let region = Region::new(bytes, is_long)?;
-        let most = self.lent_most.max(self.lent + length);
+        let most = self.lent_most.max(self.lent_most_before).max(self.lent + length);
         let slack = (most / 4).max(self.usual);
         let given_up = self.shrink_to((most + slack).saturating_sub(self.lent + bytes));
         self.bytes += bytes;
@@ -143,16 +145,16 @@ impl Pool {
         given_up
     }
 
-    /// Gives up idle regions that were not needed since the last time, but for a small one.
+    /// Gives up idle regions that were not needed since the last time, but for what is as much as a first
+    /// one.
     #[must_use = "they are better dropped without the lock"]
     fn rest(&mut self) -> Vec<Region> {
         let (needed, first) = (self.lent_most, self.first());
-        self.lent_most = self.lent;
+        (self.lent_most_before, self.lent_most) = (needed, self.lent);
         let mut given_up = Vec::new();
         while let Some(next) = self.next_to_give_up() {
-            let bytes = self.regions[next].bytes();
-            let enough_is_left = self.bytes - bytes >= needed.max(first);
-            if !enough_is_left && (needed > first || bytes <= first) {
+            let left = self.bytes - self.regions[next].bytes();
+            if left < needed.max(first) && (needed > first || self.idle <= first) {
                 break;
             }
             given_up.push(self.give_up(next));
@@ -191,6 +193,7 @@ impl Buffers {
             idle: 0,
             lent: 0,
             lent_most: 0,
+            lent_most_before: 0,
         };
         Buffers { shared: Arc::new(Shared { kept_bytes_max: bytes, pool: Mutex::new(pool) }) }
     }
@@ -214,10 +217,10 @@ impl Buffers {
         drop(given_up);
     }
 
-    /// Whether [`rest`](Self::rest) has something to let go of, at its next call or the one after.
+    /// Whether [`rest`](Self::rest) will have something to let go of, once nobody uses it.
     pub fn can_rest(&self) -> bool {
         let pool = self.shared.pool();
-        pool.idle > pool.first()
+        pool.bytes > pool.first()
     }
 
     /// A buffer of `length` bytes, whose content is left over from earlier use.
@@ -376,6 +379,15 @@ mod tests {
             assert_eq!((buffers.bytes(), buffers.can_rest()), (kept, rests), "some is in use");
         }
         drop(held);
+        for lengths in [[40 << 10; 3], [40 << 10, 3000, 40 << 10], [200 << 10, 60 << 10, 3000]] {
+            drop(lengths.map(|length| buffers.take(length)));
+            buffers.rest();
+            buffers.rest();
+            assert!(!buffers.can_rest(), "{lengths:?}: {} bytes", buffers.bytes());
+            let short = buffers.take(4096);
+            assert_eq!(buffers.bytes(), REGION_BYTES_MIN, "{lengths:?}");
+            drop(short);
+        }
         buffers.rest();
         assert_eq!(buffers.bytes(), REGION_BYTES_MIN, "the next buffer is cut from it");
         drop(buffers.shared.pool().shrink_to(0));

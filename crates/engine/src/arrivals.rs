@@ -86,7 +86,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut state = Payload::Torn;
         // More than once, so that a passing fault does not pass for a torn write.
         for _ in 0..TRIES {
-            let buffer = self.state().buffers.take(group.checksums.len() * BLOCK_BYTES);
+            let buffer = self.buffer(group.checksums.len() * BLOCK_BYTES);
             let read = self.device().read(start, buffer).await;
             let what = format!("reading what was logged at {start} (segment {})", zone.0);
             let bytes = match read.map_err(|error| fault::device(&what, error)) {

@@ -255,7 +255,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut left = u64::from(segment.used - segment.footer);
         while left > 0 {
             let count = left.min(info.append_blocks_max);
-            let buffer = self.state().buffers.take(count as usize * BLOCK_BYTES);
+            let buffer = self.buffer(count as usize * BLOCK_BYTES);
             let piece = self.device().read(at, buffer).await;
             bytes.extend_from_slice(
                 piece.map_err(|error| format!("cannot be read: {error}"))?.as_ref(),

@@ -58,8 +58,8 @@ pub(crate) struct Inner<D, R> {
     pub reset_wanted: Event,
     /// A group was begun: the linger task looks at it.
     pub group_begun: Event,
-    /// There are buffers that nobody uses.
-    pub buffers_idle: Event,
+    /// There are more than few buffers: the task that lets go of them looks at them.
+    pub buffers_grown: Event,
     pub opened_at: Instant,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct State {
     pub buffers: Buffers,
     /// Memory for what clients write, lent to whoever serves them.
     pub client_buffers: Buffers,
-    /// Whether the task that lets go of buffers knows that some are idle.
+    /// Whether the task that lets go of buffers knows that there are more than few.
     pub buffers_watched: bool,
     /// Room for the runs that a read finds.
     pub runs_room: Vec<Run>,
@@ -257,7 +257,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.inner.lead_wanted.notify(usize::MAX);
         self.inner.reset_wanted.notify(usize::MAX);
         self.inner.group_begun.notify(usize::MAX);
-        self.inner.buffers_idle.notify(usize::MAX);
     }
 
     /// Starts a task that [`close`](Self::close) waits for.

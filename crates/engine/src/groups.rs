@@ -138,7 +138,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let block = match first.take() {
                 Some(block) => block,
                 None => {
-                    let buffer = self.state().buffers.take(BLOCK_BYTES);
+                    let buffer = self.buffer(BLOCK_BYTES);
                     self.device().read(at, buffer).await
                 }
             };
@@ -199,7 +199,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut stride = STRIDE;
         while from < limit {
             let count = stride.min(limit - from);
-            let buffer = self.state().buffers.take(count as usize * BLOCK_BYTES);
+            let buffer = self.buffer(count as usize * BLOCK_BYTES);
             let read = self.device().read(start.plus(from), buffer).await;
             let bytes = match read.map_err(|error| fault::device("looking for a group", error)) {
                 Ok(bytes) => bytes,

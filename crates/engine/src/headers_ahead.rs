@@ -52,7 +52,7 @@ impl<'a, D: Device, R: Runtime> HeadersAhead<'a, D, R> {
             && let Some(at) = self.sums.as_ref()?.first_without(self.next)
             && at < self.end
         {
-            let buffer = self.engine.state().buffers.take(BLOCK_BYTES);
+            let buffer = self.engine.buffer(BLOCK_BYTES);
             let reading = self.engine.device().read(self.start.plus(at), buffer).boxed_local();
             self.reads.push_back((at, reading));
             self.next = at + 1;

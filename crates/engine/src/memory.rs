@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::select;
-use mjolnir_device::{Device, Runtime};
+use mjolnir_device::{AlignedBuf, Device, Runtime};
 
 use crate::engine::{Engine, State};
 use crate::options::OpenOptions;
@@ -171,7 +171,7 @@ impl State {
         }
     }
 
-    /// Whether there are buffers that nobody uses.
+    /// Whether there are buffers to be let go of, once nobody uses them.
     pub fn buffers_can_rest(&self) -> bool {
         self.buffers.can_rest() || self.client_buffers.can_rest()
     }
@@ -215,13 +215,13 @@ impl State {
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// The task that lets go of buffers that nobody has used for a while. Nothing wakes it while there are
-    /// none.
+    /// few.
     pub(crate) async fn buffers_task(self) {
         loop {
-            let listener = self.inner.buffers_idle.listen();
+            let listener = self.inner.buffers_grown.listen();
             let can_rest = {
                 let mut state = self.state();
-                if state.stopping || state.failed.is_some() {
+                if state.stopping {
                     return;
                 }
                 let can_rest = state.buffers_can_rest();
@@ -239,13 +239,21 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// Has buffers looked after, if some are idle. Called after every step and every read.
+    /// A buffer to read into.
+    pub(crate) fn buffer(&self, bytes: usize) -> AlignedBuf {
+        let buffer = self.state().buffers.take(bytes);
+        self.watch_buffers();
+        buffer
+    }
+
+    /// Has buffers looked after, if there are more than few. Called after every step, and wherever some
+    /// are taken without one.
     pub(crate) fn watch_buffers(&self) {
         let mut state = self.state();
         if !state.buffers_watched && state.buffers_can_rest() {
             state.buffers_watched = true;
             drop(state);
-            self.inner.buffers_idle.notify(1);
+            self.inner.buffers_grown.notify(1);
         }
     }
 }

@@ -122,7 +122,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             &self.inner.reset_wanted,
             &self.inner.lead_wanted,
             &self.inner.group_begun,
-            &self.inner.buffers_idle,
+            &self.inner.buffers_grown,
         ] {
             event.notify(usize::MAX);
         }
@@ -186,7 +186,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 lead_wanted: Event::new(),
                 reset_wanted: Event::new(),
                 group_begun: Event::new(),
-                buffers_idle: Event::new(),
+                buffers_grown: Event::new(),
                 opened_at,
             }),
         }

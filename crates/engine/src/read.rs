@@ -43,7 +43,6 @@ impl<D: Device, R: Runtime> Drop for Pin<D, R> {
         if reset_wanted {
             self.engine.inner.reset_wanted.notify(1);
         }
-        self.engine.watch_buffers();
     }
 }
 
@@ -133,7 +132,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             Piece::Memory(bytes) => {
                 // Itself it would hold all of the write that it is a part of, as long as whoever asked
                 // for a little of it cares to.
-                let mut copy = self.state().buffers.take(bytes.len());
+                let mut copy = self.buffer(bytes.len());
                 copy.as_mut().copy_from_slice(&bytes);
                 if copy.len() >= LARGE_COPY {
                     yield_now().await;
@@ -200,7 +199,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     /// Reads blocks of a pinned segment from the device and verifies each.
     pub(crate) async fn read_pinned(&self, pba: Pba, blocks: u64) -> Result<AlignedBuf, Error> {
-        let buffer = self.state().buffers.take((blocks * BLOCK_SIZE) as usize);
+        let buffer = self.buffer((blocks * BLOCK_SIZE) as usize);
         let read = self.device().read(pba, buffer);
         let (read, few) = join(read, self.few_checksums(pba, blocks)).await;
         let buffer = read.map_err(|error| fault::device(&format!("reading {pba}"), error))?;
@@ -239,7 +238,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         self.settle_zone(zone).await;
         let blocks = piece.blocks.end - piece.blocks.start;
-        let buffer = self.state().buffers.take((blocks * BLOCK_SIZE) as usize);
+        let buffer = self.buffer((blocks * BLOCK_SIZE) as usize);
         let read = self.device().read(at, buffer).await.ok()?;
         self.state().counters.device_read_blocks += blocks;
         piece.checksums(read.as_ref())
@@ -334,7 +333,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             while at < blocks {
                 let count = (blocks - at).min(info.append_blocks_max);
                 let from = start.plus(u64::from(segment.footer) + at);
-                let piece = self.state().buffers.take((count * BLOCK_SIZE) as usize);
+                let piece = self.buffer((count * BLOCK_SIZE) as usize);
                 let Ok(piece) = self.device().read(from, piece).await else { break };
                 self.state().counters.device_read_blocks += count;
                 buffer.extend_from_slice(piece.as_ref());

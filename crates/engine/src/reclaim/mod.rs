@@ -31,6 +31,7 @@ mod wear;
 pub use mark::MarkLoop;
 pub(crate) use relocate::yield_now;
 
+use std::mem::replace;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -333,8 +334,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if pause {
                 // Scarce, but nothing to win until clients overwrite more: look again now and then.
                 let scanned_ns = self.state().reclaim.counters.scan_cpu_ns - scanned_ns;
-                let rest = REST_CYCLES * Duration::from_nanos(scanned_ns);
-                self.rest_unless_asked(rest.max(REST_MIN)).await;
+                self.rest_unless_asked(Duration::from_nanos(scanned_ns)).await;
             }
             if !self.state().reclaim.index.is_empty() {
                 continue;
@@ -343,30 +343,34 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// Rests, but not while somebody asks for space, nor once much was deleted.
-    async fn rest_unless_asked(&self, rest: Duration) {
-        let mut sleep = pin!(self.runtime().sleep(rest));
+    /// Rests after a scan that found nothing, but not while somebody asks for space. Once much was deleted
+    /// it rests for no longer than the scan took, and until less is.
+    async fn rest_unless_asked(&self, scanned: Duration) {
+        let mut rest = pin!(self.runtime().sleep((REST_CYCLES * scanned).max(REST_MIN)));
+        let mut look = pin!(self.runtime().sleep(scanned.max(REST_MIN)));
+        let mut reckoned = self.state().reclaim.released.reckoned();
         loop {
             let asked = self.inner.reclaim_wanted.listen();
-            let deleted = {
+            {
                 let state = self.state();
                 let forced = state.reclaim.forced > state.reclaim.forced_done;
                 if state.reclaim.urgent || forced || state.closing || state.failed.is_some() {
                     return;
                 }
-                state.should_choose_anew().then(|| state.reclaim.released.reckoned())
-            };
-            let Some(deleted) = deleted else {
-                if let Either::Left(_) = select(&mut sleep, asked).await {
-                    return;
+            }
+            match select(&mut rest, select(&mut look, asked)).await {
+                Either::Left(_) => return,
+                Either::Right((Either::Right(_), _)) => {}
+                Either::Right((Either::Left(_), _)) => {
+                    let state = self.state();
+                    let before = replace(&mut reckoned, state.reclaim.released.reckoned());
+                    // While more is, a mark that begins would not tell of it.
+                    if state.should_choose_anew() && reckoned - before < state.much_blocks() {
+                        return;
+                    }
+                    drop(state);
+                    look.set(self.runtime().sleep(REST_MIN));
                 }
-                continue;
-            };
-            // More may be about to be: a mark that begins now would not tell of it.
-            let settled = pin!(self.runtime().sleep(REST_MIN));
-            let rested = matches!(select(&mut sleep, settled).await, Either::Left(_));
-            if rested || self.state().reclaim.released.reckoned() == deleted {
-                return;
             }
         }
     }
@@ -482,8 +486,13 @@ impl State {
 
     /// Whether so much was deleted since the last mark began that another is worth while.
     fn is_much_deleted(&self) -> bool {
+        self.reclaim.released.reckoned() >= self.much_blocks()
+    }
+
+    /// Blocks that are much to delete.
+    fn much_blocks(&self) -> u64 {
         let store_blocks = self.space.segments.len() as u64 * self.space.zone_blocks;
-        self.reclaim.released.is_news((store_blocks / 64).max(self.space.zone_blocks))
+        (store_blocks / 64).max(self.space.zone_blocks)
     }
 
     /// Asks the pacing policy again.
@@ -549,7 +558,7 @@ impl State {
         let Begun { forced, begun, free, sequence } = at;
         let gained = self.space.free_count() > free || won.retired > 0;
         let fruitless = !gained && won.rests.is_none() && (won.selected == 0 || won.cramped);
-        if won.rests.is_some() && !self.reclaim.released.is_news(1) {
+        if won.rests.is_some() && self.reclaim.released.reckoned() == 0 {
             // Until somebody writes again, or did meanwhile.
             self.reclaim.fruitless_at = won.rests;
         }

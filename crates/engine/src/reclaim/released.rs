@@ -68,11 +68,6 @@ impl Released {
     pub fn reckoned(&self) -> u64 {
         self.reckoned
     }
-
-    /// Whether a new mark may find that many blocks more.
-    pub fn is_news(&self, blocks: u64) -> bool {
-        self.reckoned >= blocks
-    }
 }
 
 #[cfg(test)]
@@ -86,16 +81,16 @@ mod tests {
         released.end_mark(1000, 50);
         assert_eq!(released.blocks(), 0, "the first mark has nothing to compare with");
         released.reckon(64);
-        assert!(released.is_news(64) && !released.is_news(65));
+        assert_eq!(released.reckoned(), 64);
         assert_eq!(released.blocks(), 0, "it may not have been there");
         released.begin_mark();
-        assert!(!released.is_news(1));
+        assert_eq!(released.reckoned(), 0);
         released.abort_mark();
-        assert!(released.is_news(64), "nobody has looked for it");
+        assert_eq!(released.reckoned(), 64, "nobody has looked for it");
         released.begin_mark();
         released.reckon(1000);
         released.end_mark(700, 50);
-        assert!(released.is_news(1000), "that mark may have been too early for it");
+        assert_eq!(released.reckoned(), 1000, "that mark may have been too early for it");
         assert_eq!(released.blocks(), 64, "no more than was deleted, though more was overwritten");
         released.won(50);
         assert_eq!(released.blocks(), 14);

@@ -88,6 +88,36 @@ fn payloads_in_the_engines_buffers_keep_to_the_budget() {
     });
 }
 
+/// What reads were answered with is let go of once nobody has needed as much for a while, though nothing
+/// is written and the answers were held for long.
+#[test]
+fn buffers_of_reads_are_let_go() {
+    run(async |runtime| {
+        const SECOND: usize = 100; // In turns.
+        let device = MemoryDevice::of_zones(32, 1024);
+        let engine = fresh(|| device.clone(), &runtime, OpenOptions::default()).await;
+        let volume = engine.create_volume("v", 4096 * BLOCK).await.unwrap().id;
+        for lba in 0..4096 {
+            put(&engine, volume, lba, lba).await.unwrap();
+        }
+        engine.checkpoint().await.unwrap();
+        turns(4 * SECOND).await;
+        let few = engine.stats().buffer_bytes;
+        assert!(few <= 512 << 10, "{few} bytes are kept for the next buffers");
+        let mut answers = Vec::new();
+        for at in (0..2048).step_by(16) {
+            answers.push(engine.read(volume, at * BLOCK, 16 * BLOCK).await.unwrap());
+        }
+        turns(4 * SECOND).await;
+        assert!(engine.stats().buffer_bytes >= 8 << 20, "somebody holds them");
+        drop(answers);
+        turns(4 * SECOND).await;
+        let kept = engine.stats().buffer_bytes;
+        assert!(kept <= few, "{kept} bytes are kept, {few} before");
+        engine.close().await.unwrap();
+    });
+}
+
 #[test]
 fn a_store_is_read_with_room_for_no_checksums() {
     run(async |runtime| {

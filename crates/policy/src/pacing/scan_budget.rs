@@ -11,8 +11,8 @@ const REST_MAX: Duration = Duration::from_millis(100);
 /// while space is plentiful, a larger one as it gets scarce.
 ///
 /// Scan a bounded piece, then call [`rest`](ScanBudget::rest) with what passed since the last
-/// call, and rest and call it again until it says zero. Time spent on other work or in rests is wall time without processor time, so it pays for
-/// later pieces; but only `SAVED_MAX` of it is saved up.
+/// call, and rest and call it again until it says zero. Time spent on other work or in rests is wall
+/// time without processor time, so it pays for later pieces; but only `SAVED_MAX` of it is saved up.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanBudget {
     share_min: f64,
@@ -43,8 +43,9 @@ impl ScanBudget {
         self.share_min + (self.share_max - self.share_min) * pressure.clamp(0.0, 1.0)
     }
 
-    /// How long to rest now; zero to go on with the next piece. `cpu` is the processor time that scanning used since the last call,
-    /// of all its workers together; `wall` is the time that passed since then, rests included.
+    /// How long to rest now; zero to go on with the next piece. `cpu` is the processor time that scanning
+    /// used since the last call, of all its workers together; `wall` is the time that passed since then,
+    /// rests included.
     pub fn rest(&mut self, cpu: Duration, wall: Duration, pressure: f64) -> Duration {
         let share = self.share(pressure);
         let overdrawn = self.overdrawn_s + cpu.as_secs_f64() - share * wall.as_secs_f64();
