@@ -39,6 +39,7 @@ mod saved;
 mod source;
 mod spec;
 mod stand_ins;
+mod timers;
 mod world;
 
 pub use data::{Data, DataSpec};

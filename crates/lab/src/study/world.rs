@@ -6,7 +6,7 @@
 //! that an event costs a fraction of that.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -18,6 +18,7 @@ use std::time::Duration;
 use mjolnir_device::Runtime;
 use mjolnir_units::Instant;
 
+use super::timers::{Timer, Timers};
 use crate::Chance;
 
 /// What processor work takes in virtual time.
@@ -65,7 +66,8 @@ type Task = Pin<Box<dyn Future<Output = ()>>>;
 struct Slot {
     future: Option<Task>,
     handle: Arc<Handle>,
-    waker: Waker,
+    /// Absent while the task is polled.
+    waker: Option<Waker>,
 }
 
 struct Core {
@@ -76,11 +78,11 @@ struct Core {
     timed: Cell<bool>,
     prices: Prices,
     ready: Ready,
+    /// The first of those that are ready, taken off `ready` all at once.
+    turn: RefCell<VecDeque<u32>>,
     slots: RefCell<Vec<Slot>>,
     vacant: RefCell<Vec<u32>>,
-    /// Who sleeps, by when that ends; of several at once, who began first.
-    timers: RefCell<BTreeMap<(u64, u64), Waker>>,
-    timers_begun: Cell<u64>,
+    timers: RefCell<Timers>,
     chance: RefCell<Chance>,
     idle_polls: Cell<u64>,
 }
@@ -106,10 +108,10 @@ impl World {
                 timed: Cell::new(false),
                 prices,
                 ready,
+                turn: RefCell::default(),
                 slots: RefCell::new(vec![main]),
                 vacant: RefCell::default(),
                 timers: RefCell::default(),
-                timers_begun: Cell::new(0),
                 chance: RefCell::new(Chance::new(seed)),
                 idle_polls: Cell::new(0),
             }),
@@ -119,7 +121,7 @@ impl World {
     fn slot(number: u32, ready: &Ready) -> Slot {
         let queued = AtomicBool::new(false);
         let handle = Arc::new(Handle { number, queued, ready: ready.clone() });
-        Slot { future: None, waker: Waker::from(handle.clone()), handle }
+        Slot { future: None, waker: Some(Waker::from(handle.clone())), handle }
     }
 
     /// What lives in the world is given this.
@@ -136,10 +138,8 @@ impl World {
     ) -> Result<T, String> {
         let core = &self.core;
         let mut main = pin!(main);
-        let (handle, waker) = {
-            let slots = core.slots.borrow();
-            (slots[0].handle.clone(), slots[0].waker.clone())
-        };
+        let handle = core.slots.borrow()[MAIN as usize].handle.clone();
+        let waker = Waker::from(handle.clone());
         handle.wake_by_ref();
         let mut polls = 0u64;
         loop {
@@ -156,8 +156,7 @@ impl World {
                     ));
                 }
             }
-            let next = core.ready.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            match next {
+            match core.next_ready() {
                 Some(MAIN) => {
                     handle.queued.store(false, Ordering::Relaxed);
                     let polled = main.as_mut().poll(&mut Context::from_waker(&waker));
@@ -191,26 +190,39 @@ impl Core {
         *first
     }
 
+    /// The task that has been ready for the longest.
+    fn next_ready(&self) -> Option<u32> {
+        let mut turn = self.turn.borrow_mut();
+        if turn.is_empty() {
+            let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::swap(&mut *turn, &mut *ready);
+        }
+        turn.pop_front()
+    }
+
     fn poll(&self, number: u32) {
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut(number as usize) else { return };
         slot.handle.queued.store(false, Ordering::Relaxed);
         let Some(mut future) = slot.future.take() else { return };
-        let waker = slot.waker.clone();
+        // Taken along, not cloned: that would be two atomic steps for each poll.
+        let waker = slot.waker.take().expect("a task is polled by one at a time");
         drop(slots);
         let done = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        let left = (!done).then_some(future);
+        if let Some(slot) = self.slots.borrow_mut().get_mut(number as usize) {
+            slot.waker = Some(waker);
+            slot.future = left;
+        }
         if done {
-            drop(future);
             self.vacant.borrow_mut().push(number);
-        } else if let Some(slot) = self.slots.borrow_mut().get_mut(number as usize) {
-            slot.future = Some(future);
         }
     }
 
     /// Moves the clock to the next timer, and wakes all that are due then.
     fn jump(&self) -> Result<(), String> {
         let mut timers = self.timers.borrow_mut();
-        let Some(((first, _), waker)) = timers.pop_first() else {
+        let Some((first, waker)) = timers.pop() else {
             return Err(format!(
                 "the simulation stands still at {} ns: nothing is under way and nothing is due",
                 self.now.get()
@@ -219,8 +231,8 @@ impl Core {
         let at = self.now.get().max(first);
         self.now.set(at);
         waker.wake();
-        while let Some(due) = timers.first_entry().filter(|due| due.key().0 <= at) {
-            due.remove().wake();
+        while let Some(waker) = timers.pop_due(at) {
+            waker.wake();
         }
         Ok(())
     }
@@ -230,9 +242,8 @@ impl Core {
 pub(super) struct Sleep {
     core: Rc<Core>,
     until: u64,
-    /// Its place among those that end at the same instant, and who is woken then: what tells the
-    /// waker from others.
-    set: Option<(u64, *const ())>,
+    /// Its timer, and who is woken then: what tells the waker from others.
+    set: Option<(Timer, *const ())>,
 }
 
 impl Future for Sleep {
@@ -244,13 +255,15 @@ impl Future for Sleep {
             return Poll::Ready(());
         }
         let waker = context.waker();
-        let number = match self.set {
+        let timer = match self.set {
             Some((_, whom)) if whom == waker.data() => return Poll::Pending,
-            Some((number, _)) => number,
-            None => self.core.timers_begun.replace(self.core.timers_begun.get() + 1),
+            Some((timer, _)) => {
+                self.core.timers.borrow_mut().change(timer, waker.clone());
+                timer
+            }
+            None => self.core.timers.borrow_mut().set(self.until, waker.clone()),
         };
-        self.set = Some((number, waker.data()));
-        self.core.timers.borrow_mut().insert((self.until, number), waker.clone());
+        self.set = Some((timer, waker.data()));
         Poll::Pending
     }
 }
@@ -259,8 +272,8 @@ impl Drop for Sleep {
     /// Where nothing takes time a clock may stand for the whole run: what nobody waits for any more
     /// must not wait for it.
     fn drop(&mut self) {
-        if let Some((number, _)) = self.set {
-            let waker = self.core.timers.borrow_mut().remove(&(self.until, number));
+        if let Some((timer, _)) = self.set {
+            let waker = self.core.timers.borrow_mut().give_up(timer);
             drop(waker);
         }
     }
@@ -410,7 +423,7 @@ mod tests {
                     let sleep = own.sleep(Duration::from_secs(1));
                     futures_lite::future::or(sleep, own.give_way()).await;
                 }
-                assert_eq!(own.core.timers.borrow().len(), 0);
+                assert!(own.core.timers.borrow().is_empty());
                 own.sleep_until(7).await;
                 own.now_ns()
             },
