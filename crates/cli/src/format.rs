@@ -40,8 +40,7 @@ pub fn run(options: &FormatOptions, json: bool) -> Result<(), Failure> {
             "segment_bytes": shape.segment_bytes,
         }));
     }
-    // Volumes are thin and may be larger. One of this size can be filled, and reclaim has room left.
-    let fits = bytes / 4 * 3;
+    let fits = volume_bytes(bytes);
     let size = match fits >> 30 {
         0..16 => format!("{}M", (fits >> 20).max(1)),
         gib => format!("{gib}G"),
@@ -58,6 +57,20 @@ pub fn run(options: &FormatOptions, json: bool) -> Result<(), Failure> {
         shape.segments,
         output::bytes(shape.segment_bytes),
     ))
+}
+
+/// The part of a store that a volume which is to be filled may have, and reclaim have room left.
+/// Volumes are thin and may be larger.
+const FILLED: (u64, u64) = (3, 4);
+
+/// The largest volume that a store of so many bytes takes in whole.
+fn volume_bytes(store: u64) -> u64 {
+    store / FILLED.1 * FILLED.0
+}
+
+/// Bytes of a store that takes in a volume of so many.
+pub fn store_bytes(volume: u64) -> u64 {
+    volume.div_ceil(FILLED.0) * FILLED.1
 }
 
 fn refuse_destruction(store: &Path, force: bool) -> Result<(), Error> {

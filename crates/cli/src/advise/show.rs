@@ -6,6 +6,7 @@ use mjolnir_lab::advise::{Advice, Choice, Latency, Measure, Verdict};
 use mjolnir_lab::experiment::Estimate;
 use mjolnir_lab::experiment::report::Lead;
 
+use crate::format;
 use crate::output::{self, Table};
 
 /// A write amplification below which there is next to nothing to win.
@@ -106,9 +107,15 @@ fn serve(Choice { placement, victim }: &Choice) -> String {
 
 /// What to give the server, and how large the store should be.
 fn command(advice: &Advice) -> String {
+    // The spare factor is of segments of data alone; a store has some for its map and in reserve, too.
+    let least = format::store_bytes(advice.data_bytes);
+    let more = match least > advice.store_bytes {
+        true => format!("; a store of {} takes them in beside what it keeps", output::bytes(least)),
+        false => String::new(),
+    };
     format!(
-        "  mjolnir format STORE --size {}M\n  {}\n  spare {}: a store of {} for these {} of data",
-        advice.store_bytes.div_ceil(1 << 20),
+        "  mjolnir format STORE --size {}M\n  {}\n  spare {}: {} for these {} of data{more}",
+        advice.store_bytes.max(least).div_ceil(1 << 20),
         serve(&advice.choice),
         output::percent(advice.spare),
         output::bytes(advice.store_bytes),

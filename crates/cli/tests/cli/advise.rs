@@ -38,6 +38,12 @@ fn a_recording_gets_the_same_advice_twice_with_a_report() {
     {
         assert!(shown.contains(part), "no {part:?} in {shown}");
     }
+    // A store that takes the data in, as `format` has it: the spare factor is of data's segments alone.
+    let size =
+        shown.lines().find_map(|line| line.trim().strip_prefix("mjolnir format STORE --size "));
+    let size = size.and_then(|size| size.strip_suffix('M')).expect("how large").parse::<u64>();
+    let data = advice["data_bytes"].as_u64().unwrap();
+    assert!((size.unwrap() << 20) * 3 / 4 >= data, "{shown}");
     // The other's longer life is told only where it is advised.
     assert_eq!(shown.contains("flash lives"), advice["verdict"] == "choose", "{shown}");
     assert_eq!(folder.ok(&format!("{command} --out out")), shown);
