@@ -119,10 +119,12 @@ impl Pool {
         let length = count * BLOCK_BYTES;
         let is_long = self.is_long(count);
         let is_first = self.regions.iter().all(|(_, region)| region.is_long());
-        let bytes = match is_first {
-            _ if is_long => length,
-            true if length <= self.first() => self.first(),
-            _ => self.usual,
+        let bytes = if is_long {
+            length
+        } else if is_first && length <= self.first() {
+            self.first()
+        } else {
+            self.usual
         };
         let region = Region::new(bytes, is_long)?;
         let most = self.lent_most.max(self.lent_most_before).max(self.lent + length);
@@ -145,16 +147,19 @@ impl Pool {
         given_up
     }
 
-    /// Gives up idle regions that were not needed since the last time, but for what is as much as a first
-    /// one.
+    /// Gives up idle regions that were not needed since the last time; where little was, down to as much as
+    /// a first one.
     #[must_use = "they are better dropped without the lock"]
     fn rest(&mut self) -> Vec<Region> {
         let (needed, first) = (self.lent_most, self.first());
         (self.lent_most_before, self.lent_most) = (needed, self.lent);
         let mut given_up = Vec::new();
         while let Some(next) = self.next_to_give_up() {
-            let left = self.bytes - self.regions[next].bytes();
-            if left < needed.max(first) && (needed > first || self.idle <= first) {
+            let is_spare = match needed > first {
+                true => self.bytes - self.regions[next].bytes() >= needed,
+                false => self.idle > first,
+            };
+            if !is_spare {
                 break;
             }
             given_up.push(self.give_up(next));

@@ -354,7 +354,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
             Err(error) => self.fail(fault::device("writing the log", error)),
         }
-        self.watch_buffers();
         self.notify();
     }
 

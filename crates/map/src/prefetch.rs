@@ -36,7 +36,7 @@ impl Map {
 
 /// Asks for all of some numbers at once, which otherwise come one line after the other.
 #[inline]
-pub fn prefetch_slice<T: Copy>(numbers: &[T]) {
+pub fn prefetch_slice<T>(numbers: &[T]) {
     let a_line = (64 / size_of::<T>()).max(1);
     numbers.chunks(a_line).for_each(|line| ask_for(line.as_ptr().cast()));
 }

@@ -312,12 +312,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Waits until pacing lets reclaim move more, or nobody has written anything for long: then it
     /// returns the log's sequence number.
     async fn wait_for_share(&self) -> Option<u64> {
-        self.notify();
         loop {
             let written = self.state().log.sequence;
-            let waiting = self.wait_while(|state| state.waits_for_share());
-            let patience = self.runtime().sleep(PATIENCE);
-            if let Either::Left(_) = select(pin!(waiting), pin!(patience)).await {
+            if self.has_share_within(PATIENCE).await {
                 return None;
             }
             let state = self.state();
