@@ -8,12 +8,13 @@ use mjolnir_host::{HostRuntime, run as run_host};
 use crate::arguments::{
     GcCommand, RangeCommand, RecordCommand, SnapshotCommand, StoreCommand, VolumeCommand,
 };
+use crate::difference;
 use crate::door::Door;
 use crate::failure::Failure;
 use crate::meter::Meter;
 use crate::output;
 use crate::payload::Payload;
-use crate::request::{RangeOp, Refusal, Request, Response};
+use crate::request::{RangeOp, Refusal, Request};
 use crate::show::{self, View};
 
 /// The longest file of operations that is read, in bytes.
@@ -40,7 +41,7 @@ async fn converse(
     runtime: &HostRuntime,
 ) -> Result<(), Failure> {
     if let Request::Diff { old, new, .. } = request {
-        return diff(door, &old, &new, json).await;
+        return difference::print(door, old, new, json).await;
     }
     let meter = Meter::new(json, runtime);
     let advice = advice(&request);
@@ -53,28 +54,6 @@ async fn converse(
         false => output::print(&show::text(store, &response, view))?,
     }
     if sound { Ok(()) } else { Err(Failure::told()) }
-}
-
-/// A difference comes in pages, so that its length is not bounded by memory.
-async fn diff(door: &mut Door, old: &str, new: &str, json: bool) -> Result<(), Failure> {
-    let mut from = Some(0);
-    let mut told = 0;
-    while let Some(at) = from {
-        let request = Request::Diff { old: old.to_owned(), new: new.to_owned(), from: at };
-        let response =
-            door.ask(request, &|_| {}).await.map_err(|refusal| explain(refusal, None))?;
-        let Response::Diff(page) = response else {
-            return Err(Failure::new("the server answered something else than was asked"));
-        };
-        // A page that brings nothing and leads nowhere would go on for ever.
-        from = page.next.filter(|next| *next > at);
-        output::print(&match json {
-            true => show::diff_json(&page, told, from.is_none())?,
-            false => show::diff_text(&page, at == 0),
-        })?;
-        told += page.extents.len();
-    }
-    Ok(())
 }
 
 /// What a command line adds to a refusal of its kind.

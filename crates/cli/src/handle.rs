@@ -100,8 +100,12 @@ pub async fn handle<D: Device, R: Runtime>(
         Request::Collect {} => {
             let segments = engine.collect().await?;
             let stats = engine.stats();
-            let (bytes, free_bytes) = (segments * stats.segment_bytes, stats.space.free_bytes);
-            Ok(Response::Collected { segments, bytes, free_bytes })
+            Ok(Response::Collected {
+                segments,
+                bytes: segments * stats.segment_bytes,
+                free_bytes: stats.space.free_bytes,
+                reserved_bytes: stats.space.reserved_bytes,
+            })
         }
         Request::Stats {} => {
             let served = circumstances.served.is_some();

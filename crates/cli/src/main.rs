@@ -15,6 +15,7 @@ mod arguments;
 mod commands;
 mod control;
 mod demo;
+mod difference;
 mod door;
 mod failure;
 mod format;

@@ -175,6 +175,9 @@ pub enum Response {
         bytes: u64,
         /// Bytes that are free now.
         free_bytes: u64,
+        /// Of those, the ones that clients cannot have: reclaim works in them.
+        #[serde(default)]
+        reserved_bytes: u64,
     },
     /// The store at a glance.
     Stats(Box<StatsOf>),

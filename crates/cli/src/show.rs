@@ -4,12 +4,13 @@ mod damage;
 
 use std::path::Path;
 
-use mjolnir_engine::{DiffPage, LatencySummary, Stats};
+use mjolnir_engine::{LatencySummary, Stats};
 use mjolnir_host::Recording;
 use serde_json::Value;
 
 pub use damage::log_loss;
 
+use crate::difference;
 use crate::failure::Failure;
 use crate::output::{Table, bytes, count, percent, time};
 use crate::request::{CheckOf, Response, StatsOf, Target};
@@ -49,13 +50,14 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
         Response::Done {} => "done\n".to_owned(),
         Response::Target(target) => format!("{}: {}\n", target.name, bytes(target.bytes)),
         Response::Targets(targets) => list(targets),
-        Response::Diff(page) => diff_text(page, true),
-        Response::Collected { segments, bytes: won, free_bytes } => {
+        Response::Diff(page) => difference::text(&page.extents, true),
+        Response::Collected { segments, bytes: won, free_bytes, reserved_bytes } => {
             let won = match segments {
                 0 => "nothing was left to win".to_owned(),
                 _ => format!("won {}, {}", count(*segments, "segment"), bytes(*won)),
             };
-            format!("{won}; {} are free now\n", bytes(*free_bytes))
+            let (free, reserved) = (bytes(*free_bytes), bytes(*reserved_bytes));
+            format!("{won}; {free} are free now, of which {reserved} are kept for reclaim\n")
         }
         Response::Stats(of) if view == View::Reclaim => reclaim(&of.stats),
         Response::Stats(of) => stats(store, of),
@@ -151,32 +153,6 @@ fn list(targets: &[Target]) -> String {
         table.row(row);
     }
     table.text()
-}
-
-/// A page of a difference as text; with heads if it is the first.
-pub fn diff_text(page: &DiffPage, first: bool) -> String {
-    let mut text =
-        if first { format!("{:>16} {:>16}  NOW\n", "OFFSET", "LENGTH") } else { String::new() };
-    for extent in &page.extents {
-        let now = if extent.data { "data" } else { "hole" };
-        text += &format!("{:>16} {:>16}  {now}\n", extent.offset, extent.length);
-    }
-    text
-}
-
-/// A page of a difference as a part of one JSON list, an extent on a line. `told` counts the
-/// extents in the pages before.
-pub fn diff_json(page: &DiffPage, told: usize, last: bool) -> Result<String, Failure> {
-    let mut text = String::new();
-    for (index, extent) in page.extents.iter().enumerate() {
-        text += if told + index == 0 { "[\n  " } else { ",\n  " };
-        text += &serde_json::to_string(extent)
-            .map_err(|error| Failure::new(format!("encoding as JSON: {error}")))?;
-    }
-    if last {
-        text += if told + page.extents.len() == 0 { "[]\n" } else { "\n]\n" };
-    }
-    Ok(text)
 }
 
 fn stats(store: &Path, of: &StatsOf) -> String {
@@ -333,33 +309,4 @@ fn latencies(stats: &Stats) -> String {
     add("trim", &stats.trim_latency);
     add("atomic", &stats.atomic_latency);
     table.text()
-}
-
-#[cfg(test)]
-mod tests {
-    use mjolnir_engine::DiffExtent;
-
-    use super::*;
-
-    #[test]
-    fn pages_of_a_difference_make_one_list() {
-        let extent = |offset| DiffExtent { offset, length: 4096, data: true };
-        let pages = [
-            DiffPage { extents: vec![], next: Some(1) },
-            DiffPage { extents: vec![extent(4096)], next: Some(2) },
-            DiffPage { extents: vec![extent(8192)], next: None },
-        ];
-        for count in 1..=3 {
-            let mut told = 0;
-            let mut text = String::new();
-            for (index, page) in pages[..count].iter().enumerate() {
-                text += &diff_json(page, told, index + 1 == count).unwrap();
-                told += page.extents.len();
-            }
-            let list: Vec<DiffExtent> = serde_json::from_str(&text).unwrap_or_else(|error| {
-                panic!("{error} in {text}");
-            });
-            assert_eq!(list.len(), count - 1);
-        }
-    }
 }

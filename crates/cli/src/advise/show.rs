@@ -191,22 +191,24 @@ fn wins(advice: &Advice) -> Vec<String> {
     let mut lines: Vec<String> = table.text().lines().map(str::to_owned).collect();
     lines.push(String::new());
     if best.is_some() {
-        let spread = advice.win.ci95.map(|half| format!(" ± {}", output::percent(half)));
+        let interval = advice.win.ci95.map(|half| format!(" ± {}", output::percent(half)));
+        // The means above are of all places; these compare the two at each.
         let mut said = vec![format!(
-            "The best other {} {}{} of all writes ({} in the trace), ± {} between halves of it",
-            if advice.win.mean < 0.0 { "costs" } else { "saves" },
-            output::percent(advice.win.mean.abs()),
-            spread.unwrap_or_default(),
-            output::count(advice.win.runs.into(), "start"),
+            "Compared at each start ({} in the trace), the best other {}{} of all writes, ± {} \
+             between halves of it{}",
+            advice.win.runs,
+            saves(&advice.win),
+            interval.unwrap_or_default(),
             output::percent(advice.halves_spread),
+            unsure(&advice.win, advice.spread),
         )];
-        if let Some(win) = &advice.lab_win {
+        if let (Some(win), Some(spread)) = (&advice.lab_win, advice.lab_spread) {
             said.push(format!(
-                "on the engine it {} {} ± {} of data writes ({})",
-                if win.mean < 0.0 { "costs" } else { "saves" },
-                output::percent(win.mean.abs()),
-                output::percent(advice.lab_spread.unwrap_or(0.0)),
+                "on the engine it {} ± {} of data writes ({}){}",
+                saves(win),
+                output::percent(spread),
                 output::count(win.runs.into(), "start"),
+                unsure(win, spread),
             ));
         }
         // What is not advised has nothing to promise.
@@ -242,6 +244,15 @@ fn wins(advice: &Advice) -> Vec<String> {
         ));
     }
     lines
+}
+
+fn saves(win: &Estimate) -> String {
+    let verb = if win.mean < 0.0 { "costs" } else { "saves" };
+    format!("{verb} {}", output::percent(win.mean.abs()))
+}
+
+fn unsure(win: &Estimate, spread: f64) -> &'static str {
+    if win.mean.abs() > spread { "" } else { ": too uncertain to tell" }
 }
 
 fn microseconds(us: f64) -> String {

@@ -89,10 +89,12 @@ fn text(report: &ReadReport, summary: &Summary, volumes: &Volumes) -> String {
     }
     let span = output::time(summary.span_ns());
     tell("requests", format!("{} in {span}", report.requests));
-    let count = output::count(volumes.len() as u64, "volume");
-    let listed: Vec<&str> = volumes.names().take(LISTED).map(|(_, name)| name).collect();
-    let more = if volumes.len() > LISTED { " ..." } else { "" };
-    tell("volumes", format!("{count}: {}{more}", listed.join("  ")));
+    if !volumes.is_empty() {
+        let count = output::count(volumes.len() as u64, "volume");
+        let listed: Vec<&str> = volumes.names().take(LISTED).map(|(_, name)| name).collect();
+        let more = if volumes.len() > LISTED { " ..." } else { "" };
+        tell("volumes", format!("{count}: {}{more}", listed.join("  ")));
+    }
     if let Some((low, high)) = summary.address_span() {
         tell("addresses", format!("from {low} to {high} ({})", output::bytes(high)));
     }

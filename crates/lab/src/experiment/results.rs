@@ -1,6 +1,7 @@
 //! Results of an experiment, as JSON and CSV: they say themselves what they are results of.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -262,7 +263,16 @@ impl Results {
         if folder.is_file() {
             return Ok(vec![Results::read(folder)?]);
         }
-        let failed = |error: std::io::Error| format!("reading {shown}: {error}");
+        let none = |why: String| {
+            format!(
+                "{why}: run an experiment with `mjolnir lab run NAME --out {shown}`, or give \
+                 again the command of one that was interrupted"
+            )
+        };
+        let failed = |error: std::io::Error| match error.kind() {
+            ErrorKind::NotFound => none(format!("there is no folder {shown}")),
+            _ => format!("reading {shown}: {error}"),
+        };
         let mut paths = vec![folder.join("results.json")];
         for entry in std::fs::read_dir(folder).map_err(failed)? {
             paths.push(entry.map_err(failed)?.path().join("results.json"));
@@ -270,10 +280,7 @@ impl Results {
         paths.retain(|path| path.is_file());
         paths.sort();
         if paths.is_empty() {
-            return Err(format!(
-                "{shown} has no results: run an experiment with `mjolnir lab run NAME --out \
-                 {shown}`, or give again the command of one that was interrupted"
-            ));
+            return Err(none(format!("{shown} has no results")));
         }
         let mut all =
             paths.iter().map(|path| Results::read(path)).collect::<Result<Vec<_>, _>>()?;

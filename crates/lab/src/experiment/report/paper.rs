@@ -172,8 +172,8 @@ impl std::fmt::Display for Tally {
         match (compared, made_smaller) {
             (0, 0) => Ok(()),
             (_, 0) => write!(f, "{met} of {compared} met"),
-            (0, _) => write!(f, "{made_smaller} not comparable"),
-            _ => write!(f, "{met} of {compared} met, {made_smaller} not comparable"),
+            (0, _) => write!(f, "{made_smaller} left to full runs"),
+            _ => write!(f, "{met} of {compared} met, {made_smaller} left to full runs"),
         }
     }
 }
@@ -299,7 +299,7 @@ why = "No reason."
         }
         let tally = tally(&results);
         assert_eq!(tally, Tally { met: 2, compared: 2, made_smaller: 2 });
-        assert_eq!(tally.to_string(), "2 of 2 met, 2 not comparable");
+        assert_eq!(tally.to_string(), "2 of 2 met, 2 left to full runs");
         let rows = rows(&results, &results.experiment.paper[0]);
         assert!(rows[1].verdict().starts_with("not comparable"), "{}", rows[1].verdict());
         let full = Plan::new("mine.toml", &quick, &Changes::default(), &Kinds::default()).unwrap();
