@@ -154,15 +154,17 @@ fn store_memory(span: u64, loads: &[Load], spare: f64) -> Result<Taken> {
     })
 }
 
-/// Waits until reclaim rests and holds nothing: it does some seconds after the last write. What it
-/// works with is no part of what a block costs.
+/// Waits until reclaim rests and holds nothing, and buffers are let go of that nobody needs again: that
+/// is some seconds after the last write. What the store works with is no part of what a block costs.
 async fn at_rest(store: &Engine<ThinDevice, HostRuntime>, runtime: &HostRuntime) -> Stats {
     loop {
         let before = store.stats();
-        runtime.sleep(Duration::from_secs(1)).await;
+        runtime.sleep(Duration::from_secs(3)).await;
         let after = store.stats();
         let held = after.index_bytes + after.relocation_bytes + after.mark_bytes;
-        if held == 0 && after.moved_bytes == before.moved_bytes {
+        let is_still = |of: fn(&Stats) -> u64| of(&after) == of(&before);
+        if held == 0 && is_still(|stats| stats.moved_bytes) && is_still(|stats| stats.buffer_bytes)
+        {
             return after;
         }
     }
