@@ -28,15 +28,13 @@ pub trait Runtime: Clone + 'static {
         job: impl FnOnce(usize) -> T + Send + 'static,
     ) -> impl Future<Output = (T, Duration)> + 'static;
 
-    /// As [`parallel`](Runtime::parallel), for a job of so many like steps, by which a world that
-    /// does not measure processor time prices it.
+    /// As [`parallel`](Runtime::parallel), for a job that tells how many like steps it took, by which a
+    /// world that does not measure processor time prices it.
     fn parallel_steps<T: Send + 'static>(
         &self,
-        steps: u64,
-        job: impl FnOnce(usize) -> T + Send + 'static,
+        job: impl FnOnce(usize) -> (T, u64) + Send + 'static,
     ) -> impl Future<Output = (T, Duration)> + 'static {
-        let _ = steps;
-        self.parallel(job)
+        self.parallel(|number| job(number).0)
     }
 
     /// How many jobs given to [`parallel`](Runtime::parallel) can run at once; at least 1.

@@ -1,5 +1,7 @@
 //! One bit for each of many blocks.
 
+use std::ops::Range;
+
 /// A bit for each block of some stretch of addresses, counted from its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bits {
@@ -37,10 +39,20 @@ impl Bits {
         }
     }
 
-    /// Sets all that are set in another, which has as much room.
-    pub fn set_those_of(&mut self, other: &Bits) {
-        debug_assert_eq!(self.room(), other.room());
-        self.words.iter_mut().zip(&other.words).for_each(|(bits, other)| *bits |= other);
+    /// Those of words `words` of 64 that are set in any of some, all of which have as much room.
+    pub fn union(all: &[Bits], words: Range<usize>) -> Bits {
+        let (first, others) = all.split_first().expect("there are some");
+        let mut union = Bits { words: first.words[words.clone()].to_vec() };
+        for other in others {
+            let other = &other.words[words.clone()];
+            union.words.iter_mut().zip(other).for_each(|(bits, other)| *bits |= other);
+        }
+        union
+    }
+
+    /// Puts others in the place of those from word `at` of 64 on.
+    pub fn put(&mut self, at: usize, part: &Bits) {
+        self.words[at..at + part.words.len()].copy_from_slice(&part.words);
     }
 
     /// Clears all that are set in another, which has as much room.
@@ -165,8 +177,13 @@ mod tests {
             let common = others.range(from..to).filter(|at| within.contains(at)).count();
             assert_eq!(part.in_common_with(&other.part(from, to)), common as u64);
             assert_eq!(bits.in_common_with(&other), (&naive & &others).len() as u64);
-            let (mut both, mut less) = (bits.clone(), bits);
-            both.set_those_of(&other);
+            let sheets = [bits, other];
+            let words = sheets[0].words.len();
+            let cut = below(words as u64 + 1) as usize;
+            let mut both = Bits::new(blocks);
+            both.put(cut, &Bits::union(&sheets, cut..words));
+            both.put(0, &Bits::union(&sheets, 0..cut));
+            let [mut less, other] = sheets;
             less.clear_those_of(&other);
             assert_eq!(all(&both, 0, blocks), &naive | &others);
             assert_eq!(all(&less, 0, blocks), &naive - &others);

@@ -11,12 +11,20 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::prefetch::{PREFETCH_AHEAD, prefetch};
+use crate::prefetch::{ask_for, prefetch};
 use crate::table::{DEAD, GREY, NEW, TOUCHED, Table, USED, VISITED};
 use crate::{Edge, Map, Node, NodeId};
 
+/// How far ahead of the one that is visited a node is asked for, and ahead of the one that is shaded a
+/// slot: a walk does so little for each that it would wait for most of its time. Where several
+/// processors scan what it hands out, this is what they wait for.
+const NODES_AHEAD: usize = 16;
+const SLOTS_AHEAD: usize = 8;
 /// Ids that a sweep looks at in the time that it takes to free a node, or less.
 const IDS_FOR_NODE: usize = 16;
+
+/// Leaves that there is room for when a step begins, at most.
+const LEAVES_AT_ONCE: usize = 1024;
 
 /// A mark that is under way.
 #[derive(Default)]
@@ -76,7 +84,11 @@ impl Table {
     /// Shades the children of a node, but for those that are at the same place in `shaded`, all of which
     /// were just shaded: the nodes above the leaves of diverged snapshots have most children in common.
     fn shade_children_of(&mut self, node: &Node, shaded: &[Edge]) {
-        for (at, edge) in node.edges().iter().enumerate().rev() {
+        let edges = node.edges();
+        for (at, edge) in edges.iter().enumerate().rev() {
+            if let Some(later) = at.checked_sub(SLOTS_AHEAD) {
+                ask_for(std::ptr::from_ref(self.slot(edges[later].child)).cast());
+            }
             if shaded.get(at).is_none_or(|other| other.child != edge.child) {
                 self.shade(edge.child);
             }
@@ -117,12 +129,13 @@ impl Map {
     /// Visits up to `limit` nodes. Absent ones are reported again until they are installed.
     pub fn mark_step(&mut self, limit: usize) -> MarkStep {
         let table = &mut self.table;
-        let mut step = MarkStep { leaves: Vec::new(), absent: Vec::new(), done: false };
+        let leaves = Vec::with_capacity(limit.min(LEAVES_AT_ONCE));
+        let mut step = MarkStep { leaves, absent: Vec::new(), done: false };
         let mut last: Option<Arc<Node>> = None;
         for _ in 0..limit {
             let grey = &mut mark_of(table).grey;
             let Some(id) = grey.pop() else { break };
-            let later = grey.len().checked_sub(PREFETCH_AHEAD).map(|at| grey[at]);
+            let later = grey.len().checked_sub(NODES_AHEAD).map(|at| grey[at]);
             if let Some(node) = later.and_then(|id| table.version(id)) {
                 prefetch(node);
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{Map, Node, NodeId};
 
-/// How many nodes ahead of the one that is worked on memory is asked for.
+/// How many nodes ahead of the one that is worked on memory is asked for, where that is some work.
 pub const PREFETCH_AHEAD: usize = 4;
 
 /// Asks for the first of what is used of a node, its counts among it, so that it comes while others are
@@ -41,8 +41,9 @@ pub fn prefetch_slice<T>(numbers: &[T]) {
     numbers.chunks(a_line).for_each(|line| ask_for(line.as_ptr().cast()));
 }
 
+/// Asks for the line that an address is in.
 #[inline]
-fn ask_for(address: *const u8) {
+pub(crate) fn ask_for(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -103,7 +103,8 @@ fn mark(bench: &Bench, report: &mut Report, line: &str, bytes: u64, rounds: usiz
         let rate = mappings as f64 / timer.took().thread_s;
         // A few neighbours lie next to one another by chance, and are one extent.
         ensure!(mappings > count - count / 100, "{mappings} of {count} mappings were marked");
-        ensure!(marking.live_blocks() == count, "{} blocks are live", marking.live_blocks());
+        let live = marking.live_blocks();
+        ensure!(live == count, "{live} blocks are live");
         ratio.push(rate / theirs);
         ours.push(rate / 1e6);
         bare.push(theirs / 1e6);

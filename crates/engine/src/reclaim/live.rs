@@ -4,7 +4,7 @@
 //! a plain store: an atomic one would stop the processor from overlapping the cache misses, of which
 //! a mark of a large map is made. And it is the same sheet in each of its jobs: one that another
 //! processor wrote last has to come over from its cache, line by line. The sheets are joined when the
-//! mark has ended.
+//! mark has ended, by as many jobs: with many processors, they are much to go through.
 
 use std::ops::{Add, Sub};
 use std::sync::{Mutex, MutexGuard};
@@ -67,73 +67,132 @@ pub(super) fn set_all(live: &mut Bits, entries: &[u64]) -> Mapped {
     Mapped { words, blocks }
 }
 
-/// The live blocks of the segments that were sealed when a mark began.
-pub(super) struct LiveMap {
+/// The segments that a mark judges, of a device.
+#[derive(Clone)]
+struct Judged {
     zone_blocks: u64,
     zones: u64,
-    /// The segments that the mark judges.
-    judged: Vec<ZoneId>,
+    segments: Vec<ZoneId>,
+}
+
+impl Judged {
+    fn blocks(&self) -> u64 {
+        self.zones * self.zone_blocks
+    }
+}
+
+/// What the jobs of a mark have found live so far.
+pub(super) struct Sheets {
+    judged: Judged,
     /// One for each job that may run at once; without room before it is first used.
     sheets: Vec<Mutex<Bits>>,
 }
 
-impl LiveMap {
+impl Sheets {
     /// No block is live yet. The device has `zones` zones; those `judged` will be counted. Up to
     /// `jobs` jobs mark at once.
     pub fn new(zones: usize, zone_blocks: u64, judged: Vec<ZoneId>, jobs: usize) -> Self {
         let sheets = (0..jobs).map(|_| Mutex::default()).collect();
-        LiveMap { zone_blocks, zones: zones as u64, judged, sheets }
+        Sheets { judged: Judged { zone_blocks, zones: zones as u64, segments: judged }, sheets }
     }
 
     /// The sheet of a job, by its number, which no other has at the time: nobody waits for it.
     pub fn sheet(&self, job: usize) -> MutexGuard<'_, Bits> {
         let mut sheet = self.sheets[job].lock().expect("a mark ends with a job that panicked");
         if sheet.room() == 0 {
-            *sheet = Bits::new(self.blocks());
+            *sheet = Bits::new(self.judged.blocks());
         }
         sheet
     }
 
-    fn blocks(&self) -> u64 {
-        self.zones * self.zone_blocks
-    }
-
     /// Bytes of a sheet.
     pub fn sheet_bytes(&self) -> u64 {
-        8 * self.blocks().div_ceil(64)
+        8 * self.judged.blocks().div_ceil(64)
     }
 
-    /// Live blocks of each segment that the mark judges. No job may be running.
-    pub fn counts(&self) -> Vec<(ZoneId, u32)> {
-        let whole = self.join();
-        let count = |zone: ZoneId| {
-            let from = u64::from(zone.0) * self.zone_blocks;
-            whole.count(from, from + self.zone_blocks) as u32
-        };
-        self.judged.iter().map(|zone| (*zone, count(*zone))).collect()
-    }
-
-    /// The live blocks of a segment, counted from its start. No job may be running.
-    pub fn of(&self, zone: ZoneId) -> Bits {
-        let start = zone.start(self.zone_blocks).0;
-        self.join().part(start, start + self.zone_blocks)
-    }
-
-    /// Live blocks of all segments. No job may be running.
-    pub fn total(&self) -> u64 {
-        self.join().count(0, self.blocks())
-    }
-
-    /// All sheets in the first one.
-    fn join(&self) -> MutexGuard<'_, Bits> {
-        let mut whole = self.sheet(0);
-        for sheet in &self.sheets[1..] {
-            let sheet = std::mem::take(&mut *sheet.lock().expect("no job panicked"));
-            if sheet.room() > 0 {
-                whole.set_those_of(&sheet);
-            }
+    /// Ends the marking. What is left to do can be done by `jobs` jobs at once.
+    pub fn join(self, jobs: usize) -> Join {
+        let unlocked = |sheet: Mutex<Bits>| sheet.into_inner().expect("no job panicked");
+        let sheets = self.sheets.into_iter().map(unlocked);
+        let mut sheets: Vec<Bits> = sheets.filter(|sheet| sheet.room() > 0).collect();
+        if sheets.is_empty() {
+            sheets.push(Bits::new(self.judged.blocks()));
         }
-        whole
+        Join { judged: self.judged, sheets, jobs }
+    }
+
+    /// Ends the marking, in this thread.
+    pub fn joined(self) -> LiveMap {
+        let join = self.join(1);
+        let pieces = (0..join.pieces()).map(|number| join.piece(number)).collect();
+        join.finish(pieces)
+    }
+}
+
+/// The sheets of a mark that has ended, to be made one, piece by piece.
+pub(super) struct Join {
+    judged: Judged,
+    /// At least one.
+    sheets: Vec<Bits>,
+    jobs: usize,
+}
+
+impl Join {
+    /// How many pieces there are: none if there is nothing to do.
+    pub fn pieces(&self) -> usize {
+        if self.sheets.len() > 1 { self.jobs } else { 0 }
+    }
+
+    /// Bytes of memory, those of all pieces included.
+    pub fn bytes(&self) -> u64 {
+        let pieces = usize::from(self.pieces() > 0);
+        ((self.sheets.len() + pieces) * self.sheets[0].bytes()) as u64
+    }
+
+    /// Joins a piece: in any thread.
+    pub fn piece(&self, number: usize) -> Bits {
+        Bits::union(&self.sheets, self.begin(number)..self.begin(number + 1))
+    }
+
+    /// The words of 64 blocks before a piece.
+    fn begin(&self, number: usize) -> usize {
+        self.judged.blocks().div_ceil(64) as usize * number / self.jobs
+    }
+
+    /// Puts the pieces, all of them in order, together.
+    pub fn finish(mut self, pieces: Vec<Bits>) -> LiveMap {
+        let mut whole = std::mem::take(&mut self.sheets[0]);
+        for (number, piece) in pieces.iter().enumerate() {
+            whole.put(self.begin(number), piece);
+        }
+        LiveMap { judged: self.judged, whole }
+    }
+}
+
+/// The live blocks of the segments that were sealed when a mark began.
+pub(super) struct LiveMap {
+    judged: Judged,
+    whole: Bits,
+}
+
+impl LiveMap {
+    /// Live blocks of each segment that the mark judges.
+    pub fn counts(&self) -> impl Iterator<Item = (ZoneId, u32)> {
+        self.judged.segments.iter().map(|zone| {
+            let start = zone.start(self.judged.zone_blocks).0;
+            (*zone, self.whole.count(start, start + self.judged.zone_blocks) as u32)
+        })
+    }
+
+    /// The live blocks of a segment, counted from its start.
+    pub fn of(&self, zone: ZoneId) -> Bits {
+        let start = zone.start(self.judged.zone_blocks).0;
+        self.whole.part(start, start + self.judged.zone_blocks)
+    }
+
+    /// Live blocks of all segments.
+    pub fn total(&self) -> u64 {
+        self.whole.count(0, self.judged.blocks())
     }
 }
 
@@ -212,24 +271,30 @@ mod tests {
     }
 
     #[test]
-    fn counts_equal_those_of_a_set_of_blocks_however_many_sheets() {
+    fn counts_equal_those_of_a_set_of_blocks_however_many_sheets_and_pieces() {
         let mut random = Pcg64::seed_from_u64(2);
-        for (zone_blocks, marks) in [(33, 60), (64, 60), (100, 60), (700, 60), (700, 3)] {
+        for (zone_blocks, marks, jobs) in
+            [(33, 60, 1), (64, 60, 2), (100, 60, 7), (700, 60, 64), (700, 3, 3)]
+        {
             let zones = 5;
             let judged = vec![ZoneId(0), ZoneId(2), ZoneId(4)];
-            let live = LiveMap::new(zones, zone_blocks, judged.clone(), 3);
+            let sheets = Sheets::new(zones, zone_blocks, judged.clone(), 3);
             let mut naive = std::collections::BTreeSet::new();
             for index in 0..marks {
                 let at = random.next_u64() % (zones as u64 * zone_blocks);
                 let blocks = 1 + random.next_u64() % 40;
-                live.sheet(index % 3).set_run(at, at + blocks);
+                sheets.sheet(index % 3).set_run(at, at + blocks);
                 naive.extend(at..at + blocks);
             }
+            let join = sheets.join(jobs);
+            let pieces: Vec<Bits> = (0..join.pieces()).map(|number| join.piece(number)).collect();
+            assert_eq!((pieces.len(), join.bytes()), (jobs, 4 * join.sheets[0].bytes() as u64));
+            let live = join.finish(pieces);
             let expected = judged.iter().map(|zone| {
                 let from = u64::from(zone.0) * zone_blocks;
                 (*zone, naive.range(from..from + zone_blocks).count() as u32)
             });
-            assert_eq!(live.counts(), expected.collect::<Vec<_>>());
+            assert!(live.counts().eq(expected));
             assert_eq!(live.total(), naive.range(..zones as u64 * zone_blocks).count() as u64);
             for zone in (0..zones as u32).map(ZoneId) {
                 let from = u64::from(zone.0) * zone_blocks;
@@ -242,8 +307,13 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_that_met_nothing_finds_nothing_live() {
-        let live = LiveMap::new(3, 32, vec![ZoneId(1)], 2);
-        assert_eq!(live.counts(), [(ZoneId(1), 0)]);
+    fn a_mark_with_one_sheet_or_none_has_nothing_to_join() {
+        for marks in 0..2 {
+            let sheets = Sheets::new(3, 32, vec![ZoneId(1)], 2);
+            (0..marks).for_each(|_| sheets.sheet(1).set(40));
+            let join = sheets.join(2);
+            assert_eq!((join.pieces(), join.bytes()), (0, 16));
+            assert!(join.finish(vec![]).counts().eq([(ZoneId(1), marks)]));
+        }
     }
 }

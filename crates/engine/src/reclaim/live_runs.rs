@@ -225,7 +225,7 @@ mod tests {
     use rand_pcg::Pcg64;
 
     use super::*;
-    use crate::reclaim::live::{LiveMap, ZoneSet};
+    use crate::reclaim::live::{Sheets, ZoneSet};
     use crate::reclaim::mark::scan;
     use crate::reclaim::mark::tests::leaves_of;
 
@@ -248,7 +248,7 @@ mod tests {
         let mut beside = LiveBlocks::new(ZONE, &victims, true);
         let mut alone = LiveBlocks::new(ZONE, &victims, false);
         let mut naive = vec![false; 20 * ZONE as usize + 16];
-        let marked = LiveMap::new(21, ZONE, victims.to_vec(), 2);
+        let marked = Sheets::new(21, ZONE, victims.to_vec(), 2);
         let candidates = ZoneSet::new(21, ZONE, victims.into_iter());
         let (some, others) = leaves.split_at(leaves.len() / 3);
         let found = [scan(some, &marked, 0, &candidates), scan(others, &marked, 1, &candidates)];
@@ -261,6 +261,7 @@ mod tests {
                 naive[at..at + pba.map_or(0, |_| blocks as usize)].fill(true);
             }
         }
+        let marked = marked.joined();
         let mut by_mark = LiveBlocks::new(ZONE, &victims, false);
         victims.iter().for_each(|zone| by_mark.add_marked(*zone, &marked.of(*zone)));
         for zone in victims {

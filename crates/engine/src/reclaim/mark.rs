@@ -1,12 +1,12 @@
 //! Mark: one walk of the map that counts live blocks and indexes the candidates' referrers.
 
 use std::hint::black_box;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use futures_util::stream::{FuturesUnordered, TryStreamExt};
+use futures_util::stream::{FuturesOrdered, FuturesUnordered, TryStreamExt};
 use mjolnir_device::{Device, Runtime};
 use mjolnir_map::{MarkStep, Node, NodeId, PREFETCH_AHEAD, Twins, differing, prefetch, word};
 use mjolnir_store::Error;
@@ -14,14 +14,16 @@ use mjolnir_units::ZoneId;
 
 use crate::engine::Engine;
 use crate::memory::{leaves_held, loads_at_once, may_hold_leaves};
-use crate::reclaim::live::{LiveMap, Mapped, ZoneSet, set_all};
+use crate::reclaim::live::{LiveMap, Mapped, Sheets, ZoneSet, set_all};
 use crate::reclaim::relocate::yield_now;
 
 /// Map nodes that are visited before clients get their turn.
 const NODES_A_STEP: usize = 256;
-/// Leaves per job: so many that the processors' caches stay with them, though each job that ends
-/// wakes this thread, for which one of them has to stop; few enough to freeze little of the map.
-const LEAVES_A_JOB: usize = 1024;
+/// Leaves of a job for each of few processors: so many that their caches stay with them, though each job
+/// that ends wakes this thread, for which one of them has to stop; few enough to freeze little of the
+/// map. Where there are many processors a job is smaller, so that they end together.
+const LEAVES_A_JOB: RangeInclusive<usize> = 256..=1024;
+const LEAVES_AT_ONCE: usize = 4096;
 /// Nodes that are freed before clients get their turn.
 const NODES_A_SWEEP: usize = 256;
 
@@ -31,6 +33,8 @@ pub(super) struct Found {
     referrers: Vec<(ZoneId, NodeId)>,
     mapped: Mapped,
     leaves: u64,
+    /// Words of all leaves, holes and what they have in common with others included.
+    words: u64,
     /// Leaves that refer to candidates, and how many of them had a twin.
     pub referring: u64,
     pub twins: u64,
@@ -110,20 +114,21 @@ pub(super) fn are_many(with_twin: u64, leaves: u64) -> bool {
 /// The pure part: runs on any thread, over frozen leaves. `job` is the job's number.
 pub(super) fn scan(
     leaves: &[(NodeId, Arc<Node>)],
-    live: &LiveMap,
+    live: &Sheets,
     job: usize,
     candidates: &ZoneSet,
 ) -> Found {
     let mut sheet = live.sheet(job);
     let mut referrers = Referrers::new(candidates);
     let mut twins: Twins<Scanned> = Twins::default();
-    let (mut sum, mut referring, mut with_twin) = (Mapped::default(), 0, 0);
+    let (mut sum, mut all_words, mut referring, mut with_twin) = (Mapped::default(), 0, 0, 0);
     for (number, (id, leaf)) in leaves.iter().enumerate() {
         // Leaves come from the processor that has just counted the job in as their holder. They, and
         // the next one's first words, are on their way while this one's are worked on.
         leaves.get(number + PREFETCH_AHEAD).into_iter().for_each(|(_, later)| prefetch(later));
         black_box(leaves.get(number + 1).and_then(|(_, next)| next.entries().iter().next()));
         let (words, from) = (leaf.entries(), referrers.found.len());
+        all_words += words.len() as u64;
         let Some(key) = words.key() else { continue };
         let twin = twins.find(words, |twin| leaves[twin.number].1.entries());
         let has_twin = twin.is_some();
@@ -148,8 +153,14 @@ pub(super) fn scan(
         with_twin += u64::from(!referrers.is_empty() && has_twin);
         twins.keep(key, Scanned { number, mapped, referrers });
     }
-    let leaves = leaves.len() as u64;
-    Found { referrers: referrers.found, mapped: sum, leaves, referring, twins: with_twin }
+    Found {
+        referrers: referrers.found,
+        mapped: sum,
+        leaves: leaves.len() as u64,
+        words: all_words,
+        referring,
+        twins: with_twin,
+    }
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
@@ -167,7 +178,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.map.watch_displaced(zones, zone_blocks, &candidates);
             let judged = state.space.sealed_data().map(|(zone, _)| zone).collect();
             let jobs = self.runtime().parallelism();
-            let live = LiveMap::new(zones, zone_blocks, judged, jobs);
+            let live = Sheets::new(zones, zone_blocks, judged, jobs);
             state.reclaim.mark_bytes = live.sheet_bytes() * jobs as u64;
             let candidates = ZoneSet::new(zones, zone_blocks, state.reclaim.index.candidates());
             let again = state.map.referred_again();
@@ -176,12 +187,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         let (mut referring, mut with_twin, mut mapped_blocks) = (0, 0, 0);
         let mut jobs = FuturesUnordered::new();
-        // One waits while the others run, so that none of them has to.
-        let most = self.runtime().parallelism() + 1;
-        let (leaves_most, loads_most) = (
-            leaves_held(&self.inner.options).min(LEAVES_A_JOB),
-            loads_at_once(&self.inner.options),
-        );
+        // Some wait while the others run, so that none of them has to.
+        let processors = self.runtime().parallelism();
+        let most = processors + processors.div_ceil(4);
+        let a_job = (LEAVES_AT_ONCE / processors).clamp(*LEAVES_A_JOB.start(), *LEAVES_A_JOB.end());
+        let (leaves_most, loads_most) =
+            (leaves_held(&self.inner.options).min(a_job), loads_at_once(&self.inner.options));
         let (mut leaves, mut kept) = (Vec::new(), Vec::new());
         loop {
             let wall_before = self.runtime().now();
@@ -194,17 +205,19 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if leaves.len() >= leaves_most || (step.done && !leaves.is_empty()) {
                 let (live, candidates) = (live.clone(), candidates.clone());
                 let leaves = std::mem::take(&mut leaves);
-                let mappings = leaves.iter().map(|(_, leaf)| leaf.entries().len() as u64).sum();
-                let job = move |job| scan(&leaves, &live, job, &candidates);
-                jobs.push(self.runtime().parallel_steps(mappings, job));
+                jobs.push(self.runtime().parallel_steps(move |job| {
+                    let found = scan(&leaves, &live, job, &candidates);
+                    let words = found.words;
+                    (found, words)
+                }));
             }
             if step.done && jobs.is_empty() {
                 // Nothing grey and nothing in flight, in this very step.
                 self.state().map.end_mark();
                 self.sweep().await;
+                let live = self.join(Arc::into_inner(live).expect("all jobs have ended")).await;
                 let mut state = self.state();
                 state.reclaim.nodes_marked = state.map.usage().nodes;
-                let live = Arc::into_inner(live).expect("all jobs have ended");
                 let blocks = live.total();
                 let once = mapped_blocks == blocks && state.map.referred_again() == again;
                 state.reclaim.singly_at = once.then_some(again);
@@ -234,6 +247,23 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 return Err(Error::new(mjolnir_store::ErrorKind::Closed, "the store is closing"));
             }
         }
+    }
+
+    /// What the jobs marked, in one.
+    async fn join(&self, marked: Sheets) -> LiveMap {
+        let join = Arc::new(marked.join(self.runtime().parallelism()));
+        self.state().reclaim.mark_bytes = join.bytes();
+        let jobs: FuturesOrdered<_> = (0..join.pieces())
+            .map(|number| {
+                let join = join.clone();
+                self.runtime().parallel(move |_| join.piece(number))
+            })
+            .collect();
+        let joined: Vec<_> = jobs.collect().await;
+        let (pieces, took): (_, Vec<Duration>) = joined.into_iter().unzip();
+        let took = took.iter().sum::<Duration>();
+        self.state().reclaim.counters.scan_cpu_ns += took.as_nanos() as u64;
+        Arc::into_inner(join).expect("all jobs have ended").finish(pieces)
     }
 
     /// Gives back the memory of what the last mark did not visit.
@@ -280,7 +310,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 /// The inner loop of a mark alone, for measuring it over a map without a store.
 #[doc(hidden)]
 pub struct MarkLoop {
-    live: LiveMap,
+    live: Sheets,
     candidates: ZoneSet,
 }
 
@@ -292,7 +322,7 @@ impl MarkLoop {
     pub fn new(zones: usize, zone_blocks: u64) -> Self {
         let judged = (0..zones as u32).map(ZoneId).collect();
         MarkLoop {
-            live: LiveMap::new(zones, zone_blocks, judged, 1),
+            live: Sheets::new(zones, zone_blocks, judged, 1),
             candidates: ZoneSet::new(zones, zone_blocks, std::iter::empty()),
         }
     }
@@ -302,9 +332,9 @@ impl MarkLoop {
         scan(leaves, &self.live, 0, &self.candidates).mapped.words
     }
 
-    /// Live blocks so far.
-    pub fn live_blocks(&self) -> u64 {
-        self.live.counts().iter().map(|(_, blocks)| u64::from(*blocks)).sum()
+    /// Live blocks in the end.
+    pub fn live_blocks(self) -> u64 {
+        self.live.joined().counts().map(|(_, blocks)| u64::from(blocks)).sum()
     }
 }
 
@@ -353,18 +383,20 @@ pub(super) mod tests {
             map.snapshot(TreeId(1), TreeId(10 + snapshot));
         }
         let leaves = leaves_of(&mut map);
-        let live = LiveMap::new(ZONES, ZONE, (0..ZONES as u32).map(ZoneId).collect(), 1);
+        let live = Sheets::new(ZONES, ZONE, (0..ZONES as u32).map(ZoneId).collect(), 1);
         let candidates = ZoneSet::new(ZONES, ZONE, (0..40).map(|i| ZoneId(i * 37)));
         let found = scan(&leaves, &live, 0, &candidates);
 
-        let alone = LiveMap::new(ZONES, ZONE, (0..ZONES as u32).map(ZoneId).collect(), 1);
+        let alone = Sheets::new(ZONES, ZONE, (0..ZONES as u32).map(ZoneId).collect(), 1);
         let (mut referrers, mut mapped) = (Vec::new(), Mapped::default());
         for leaf in &leaves {
             let found = scan(std::slice::from_ref(leaf), &alone, 0, &candidates);
             referrers.extend(found.referrers);
             mapped = mapped + found.mapped;
         }
-        assert_eq!((live.counts(), live.total()), (alone.counts(), alone.total()));
+        let [live, alone] = [live, alone].map(Sheets::joined);
+        assert_eq!(live.total(), alone.total());
+        assert!(live.counts().eq(alone.counts()));
         assert_eq!((found.mapped, found.leaves), (mapped, leaves.len() as u64));
         // Some are told of a leaf because its twin refers to them; each once.
         let told: BTreeSet<_> = found.referrers.iter().copied().collect();
@@ -385,7 +417,7 @@ pub(super) mod tests {
         }
         let leaves = leaves_of(&mut map);
         assert!(leaves.len() > 5);
-        let live = LiveMap::new(8, ZONE, vec![ZoneId(1), ZoneId(2), ZoneId(3)], 1);
+        let live = Sheets::new(8, ZONE, vec![ZoneId(1), ZoneId(2), ZoneId(3)], 1);
         let candidates = ZoneSet::new(8, ZONE, [ZoneId(3), ZoneId(5), ZoneId(1)].into_iter());
         let found = scan(&leaves, &live, 0, &candidates);
         let mut expected: Vec<_> =
@@ -395,6 +427,6 @@ pub(super) mod tests {
         expected.sort();
         assert_eq!(referrers, expected);
         assert_eq!((found.leaves, found.mapped.words), (leaves.len() as u64, 4000));
-        assert_eq!(live.total(), 4000);
+        assert_eq!(live.joined().total(), 4000);
     }
 }

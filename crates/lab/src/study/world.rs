@@ -351,17 +351,16 @@ impl Runtime for WorldRuntime {
         &self,
         job: impl FnOnce(usize) -> T + Send + 'static,
     ) -> impl Future<Output = (T, Duration)> + 'static {
-        self.parallel_steps(0, job)
+        self.parallel_steps(|number| (job(number), 0))
     }
 
     fn parallel_steps<T: Send + 'static>(
         &self,
-        steps: u64,
-        job: impl FnOnce(usize) -> T + Send + 'static,
+        job: impl FnOnce(usize) -> (T, u64) + Send + 'static,
     ) -> impl Future<Output = (T, Duration)> + 'static {
         let runtime = self.clone();
         async move {
-            let result = job(0);
+            let (result, steps) = job(0);
             let core = &runtime.core;
             if !core.timed.get() {
                 return (result, Duration::ZERO);
@@ -440,7 +439,7 @@ mod tests {
             runtime.set_timed(true);
             let own = runtime.clone();
             let jobs = async move {
-                let job = || own.parallel_steps(100, |_| ());
+                let job = || own.parallel_steps(|_| ((), 100));
                 zip(job(), zip(job(), job())).await;
                 own.now_ns()
             };
