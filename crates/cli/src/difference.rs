@@ -9,42 +9,57 @@ use crate::request::{Request, Response};
 
 /// Asks for what differs between two targets, page by page, and prints it.
 pub async fn print(door: &mut Door, old: String, new: String, json: bool) -> Result<(), Failure> {
-    let (mut from, mut told) = (Some(0), 0);
-    // The last extent so far: the next page may go on with it.
-    let mut held = None;
+    let (mut from, mut told, mut pages) = (Some(0), 0, Pages::default());
     while let Some(at) = from {
         let request = Request::Diff { old: old.clone(), new: new.clone(), from: at };
-        let answer = door.ask(request, &|_| {}).await;
-        let Response::Diff(page) = answer.map_err(|refusal| Failure::new(refusal.message))? else {
-            return Err(Failure::new("the server answered something else than was asked"));
+        let page = match door.ask(request, &|_| {}).await {
+            Ok(Response::Diff(page)) => Ok(page),
+            Ok(_) => Err(Failure::new("the server answered something else than was asked")),
+            Err(refusal) => Err(Failure::new(refusal.message)),
         };
         // A page that brings nothing and leads nowhere would go on for ever.
-        from = page.next.filter(|next| *next > at);
-        let mut extents = joined(held.take(), page.extents);
-        if from.is_some() {
-            held = extents.pop();
-        }
+        from = page.as_ref().map_or(None, |page| page.next.filter(|next| *next > at));
+        let (extents, failed) = match page {
+            Ok(page) => (pages.take(page.extents, from.is_none()), None),
+            // What is known is told.
+            Err(failure) => (pages.take(vec![], true), Some(failure)),
+        };
         output::print(&match json {
-            true => as_json(&extents, told, from.is_none())?,
+            true => as_json(&extents, told, from.is_none() && failed.is_none())?,
             false => text(&extents, at == 0),
         })?;
+        if let Some(failure) = failed {
+            return Err(failure);
+        }
         told += extents.len();
     }
     Ok(())
 }
 
-/// A page with the last extent of the one before, which is one with the first if it goes on there.
-fn joined(last: Option<DiffExtent>, mut page: Vec<DiffExtent>) -> Vec<DiffExtent> {
-    match (last, page.first_mut()) {
-        (None, _) => {}
-        (Some(last), Some(first))
-            if last.offset + last.length == first.offset && last.data == first.data =>
-        {
-            *first = DiffExtent { length: last.length + first.length, ..last };
+/// Makes one of extents that go on from one page to the next.
+#[derive(Default)]
+struct Pages {
+    /// The last extent so far: the next page may go on with it.
+    held: Option<DiffExtent>,
+}
+
+impl Pages {
+    /// What can be told after another page: all that is left after the last one.
+    fn take(&mut self, mut page: Vec<DiffExtent>, is_last: bool) -> Vec<DiffExtent> {
+        match (self.held.take(), page.first_mut()) {
+            (None, _) => {}
+            (Some(held), Some(first))
+                if held.offset + held.length == first.offset && held.data == first.data =>
+            {
+                *first = DiffExtent { length: held.length + first.length, ..held };
+            }
+            (Some(held), _) => page.insert(0, held),
         }
-        (Some(last), _) => page.insert(0, last),
+        if !is_last {
+            self.held = page.pop();
+        }
+        page
     }
-    page
 }
 
 /// Extents as text; with heads if they are the first.
@@ -76,37 +91,49 @@ fn as_json(extents: &[DiffExtent], told: usize, last: bool) -> Result<String, Fa
 mod tests {
     use super::*;
 
-    fn extent(offset: u64, length: u64, data: bool) -> DiffExtent {
-        DiffExtent { offset, length, data }
-    }
-
+    /// However a list is cut into pages, empty ones among them, it is told whole: neighbours of a kind that
+    /// a cut parted are one.
     #[test]
-    fn pages_of_a_difference_make_one_list() {
-        let pages = [vec![], vec![extent(4096, 4096, true)], vec![extent(8192, 4096, true)]];
-        for count in 1..=3 {
-            let mut told = 0;
-            let mut text = String::new();
-            for (index, page) in pages[..count].iter().enumerate() {
-                text += &as_json(page, told, index + 1 == count).unwrap();
-                told += page.len();
+    fn pages_make_one_list() {
+        let extent = |(offset, length, data)| DiffExtent { offset, length, data };
+        let whole = [(0, 4, true), (4, 8, false), (12, 4, true), (20, 4, true), (24, 4, false)];
+        let whole = whole.map(extent);
+        // A cut after each block whose bit is set.
+        for cuts in (0..2000_u32).map(|n| n.wrapping_mul(0x9E37_79B9) >> 4) {
+            let mut pages: Vec<Vec<DiffExtent>> = vec![vec![]];
+            for one in whole {
+                for offset in one.offset..one.offset + one.length {
+                    let page = pages.last_mut().expect("there is one");
+                    match page.last_mut() {
+                        Some(last)
+                            if last.offset + last.length == offset && last.data == one.data =>
+                        {
+                            last.length += 1;
+                        }
+                        _ => page.push(DiffExtent { offset, length: 1, data: one.data }),
+                    }
+                    if cuts >> offset & 1 != 0 {
+                        pages.push(vec![]);
+                    }
+                }
             }
-            let list: Vec<DiffExtent> = serde_json::from_str(&text).unwrap_or_else(|error| {
-                panic!("{error} in {text}");
+            let (mut joined, mut told, mut json) = (Pages::default(), Vec::new(), String::new());
+            let last = pages.len() - 1;
+            for (number, page) in pages.into_iter().enumerate() {
+                let extents = joined.take(page, number == last);
+                json += &as_json(&extents, told.len(), number == last).unwrap();
+                told.extend(extents);
+            }
+            assert_eq!(told, whole, "{cuts:b}");
+            let listed: Vec<DiffExtent> = serde_json::from_str(&json).unwrap_or_else(|error| {
+                panic!("{error} in {json}");
             });
-            assert_eq!(list.len(), count - 1);
+            assert_eq!(listed, whole);
         }
     }
 
     #[test]
-    fn an_extent_across_two_pages_is_one() {
-        let last = Some(extent(0, 8192, true));
-        let page = vec![extent(8192, 4096, true), extent(16384, 4096, true)];
-        let whole = vec![extent(0, 12288, true), extent(16384, 4096, true)];
-        assert_eq!(joined(last, page), whole);
-        for next in [extent(8192, 4096, false), extent(12288, 4096, true)] {
-            assert_eq!(joined(last, vec![next]), [extent(0, 8192, true), next]);
-        }
-        assert_eq!(joined(last, vec![]), [extent(0, 8192, true)]);
-        assert_eq!(joined(None, vec![extent(0, 1, true)]), [extent(0, 1, true)]);
+    fn nothing_is_an_empty_list() {
+        assert_eq!(as_json(&Pages::default().take(vec![], true), 0, true).unwrap(), "[]\n");
     }
 }

@@ -104,7 +104,7 @@ pub async fn handle<D: Device, R: Runtime>(
                 segments,
                 bytes: segments * stats.segment_bytes,
                 free_bytes: stats.space.free_bytes,
-                reserved_bytes: stats.space.reserved_bytes,
+                reserved_bytes: Some(stats.space.reserved_bytes),
             })
         }
         Request::Stats {} => {

@@ -175,9 +175,9 @@ pub enum Response {
         bytes: u64,
         /// Bytes that are free now.
         free_bytes: u64,
-        /// Of those, the ones that clients cannot have: reclaim works in them.
-        #[serde(default)]
-        reserved_bytes: u64,
+        /// Of those, what is kept for reclaim and checkpoints; none if the server does not say.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        reserved_bytes: Option<u64>,
     },
     /// The store at a glance.
     Stats(Box<StatsOf>),

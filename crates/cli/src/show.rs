@@ -56,8 +56,10 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
                 0 => "nothing was left to win".to_owned(),
                 _ => format!("won {}, {}", count(*segments, "segment"), bytes(*won)),
             };
-            let (free, reserved) = (bytes(*free_bytes), bytes(*reserved_bytes));
-            format!("{won}; {free} are free now, of which {reserved} are kept for reclaim\n")
+            let kept = reserved_bytes.map_or(String::new(), |reserved| {
+                format!(", of which {} are kept for reclaim", bytes(reserved))
+            });
+            format!("{won}; {} are free now{kept}\n", bytes(*free_bytes))
         }
         Response::Stats(of) if view == View::Reclaim => reclaim(&of.stats),
         Response::Stats(of) => stats(store, of),

@@ -86,6 +86,8 @@ struct Core {
     charged: Cell<u64>,
     /// Numbers tasks and timers; equal instants are ordered by it.
     numbers: Cell<u64>,
+    /// The number of the next job that is handed to `parallel`.
+    jobs: Cell<usize>,
     ready: Arc<Mutex<VecDeque<u64>>>,
     tasks: RefCell<BTreeMap<u64, Task>>,
     timers: RefCell<BTreeMap<(u64, u64), Waker>>,
@@ -134,6 +136,7 @@ impl Sim {
                 now: Cell::new(0),
                 charged: Cell::new(0),
                 numbers: Cell::new(MAIN),
+                jobs: Cell::new(0),
                 ready: Arc::default(),
                 tasks: RefCell::default(),
                 timers: RefCell::default(),
@@ -405,7 +408,11 @@ impl Runtime for SimRuntime {
     ) -> impl Future<Output = (T, Duration)> + 'static {
         let runtime = self.clone();
         async move {
-            let result = job(0);
+            // Each begins when the one before has ended, and any number will do: by turns, so that what is
+            // kept for each number is put together again.
+            let number = runtime.core.jobs.get();
+            runtime.core.jobs.set((number + 1) % runtime.parallelism());
+            let result = job(number);
             let cost = runtime.core.options.job_cost;
             runtime.sleep(cost).await;
             (result, cost)

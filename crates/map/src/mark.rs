@@ -15,10 +15,11 @@ use crate::prefetch::{ask_for, prefetch};
 use crate::table::{DEAD, GREY, NEW, TOUCHED, Table, USED, VISITED};
 use crate::{Edge, Map, Node, NodeId};
 
-/// How far ahead of the one that is visited a node is asked for, and ahead of the one that is shaded a
+/// How far ahead of the one that is visited nodes are asked for, and ahead of the one that is shaded a
 /// slot: a walk does so little for each that it would wait for most of its time. Where several
-/// processors scan what it hands out, this is what they wait for.
-const NODES_AHEAD: usize = 16;
+/// processors scan what it hands out, this is what they wait for. The nearer one matters where few nodes
+/// become grey at once.
+const NODES_AHEAD: [usize; 2] = [16, 4];
 const SLOTS_AHEAD: usize = 8;
 /// Ids that a sweep looks at in the time that it takes to free a node, or less.
 const IDS_FOR_NODE: usize = 16;
@@ -85,12 +86,16 @@ impl Table {
     /// were just shaded: the nodes above the leaves of diverged snapshots have most children in common.
     fn shade_children_of(&mut self, node: &Node, shaded: &[Edge]) {
         let edges = node.edges();
-        for (at, edge) in edges.iter().enumerate().rev() {
-            if let Some(later) = at.checked_sub(SLOTS_AHEAD) {
-                ask_for(std::ptr::from_ref(self.slot(edges[later].child)).cast());
+        let white = |at: usize| {
+            let child = edges[at].child;
+            shaded.get(at).is_none_or(|other| other.child != child).then_some(child)
+        };
+        for at in (0..edges.len()).rev() {
+            if let Some(later) = at.checked_sub(SLOTS_AHEAD).and_then(white) {
+                ask_for(std::ptr::from_ref(self.slot(later)).cast());
             }
-            if shaded.get(at).is_none_or(|other| other.child != edge.child) {
-                self.shade(edge.child);
+            if let Some(child) = white(at) {
+                self.shade(child);
             }
         }
     }
@@ -135,9 +140,10 @@ impl Map {
         for _ in 0..limit {
             let grey = &mut mark_of(table).grey;
             let Some(id) = grey.pop() else { break };
-            let later = grey.len().checked_sub(NODES_AHEAD).map(|at| grey[at]);
-            if let Some(node) = later.and_then(|id| table.version(id)) {
-                prefetch(node);
+            let left = grey.len();
+            for later in NODES_AHEAD.into_iter().filter_map(|ahead| left.checked_sub(ahead)) {
+                let later = mark_of(table).grey[later];
+                table.version(later).into_iter().for_each(prefetch);
             }
             let slot = table.slot(id);
             slot.clear(GREY);

@@ -252,7 +252,7 @@ fn saves(win: &Estimate) -> String {
 }
 
 fn unsure(win: &Estimate, spread: f64) -> &'static str {
-    if win.mean.abs() > spread { "" } else { ": too uncertain to tell" }
+    if win.mean.abs() < spread { ": too uncertain to tell" } else { "" }
 }
 
 fn microseconds(us: f64) -> String {

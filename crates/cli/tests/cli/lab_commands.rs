@@ -190,7 +190,7 @@ fn what_is_wrong_is_one_sentence() {
     folder.refused("lab run mine.toml --set pagse=3", &["--set pagse: ", "\"pagse\"", "\"pages\""]);
     folder.refused("lab run mine.toml --set pages.x=3", &["--set pages.x", "nothing within"]);
     folder.refused("lab run mine.toml --out mine.toml", &["mine.toml is a file: name a folder"]);
-    folder.refused("lab report nowhere", &["there is no folder nowhere", "`mjolnir lab run"]);
+    folder.refused("lab report nowhere", &["there is no nowhere", "`mjolnir lab run"]);
     folder.refused("lab compare mine.toml mine.toml", &["mine.toml line 1", "no results"]);
     std::fs::write(folder.path("bad.toml"), MINE.replace("question", "qestion")).unwrap();
     folder.refused("lab run bad.toml", &["bad.toml line 4", "\"qestion\"", "\"question\""]);

@@ -12,6 +12,9 @@ use std::sync::{Mutex, MutexGuard};
 use mjolnir_map::{Bits, word};
 use mjolnir_units::{Pba, ZoneId};
 
+/// Bytes of each sheet that a piece has at least: less is not worth handing to another processor.
+const PIECE_BYTES_MIN: usize = 16 << 10;
+
 /// What words refer to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mapped {
@@ -68,7 +71,6 @@ pub(super) fn set_all(live: &mut Bits, entries: &[u64]) -> Mapped {
 }
 
 /// The segments that a mark judges, of a device.
-#[derive(Clone)]
 struct Judged {
     zone_blocks: u64,
     zones: u64,
@@ -118,7 +120,8 @@ impl Sheets {
         if sheets.is_empty() {
             sheets.push(Bits::new(self.judged.blocks()));
         }
-        Join { judged: self.judged, sheets, jobs }
+        let parts = (sheets[0].bytes() / PIECE_BYTES_MIN).clamp(1, jobs);
+        Join { judged: self.judged, sheets, parts }
     }
 
     /// Ends the marking, in this thread.
@@ -134,13 +137,13 @@ pub(super) struct Join {
     judged: Judged,
     /// At least one.
     sheets: Vec<Bits>,
-    jobs: usize,
+    parts: usize,
 }
 
 impl Join {
     /// How many pieces there are: none if there is nothing to do.
     pub fn pieces(&self) -> usize {
-        if self.sheets.len() > 1 { self.jobs } else { 0 }
+        if self.sheets.len() > 1 { self.parts } else { 0 }
     }
 
     /// Bytes of memory, those of all pieces included.
@@ -156,11 +159,12 @@ impl Join {
 
     /// The words of 64 blocks before a piece.
     fn begin(&self, number: usize) -> usize {
-        self.judged.blocks().div_ceil(64) as usize * number / self.jobs
+        self.judged.blocks().div_ceil(64) as usize * number / self.parts
     }
 
     /// Puts the pieces, all of them in order, together.
     pub fn finish(mut self, pieces: Vec<Bits>) -> LiveMap {
+        assert_eq!(pieces.len(), self.pieces(), "what is missing would not be live");
         let mut whole = std::mem::take(&mut self.sheets[0]);
         for (number, piece) in pieces.iter().enumerate() {
             whole.put(self.begin(number), piece);
@@ -273,7 +277,7 @@ mod tests {
     #[test]
     fn counts_equal_those_of_a_set_of_blocks_however_many_sheets_and_pieces() {
         let mut random = Pcg64::seed_from_u64(2);
-        for (zone_blocks, marks, jobs) in
+        for (zone_blocks, marks, parts) in
             [(33, 60, 1), (64, 60, 2), (100, 60, 7), (700, 60, 64), (700, 3, 3)]
         {
             let zones = 5;
@@ -286,9 +290,9 @@ mod tests {
                 sheets.sheet(index % 3).set_run(at, at + blocks);
                 naive.extend(at..at + blocks);
             }
-            let join = sheets.join(jobs);
+            let join = Join { parts, ..sheets.join(9) };
             let pieces: Vec<Bits> = (0..join.pieces()).map(|number| join.piece(number)).collect();
-            assert_eq!((pieces.len(), join.bytes()), (jobs, 4 * join.sheets[0].bytes() as u64));
+            assert_eq!((pieces.len(), join.bytes()), (parts, 4 * join.sheets[0].bytes() as u64));
             let live = join.finish(pieces);
             let expected = judged.iter().map(|zone| {
                 let from = u64::from(zone.0) * zone_blocks;
@@ -314,6 +318,15 @@ mod tests {
             let join = sheets.join(2);
             assert_eq!((join.pieces(), join.bytes()), (0, 16));
             assert!(join.finish(vec![]).counts().eq([(ZoneId(1), marks)]));
+        }
+    }
+
+    #[test]
+    fn a_large_map_is_joined_by_many_jobs_and_a_small_one_by_one() {
+        for (zone_blocks, pieces) in [(1 << 10, 1), (1 << 17, 1), (1 << 18, 2), (1 << 25, 8)] {
+            let sheets = Sheets::new(1, zone_blocks, vec![ZoneId(0)], 2);
+            (0..2).for_each(|job| sheets.sheet(job).set(job as u64));
+            assert_eq!(sheets.join(8).pieces(), pieces, "{zone_blocks}");
         }
     }
 }

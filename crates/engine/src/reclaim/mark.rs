@@ -19,11 +19,11 @@ use crate::reclaim::relocate::yield_now;
 
 /// Map nodes that are visited before clients get their turn.
 const NODES_A_STEP: usize = 256;
-/// Leaves of a job for each of few processors: so many that their caches stay with them, though each job
-/// that ends wakes this thread, for which one of them has to stop; few enough to freeze little of the
-/// map. Where there are many processors a job is smaller, so that they end together.
+/// Leaves per job, and of the jobs of all processors together. So many per job that the processors' caches
+/// stay with them, though each job that ends wakes this thread, for which one of them has to stop; few
+/// enough to freeze little of the map, and, where there are many processors, to end together.
 const LEAVES_A_JOB: RangeInclusive<usize> = 256..=1024;
-const LEAVES_AT_ONCE: usize = 4096;
+const LEAVES_IN_JOBS: usize = 4096;
 /// Nodes that are freed before clients get their turn.
 const NODES_A_SWEEP: usize = 256;
 
@@ -190,7 +190,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         // Some wait while the others run, so that none of them has to.
         let processors = self.runtime().parallelism();
         let most = processors + processors.div_ceil(4);
-        let a_job = (LEAVES_AT_ONCE / processors).clamp(*LEAVES_A_JOB.start(), *LEAVES_A_JOB.end());
+        let a_job = (LEAVES_IN_JOBS / processors).clamp(*LEAVES_A_JOB.start(), *LEAVES_A_JOB.end());
         let (leaves_most, loads_most) =
             (leaves_held(&self.inner.options).min(a_job), loads_at_once(&self.inner.options));
         let (mut leaves, mut kept) = (Vec::new(), Vec::new());

@@ -8,6 +8,7 @@ mod hostile_media;
 mod in_common;
 mod lost_places;
 mod map_garbage;
+mod marks_by_threads;
 mod memory_budget;
 mod order;
 mod pacing;

@@ -270,7 +270,7 @@ impl Results {
             )
         };
         let failed = |error: std::io::Error| match error.kind() {
-            ErrorKind::NotFound => none(format!("there is no folder {shown}")),
+            ErrorKind::NotFound => none(format!("there is no {shown}")),
             _ => format!("reading {shown}: {error}"),
         };
         let mut paths = vec![folder.join("results.json")];

@@ -2,7 +2,7 @@
 //! them, and a device whose requests can be held back.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ pub struct Tick {
     now: Rc<Cell<u64>>,
     /// Threads that do what is handed to `parallel`; none: it is done at once.
     threads: usize,
+    /// Numbers that no job has.
+    numbers: Rc<RefCell<VecDeque<usize>>>,
     /// What each job is said to have cost.
     job_cost: Duration,
 }
@@ -54,14 +56,23 @@ impl Runtime for Tick {
         job: impl FnOnce(usize) -> T + Send + 'static,
     ) -> impl Future<Output = (T, Duration)> + 'static {
         let (thread, cost) = (self.threads > 0, self.job_cost);
+        let numbers = self.numbers.clone();
         async move {
             if !thread {
                 return (job(0), cost);
             }
-            let worker = std::thread::spawn(move || job(0));
+            let number = loop {
+                let free = numbers.borrow_mut().pop_front();
+                match free {
+                    Some(number) => break number,
+                    None => yield_now().await,
+                }
+            };
+            let worker = std::thread::spawn(move || job(number));
             while !worker.is_finished() {
                 yield_now().await;
             }
+            numbers.borrow_mut().push_back(number);
             (worker.join().unwrap(), cost)
         }
     }
@@ -94,7 +105,8 @@ pub fn run_at_cost<T>(job_cost: Duration, main: impl AsyncFnOnce(Tick) -> T) -> 
 fn run_in<T>(threads: usize, job_cost: Duration, main: impl AsyncFnOnce(Tick) -> T) -> T {
     let executor = Rc::new(LocalExecutor::new());
     let now = Rc::new(Cell::new(0));
-    let runtime = Tick { executor: executor.clone(), now, threads, job_cost };
+    let numbers = Rc::new(RefCell::new((0..threads).collect()));
+    let runtime = Tick { executor: executor.clone(), now, threads, numbers, job_cost };
     futures_lite::future::block_on(executor.run(main(runtime)))
 }
 

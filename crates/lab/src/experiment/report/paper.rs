@@ -42,7 +42,7 @@ impl Row {
     /// The difference in words.
     pub fn verdict(&self) -> String {
         if self.made_smaller && self.ours.is_some() {
-            return "not comparable: this quick run is smaller".to_owned();
+            return "left to full runs: this quick run is smaller".to_owned();
         }
         let Some(agrees) = self.agrees() else {
             return "not in this run".to_owned();
@@ -301,7 +301,7 @@ why = "No reason."
         assert_eq!(tally, Tally { met: 2, compared: 2, made_smaller: 2 });
         assert_eq!(tally.to_string(), "2 of 2 met, 2 left to full runs");
         let rows = rows(&results, &results.experiment.paper[0]);
-        assert!(rows[1].verdict().starts_with("not comparable"), "{}", rows[1].verdict());
+        assert!(rows[1].verdict().starts_with("left to full runs"), "{}", rows[1].verdict());
         let full = Plan::new("mine.toml", &quick, &Changes::default(), &Kinds::default()).unwrap();
         assert!(full.points.iter().all(|point| !point.made_smaller));
     }
