@@ -1,6 +1,6 @@
 //! `snapshot diff`: a difference comes in pages, so that its length is not bounded by memory.
 
-use mjolnir_engine::DiffExtent;
+use mjolnir_engine::{DiffExtent, DiffPage};
 
 use crate::door::Door;
 use crate::failure::Failure;
@@ -12,25 +12,24 @@ pub async fn print(door: &mut Door, old: String, new: String, json: bool) -> Res
     let (mut from, mut told, mut pages) = (Some(0), 0, Pages::default());
     while let Some(at) = from {
         let request = Request::Diff { old: old.clone(), new: new.clone(), from: at };
-        let page = match door.ask(request, &|_| {}).await {
+        let answer = match door.ask(request, &|_| {}).await {
             Ok(Response::Diff(page)) => Ok(page),
             Ok(_) => Err(Failure::new("the server answered something else than was asked")),
             Err(refusal) => Err(Failure::new(refusal.message)),
         };
-        // A page that brings nothing and leads nowhere would go on for ever.
-        from = page.as_ref().map_or(None, |page| page.next.filter(|next| *next > at));
-        let (extents, failed) = match page {
-            Ok(page) => (pages.take(page.extents, from.is_none()), None),
-            // What is known is told.
-            Err(failure) => (pages.take(vec![], true), Some(failure)),
+        // Where it breaks off, what is known is told all the same.
+        let (page, failed) = match answer {
+            Ok(page) => (page, None),
+            Err(failure) => (DiffPage { extents: vec![], next: None }, Some(failure)),
         };
+        // A page that brings nothing and leads nowhere would go on for ever.
+        from = page.next.filter(|next| *next > at);
+        let extents = pages.take(page.extents, from.is_none());
         output::print(&match json {
             true => as_json(&extents, told, from.is_none() && failed.is_none())?,
             false => text(&extents, at == 0),
         })?;
-        if let Some(failure) = failed {
-            return Err(failure);
-        }
+        failed.map_or(Ok(()), Err)?;
         told += extents.len();
     }
     Ok(())
