@@ -27,6 +27,7 @@ pub async fn print(door: &mut Door, old: String, new: String, json: bool) -> Res
         let extents = pages.take(page.extents, from.is_none());
         output::print(&match json {
             true => as_json(&extents, told, from.is_none() && failed.is_none())?,
+            false if failed.is_some() && extents.is_empty() => String::new(),
             false => text(&extents, at == 0),
         })?;
         failed.map_or(Ok(()), Err)?;

@@ -16,6 +16,8 @@ fn commands_and_clients_share_a_store() {
     folder.ok("snapshot create s.mj v@monday");
     client.write(FUA, 4096, &new).unwrap();
     folder.ok("clone s.mj v@monday w");
+    let none = folder.run("snapshot diff s.mj v@sunday");
+    assert_eq!((none.code, &*none.out), (Some(1), ""), "{none:?}");
     let diff = folder.ok("snapshot diff s.mj v@monday");
     let cells: Vec<&str> = diff.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(cells, ["4096", "65536", "data"], "{diff}");
