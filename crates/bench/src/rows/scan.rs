@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use anyhow::{Result, ensure};
-use mjolnir_device::{AlignedBuf, Device, Runtime};
+use mjolnir_device::{AlignedBuf, Device};
 use mjolnir_engine::Engine;
 use mjolnir_host::HostRuntime;
 use mjolnir_store::{Durability, Store};
@@ -39,20 +39,41 @@ pub const ROWS: &[Row] = &[Row {
     run: speed_up,
 }];
 
-/// Marks of which the median is taken, each time that a store is opened: one takes some 40 ms at full
-/// size, of which others on the machine may take as much again.
-const MARKS: usize = 9;
-/// Addresses that the bare loop goes through at least, so that it takes long beside starting a thread.
-const BARE_ADDRESSES: usize = 1 << 26;
+/// Pairs of marks in a round: one takes some 40 ms at full size, of which others on the machine may take as
+/// much again, so each with all threads is compared with the one before it.
+const PAIRS: usize = 9;
 
-/// The seconds that a mark of the whole store takes.
-async fn mark<R: Runtime>(runtime: R, device: ThinDevice) -> Result<f64> {
+/// Addresses that the bare loop goes through at least, so that it takes long beside starting a thread.
+const BARE_ADDRESSES: usize = 1 << 24;
+
+/// Seconds that like work took, by turns with one thread and with all.
+struct Pairs {
+    one: Samples,
+    all: Samples,
+    ratio: Samples,
+}
+
+impl Pairs {
+    fn new() -> Self {
+        Pairs { one: Samples::new(), all: Samples::new(), ratio: Samples::new() }
+    }
+
+    fn push(&mut self, one: f64, all: f64) {
+        self.one.push(one);
+        self.all.push(all);
+        self.ratio.push(one / all);
+    }
+}
+
+/// Marks a store, by turns with one thread and with as many as there are cores.
+async fn marks(host: HostRuntime, device: ThinDevice, cores: usize) -> Result<Pairs> {
     // Nothing is a candidate, so a collection is a mark and no more.
     let mut options = by_hand();
     options.reclaim.candidate_threshold = 0.0;
-    let store = Engine::open(device, runtime, options).await?;
-    let mut seconds = Samples::new();
-    for number in 0..1 + MARKS {
+    let threads = Threads::one(host);
+    let store = Engine::open(device, threads.clone(), options).await?;
+    let mark = async |count: usize| -> Result<f64> {
+        threads.set(count);
         let before = store.stats();
         let timer = Timer::start();
         store.collect().await?;
@@ -61,18 +82,20 @@ async fn mark<R: Runtime>(runtime: R, device: ThinDevice) -> Result<f64> {
         ensure!(after.moved_bytes == before.moved_bytes, "something was moved meanwhile");
         let cycles = after.reclaim_cycles - before.reclaim_cycles;
         ensure!(cycles > 0, "nothing was marked");
-        // The first one brings the map back from media.
-        if number > 0 {
-            seconds.push(took / cycles as f64);
-        }
+        Ok(took / cycles as f64)
+    };
+    mark(1).await?; // The first one brings the map back from media.
+    let mut pairs = Pairs::new();
+    for _ in 0..PAIRS {
+        pairs.push(mark(1).await?, mark(cores).await?);
     }
     store.close().await?;
-    Ok(seconds.median())
+    Ok(pairs)
 }
 
 /// The seconds that as many threads as there are parts take to set a bit for each address, each on a
 /// sheet of its own, several times.
-fn bare(parts: &[&[u64]], bits: usize) -> f64 {
+fn bare_pass(parts: &[&[u64]], bits: usize) -> f64 {
     let addresses: usize = parts.iter().map(|part| part.len()).sum();
     let times = BARE_ADDRESSES.div_ceil(addresses);
     let mut sheets: Vec<_> = parts.iter().map(|_| vec![u64::MAX; bits.div_ceil(64)]).collect();
@@ -90,6 +113,16 @@ fn bare(parts: &[&[u64]], bits: usize) -> f64 {
         }
     });
     timer.took().wall_s
+}
+
+/// What all cores are worth to such a loop over these addresses, in turns as with marks.
+fn bare(addresses: &[u64], bits: usize, cores: usize) -> f64 {
+    let parts: Vec<&[u64]> = addresses.chunks(addresses.len().div_ceil(cores)).collect();
+    let mut ratio = Samples::new();
+    for _ in 0..PAIRS {
+        ratio.push(bare_pass(&[addresses], bits) / bare_pass(&parts, bits));
+    }
+    ratio.median()
 }
 
 fn speed_up(bench: &Bench, report: &mut Report) -> Result<()> {
@@ -110,30 +143,25 @@ fn speed_up(bench: &Bench, report: &mut Report) -> Result<()> {
         Ok(())
     })?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let (mut ratio, mut alone, mut together) = (Samples::new(), Samples::new(), Samples::new());
+    let mut rounds = Pairs::new();
     let (mut bare_ratio, shuffle) = (Samples::new(), Shuffle::of(count));
     let addresses: Vec<u64> = (0..count).map(|lba| shuffle.place(lba)).collect();
+    let bits = (device.info().zones as u64 * zone_blocks) as usize;
     for _ in 0..bench.rounds {
-        let one = mjolnir_host::run(async |runtime: HostRuntime| {
-            mark(Threads::one(runtime), device.clone()).await
-        })?;
-        let all =
-            mjolnir_host::run(async |runtime: HostRuntime| mark(runtime, device.clone()).await)?;
-        ratio.push(one / all);
-        alone.push(one);
-        together.push(all);
-        let bits = (device.info().zones as u64 * zone_blocks) as usize;
-        let parts: Vec<&[u64]> = addresses.chunks(addresses.len().div_ceil(cores)).collect();
-        bare_ratio.push(bare(&[&addresses], bits) / bare(&parts, bits));
+        let round = mjolnir_host::run(async |host| marks(host, device.clone(), cores).await)?;
+        rounds.one.push(round.one.median());
+        rounds.all.push(round.all.median());
+        rounds.ratio.push(round.ratio.median());
+        bare_ratio.push(bare(&addresses, bits, cores));
     }
     let rate = |samples: &Samples| count as f64 / samples.median() / 1e6;
     let note = format!(
         "{} store, {cores} cores: {:.1} M mappings a second with all, {:.1} M with one",
         size_text(span),
-        rate(&together),
-        rate(&alone)
+        rate(&rounds.all),
+        rate(&rounds.one)
     );
-    report.line("scan-threads", &ratio, &note);
+    report.line("scan-threads", &rounds.ratio, &note);
     report.line("scan-threads-bare", &bare_ratio, "what all cores are worth to such a loop here");
     Ok(())
 }
