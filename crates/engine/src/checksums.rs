@@ -46,8 +46,8 @@ pub(crate) struct Checksums {
     bytes: u64,
     clock: u64,
     loading: BTreeSet<ZoneId>,
-    /// What may be held, if that was ever said.
-    most: Option<u64>,
+    /// What may be held without anything else having to go for it soon, if that was ever said.
+    room: Option<u64>,
     /// Reads that took their checksums out of parts of footers since those of a segment were loaded.
     missed: u64,
 }
@@ -106,21 +106,24 @@ impl Checksums {
     }
 
     /// Whether a segment's checksums, so many bytes, are worth loading for the sake of one read: there is
-    /// room for them beside the others, or, if there is room at all, many reads missed some: of those
-    /// segments, as a rule, that are read more than others.
+    /// room for them beside the others and those on their way, or, if there is room at all, many reads
+    /// missed some: of those segments, as a rule, that are read more than others.
     pub fn is_load_due(&mut self, bytes: u64) -> bool {
-        let most = self.most.unwrap_or(u64::MAX);
+        let room = self.room.unwrap_or(u64::MAX);
+        let on_their_way = bytes * self.loading.len() as u64;
         self.missed += 1;
-        let due = bytes <= most && (self.bytes + bytes <= most || self.missed >= MISSES_A_LOAD);
+        let due = bytes <= room
+            && (self.bytes + on_their_way + bytes <= room || self.missed >= MISSES_A_LOAD);
         if due {
             self.missed = 0;
         }
         due
     }
 
-    /// Drops what was used longest ago until at most `budget` bytes are held.
-    pub fn shrink_to(&mut self, budget: u64) {
-        self.most = Some(budget);
+    /// Drops what was used longest ago until at most `budget` bytes are held. There is `room` for so many
+    /// of them that others do not need.
+    pub fn shrink_to(&mut self, budget: u64, room: u64) {
+        self.room = Some(room);
         while self.bytes > budget {
             let Some(oldest) =
                 self.segments.iter().min_by_key(|(_, cached)| cached.used_at).map(|(z, _)| *z)

@@ -208,7 +208,13 @@ impl State {
             nodes -= self.map.evict(spare as usize) as u64;
         }
         let checksums_most = room.saturating_sub(nodes).max(checksums_least);
-        self.checksums.shrink_to(checksums_most.min(options.checksum_bytes_max));
+        // What nodes have just been evicted for, the next ones will take: checksums that were loaded for it
+        // would have to go then, and with them what was read of the device.
+        let usage = self.map.usage();
+        let soon = if usage.resident < usage.nodes { 3 * few } else { 0 };
+        let room = checksums_most.saturating_sub(soon).max(checksums_least);
+        let bound = options.checksum_bytes_max;
+        self.checksums.shrink_to(checksums_most.min(bound), room.min(bound));
         self.kept_at = self.growing_bytes();
     }
 }

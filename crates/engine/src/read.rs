@@ -208,34 +208,39 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(buffer)
     }
 
-    /// Reads the checksums of some blocks of a pinned segment, without those of all others, if they are
-    /// not in memory and there is no room for all: of many thousand a read of one block needs one.
+    /// The checksums of some blocks of a pinned segment, if they are not in memory: without those of all
+    /// others where there is no room for all, since of many thousand a read of one block needs one.
     async fn few_checksums(&self, pba: Pba, blocks: u64) -> Option<Vec<u32>> {
-        let (zone, at, piece) = {
+        let (zone, range, at, piece, whole) = {
             let mut state = self.state();
             let zone_blocks = state.space.zone_blocks;
             let (zone, offset) = (pba.zone(zone_blocks), pba.offset(zone_blocks));
+            let range = offset..offset + blocks;
             if let Some(sums) = state.checksums.peek(zone) {
-                sums.prefetch(offset..offset + blocks);
+                sums.prefetch(range);
                 return None;
             }
             if state.log.open_checksums(zone).is_some() {
                 return None;
             }
             let Segment { footer, used, .. } = *state.space.get(zone);
-            let piece = Footer::piece(&(offset..offset + blocks));
-            let is_part = 2 * (piece.blocks.end - piece.blocks.start)
-                < u64::from(used.saturating_sub(footer));
-            if offset + blocks > u64::from(footer)
-                || !is_part
-                || state.checksums.is_loading(zone)
-                || state.checksums.is_load_due(4 * u64::from(footer))
-            {
+            if range.end > u64::from(footer) {
                 return None;
             }
+            let piece = Footer::piece(&range);
+            let is_part = 2 * (piece.blocks.end - piece.blocks.start)
+                < u64::from(used.saturating_sub(footer));
+            let whole = !is_part
+                || state.checksums.is_loading(zone)
+                || state.checksums.is_load_due(4 * u64::from(footer));
             let footer_at = zone.start(zone_blocks).plus(u64::from(footer));
-            (zone, footer_at.plus(piece.blocks.start), piece)
+            (zone, range, footer_at.plus(piece.blocks.start), piece, whole)
         };
+        if whole {
+            // Whoever else asks from now on knows that they are on their way.
+            let loaded = self.load_checksums(zone).await.ok()?;
+            return loaded.get(range).map(<[u32]>::to_vec);
+        }
         self.settle_zone(zone).await;
         let blocks = piece.blocks.end - piece.blocks.start;
         let buffer = self.buffer((blocks * BLOCK_SIZE) as usize);

@@ -1,8 +1,9 @@
 //! Where checksums have no room in memory, a read takes those that it needs out of a footer, and what
 //! a part of a damaged footer says is not believed.
 
+use futures_util::future::join_all;
 use mjolnir_device::MemoryDevice;
-use mjolnir_device::filter::{Call, Damage, Fault, FaultControl, Log, Record};
+use mjolnir_device::filter::{Call, Damage, Delay, DelayOptions, Fault, FaultControl, Log, Record};
 use mjolnir_engine::OpenOptions;
 use mjolnir_store::{Durability, ErrorKind, Store};
 use mjolnir_units::{Pba, TreeId};
@@ -19,7 +20,7 @@ fn footer_blocks(zone_blocks: u64) -> u64 {
     zone_blocks / 1024 + 1
 }
 
-/// Blocks of the volume that lie in full segments, headers besides; the last one has no footer yet.
+/// Blocks of the volume that lie in the first two segments, headers besides. The last one has no footer yet.
 fn full(zone_blocks: u64) -> u64 {
     2 * zone_blocks * 15 / 16
 }
@@ -28,19 +29,20 @@ fn is_in_footer(at: u64) -> bool {
     at % ZONE_BLOCKS >= ZONE_BLOCKS - footer_blocks(ZONE_BLOCKS)
 }
 
-/// A store with a volume of five halves of a segment, of which each group of blocks has its own tag,
-/// opened with so much room for checksums.
+/// A store with a volume of three and a half segments, of which each group of blocks has its own tag,
+/// opened with so much room for checksums. Reads take time, so that several are under way.
 async fn cold(runtime: &Tick, zone_blocks: u64, room: u64) -> (Cold, TreeId, Log, FaultControl) {
     let memory = MemoryDevice::of_zones(16, zone_blocks);
     let engine = fresh(|| memory.clone(), runtime, OpenOptions::default()).await;
-    let blocks = 5 * zone_blocks / 2;
+    let blocks = 7 * zone_blocks / 2;
     let volume = engine.create_volume("v", blocks * BLOCK).await.unwrap().id;
     for at in (0..blocks).step_by(GROUP as usize) {
         let data = payload(1 + at, GROUP as usize);
         engine.write(volume, at * BLOCK, data, Durability::Buffered).await.unwrap();
     }
     engine.close().await.unwrap();
-    let faulty = Fault::new(memory.reopen());
+    let slow = DelayOptions { bytes_per_second: Some(1 << 30), ..DelayOptions::default() };
+    let faulty = Fault::new(Delay::new(memory.reopen(), runtime.clone(), slow));
     let control = faulty.control();
     let device = Record::new(faulty);
     let log = device.log();
@@ -119,6 +121,26 @@ fn checksums_that_there_is_room_for_are_loaded_and_of_others_those_that_are_miss
         // There is room for one of some three segments: about a third of the reads needs no more.
         assert!((10..=40).contains(&whole), "{whole} footers were read");
         assert!(none.count() > 200);
+        engine.close().await.unwrap();
+    });
+}
+
+#[test]
+fn checksums_on_their_way_count_as_loaded() {
+    run(async |runtime| {
+        // Those of two full segments have room, beside those of the rest.
+        let room = 11 * ZONE_BLOCKS;
+        let (engine, volume, log, _) = cold(&runtime, ZONE_BLOCKS, room).await;
+        read(&engine, volume, &log, ZONE_BLOCKS / 2).await;
+        let reads_of_two = [1, 2].map(|segment| {
+            let lba = segment * ZONE_BLOCKS + ZONE_BLOCKS / 2;
+            tag_of(&engine, volume, lba)
+        });
+        join_all(reads_of_two).await;
+        let footers = reads(&log).into_iter().filter(|(at, _)| is_in_footer(*at));
+        let mut blocks: Vec<u64> = footers.map(|(_, blocks)| blocks).collect();
+        blocks.sort_unstable();
+        assert_eq!(blocks, [1, footer_blocks(ZONE_BLOCKS)]);
         engine.close().await.unwrap();
     });
 }
