@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use mjolnir_device::{Buffers, Device, DeviceError, DeviceInfo, Runtime};
 use mjolnir_map::{Absent, Map, Run};
 use mjolnir_store::{Error, ErrorKind, TargetInfo};
-use mjolnir_units::{BLOCK_SIZE, Instant, Pba, TreeId, ZoneId};
+use mjolnir_units::{BLOCK_SIZE, ByteSize, Instant, Pba, TreeId, ZoneId};
 
 use crate::admission::Line;
 use crate::catalog::Catalog;
@@ -166,7 +166,9 @@ impl State {
             return Err(Error::new(
                 ErrorKind::Invalid,
                 format!(
-                    "the range {offset}+{length} passes the end of {name}, which has {size} bytes"
+                    "the range {offset}+{length} passes the end of {name}, which has {size} bytes \
+                     ({})",
+                    ByteSize(size)
                 ),
             ));
         }

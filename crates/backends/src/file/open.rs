@@ -280,8 +280,14 @@ pub(super) fn acquire(
         std::thread::sleep(Duration::from_millis(10));
         opened = options.open(path);
     }
-    let file = opened.map_err(|error| match error.raw_os_error() {
-        Some(libc::EBUSY) => busy(),
+    let no_folder =
+        || path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+    let file = opened.map_err(|error| match (error.raw_os_error(), no_folder()) {
+        (Some(libc::EBUSY), _) => busy(),
+        (Some(libc::ENOENT), Some(folder)) => DeviceError::new(
+            ErrorKind::Io,
+            format!("opening {name}: there is no folder {}; make it", folder.display()),
+        ),
         _ => DeviceError::new(ErrorKind::Io, format!("opening {name}: {error}")),
     })?;
     let lock = if exclusive {

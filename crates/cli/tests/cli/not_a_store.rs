@@ -24,6 +24,7 @@ fn other_files_are_refused_and_kept() {
     }
     folder.refused("stats empty", &["empty", "not a Mjolnir store"]);
     folder.refused("stats folder", &["folder"]);
+    folder.refused("format no/s.mj --size 64M", &["no/s.mj", "there is no folder no; make it"]);
     folder.refused("format diary --size 64M", &["diary", "--force"]);
     assert_eq!(std::fs::read(folder.path("diary")).unwrap(), text);
     folder.ok("format diary --size 64M --force");
