@@ -113,11 +113,7 @@ pub async fn handle<D: Device, R: Runtime>(
             let recording = serving.and_then(|serving| serving.recorder.recording());
             Ok(Response::Stats(Box::new(StatsOf { served, recording, stats: engine.stats() })))
         }
-        Request::Scrub {} => {
-            let mut report = engine.scrub(progress).await?;
-            report.damage.splice(0..0, circumstances.warnings.iter().cloned());
-            Ok(Response::Scrub(report))
-        }
+        Request::Scrub {} => engine.scrub(progress).await.map(Response::Scrub),
         Request::Check {} => check(engine, circumstances, progress).await,
         Request::Grow { bytes } => engine.grow(bytes).await.map(|bytes| Response::Grown { bytes }),
         Request::Checkpoint {} => engine.checkpoint().await.map(done),

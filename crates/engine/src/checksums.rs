@@ -46,7 +46,7 @@ pub(crate) struct Checksums {
     bytes: u64,
     clock: u64,
     loading: BTreeSet<ZoneId>,
-    /// What may be held without anything else having to go for it soon, if that was ever said.
+    /// Up to how much is loaded because there is room, if that was ever said.
     room: Option<u64>,
     /// Reads that took their checksums out of parts of footers since those of a segment were loaded.
     missed: u64,
@@ -106,22 +106,23 @@ impl Checksums {
     }
 
     /// Whether a segment's checksums, so many bytes, are worth loading for the sake of one read: there is
-    /// room for them beside the others and those on their way, or, if there is room at all, many reads
-    /// missed some: of those segments, as a rule, that are read more than others.
+    /// room for them beside the others and those on their way, or many reads missed some, of those
+    /// segments, as a rule, that are read more than others, and only others that are held would have to go.
     pub fn is_load_due(&mut self, bytes: u64) -> bool {
         let room = self.room.unwrap_or(u64::MAX);
         let on_their_way = bytes * self.loading.len() as u64;
         self.missed += 1;
-        let due = bytes <= room
-            && (self.bytes + on_their_way + bytes <= room || self.missed >= MISSES_A_LOAD);
+        let fits_beside = |others: u64| others + bytes <= room;
+        let due = fits_beside(self.bytes + on_their_way)
+            || (fits_beside(on_their_way) && self.missed >= MISSES_A_LOAD);
         if due {
             self.missed = 0;
         }
         due
     }
 
-    /// Drops what was used longest ago until at most `budget` bytes are held. There is `room` for so many
-    /// of them that others do not need.
+    /// Drops what was used longest ago until at most `budget` bytes are held. Up to `room` more are loaded
+    /// because there is room.
     pub fn shrink_to(&mut self, budget: u64, room: u64) {
         self.room = Some(room);
         while self.bytes > budget {

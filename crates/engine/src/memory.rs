@@ -208,10 +208,9 @@ impl State {
             nodes -= self.map.evict(spare as usize) as u64;
         }
         let checksums_most = room.saturating_sub(nodes).max(checksums_least);
-        // What nodes have just been evicted for, the next ones will take: checksums that were loaded for it
+        // What nodes leave when some are evicted, the next ones will take: checksums that were loaded for it
         // would have to go then, and with them what was read of the device.
-        let usage = self.map.usage();
-        let soon = if usage.resident < usage.nodes { 3 * few } else { 0 };
+        let soon = if nodes + 3 * few > nodes_most { 3 * few } else { 0 };
         let room = checksums_most.saturating_sub(soon).max(checksums_least);
         let bound = options.checksum_bytes_max;
         self.checksums.shrink_to(checksums_most.min(bound), room.min(bound));

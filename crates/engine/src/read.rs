@@ -230,15 +230,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let piece = Footer::piece(&range);
             let is_part = 2 * (piece.blocks.end - piece.blocks.start)
                 < u64::from(used.saturating_sub(footer));
-            let whole = !is_part
-                || state.checksums.is_loading(zone)
-                || state.checksums.is_load_due(4 * u64::from(footer));
+            let whole = !is_part || state.checksums.is_load_due(4 * u64::from(footer));
             let footer_at = zone.start(zone_blocks).plus(u64::from(footer));
             (zone, range, footer_at.plus(piece.blocks.start), piece, whole)
         };
         if whole {
-            // Whoever else asks from now on knows that they are on their way.
-            let loaded = self.load_checksums(zone).await.ok()?;
+            // Whoever else asks from now on knows that they are on their way. Seldom: not within each read.
+            let loaded = Box::pin(self.load_checksums(zone)).await.ok()?;
             return loaded.get(range).map(<[u32]>::to_vec);
         }
         self.settle_zone(zone).await;
@@ -251,7 +249,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     /// Compares what was read from `pba` on, within one pinned segment, with its checksums. If it
     /// succeeds, `content` was told the checksum of each block's content, which is the same wherever it
-    /// lies. `content` is called while the state is in use. `few` are checksums that nothing vouches for:
+    /// lies. `content` is called while the state is in use. `few` are checksums for which nothing may vouch:
     /// if they do not match, others decide.
     pub(crate) async fn verify(
         &self,

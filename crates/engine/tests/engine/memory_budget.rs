@@ -295,6 +295,7 @@ fn a_checkpoint_that_moves_much_of_the_map_keeps_to_the_budget() {
         let budget = 512 << 10;
         let reclaim = ReclaimOptions { enabled: false, ..ReclaimOptions::default() };
         let (engine, volume, map_bytes) = larger_than_memory(&runtime, 1024, budget, reclaim).await;
+        assert!(map_bytes > 2 * budget, "the map takes {map_bytes} bytes");
         let mut random = Pcg64::seed_from_u64(5);
         let writes = async {
             for round in 0..20_000 {
@@ -354,7 +355,9 @@ fn reclaim_and_writers_come_to_an_end_in_almost_no_memory() {
     for (budget, writers) in [(512 << 10, 1), (512 << 10, 8), (128 << 10, 8)] {
         run(async |runtime| {
             let reclaim = ReclaimOptions { start_utilization: 0.2, ..ReclaimOptions::default() };
-            let (engine, volume, _) = larger_than_memory(&runtime, 1024, budget, reclaim).await;
+            let (engine, volume, map_bytes) =
+                larger_than_memory(&runtime, 1024, budget, reclaim).await;
+            assert!(map_bytes > 2 * budget, "the map takes {map_bytes} bytes");
             let done = Rc::new(Cell::new(0));
             for writer in 0..writers {
                 let (engine, done) = (engine.clone(), done.clone());
