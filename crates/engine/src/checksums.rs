@@ -121,8 +121,8 @@ impl Checksums {
         due
     }
 
-    /// Drops what was used longest ago until at most `budget` bytes are held. Up to `room` more are loaded
-    /// because there is room.
+    /// Drops what was used longest ago until at most `budget` bytes are held. From now on more are loaded
+    /// because there is room until `room` bytes are held.
     pub fn shrink_to(&mut self, budget: u64, room: u64) {
         self.room = Some(room);
         while self.bytes > budget {
