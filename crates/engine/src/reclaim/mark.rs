@@ -1,6 +1,5 @@
 //! Mark: one walk of the map that counts live blocks and indexes the candidates' referrers.
 
-use std::hint::black_box;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,11 +18,12 @@ use crate::reclaim::relocate::yield_now;
 
 /// Map nodes that are visited before clients get their turn.
 const NODES_A_STEP: usize = 256;
-/// Leaves per job, and of the jobs of all processors together. So many per job that the processors' caches
-/// stay with them, though each job that ends wakes this thread, for which one of them has to stop; few
-/// enough to freeze little of the map, and, where there are many processors, to end together.
-const LEAVES_A_JOB: RangeInclusive<usize> = 256..=1024;
-const LEAVES_IN_JOBS: usize = 4096;
+/// Leaves per job: few enough that all jobs end together, enough that handing them out is little.
+const LEAVES_A_JOB: RangeInclusive<usize> = 256..=512;
+/// Leaves that jobs hold at once, or more where there are many processors: those of jobs that run, and so
+/// many besides that no processor is without a job while this thread, which hands them out, waits for one
+/// itself. What they hold is frozen.
+const LEAVES_IN_JOBS: usize = 3072;
 /// Nodes that are freed before clients get their turn.
 const NODES_A_SWEEP: usize = 256;
 
@@ -124,25 +124,26 @@ pub(super) fn scan(
     let (mut sum, mut all_words, mut referring, mut with_twin) = (Mapped::default(), 0, 0, 0);
     for (number, (id, leaf)) in leaves.iter().enumerate() {
         // Leaves come from the processor that has just counted the job in as their holder. They, and
-        // the next one's first words, are on their way while this one's are worked on.
+        // the next one's words up to where it has its own, are on their way while this one's are worked on.
         leaves.get(number + PREFETCH_AHEAD).into_iter().for_each(|(_, later)| prefetch(later));
-        black_box(leaves.get(number + 1).and_then(|(_, next)| next.entries().iter().next()));
+        let next = leaves.get(number + 1).and_then(|(_, next)| next.entries().pieces().next());
+        let next = next.map_or(&[][..], |(_, words)| words);
         let (words, from) = (leaf.entries(), referrers.found.len());
         all_words += words.len() as u64;
         let Some(key) = words.key() else { continue };
         let twin = twins.find(words, |twin| leaves[twin.number].1.entries());
         let has_twin = twin.is_some();
         let mapped = match twin.cloned() {
-            None => words.pieces().fold(Mapped::default(), |mapped, (_, piece)| {
+            None => words.pieces().fold(Mapped::default(), |mapped, (at, piece)| {
                 referrers.add(*id, number, piece);
-                mapped + set_all(&mut sheet, piece)
+                mapped + set_all(&mut sheet, piece, next.get(at..).unwrap_or_default())
             }),
             Some(twin) => {
                 referrers.add_those_of_twin(*id, number, twin.referrers);
                 let mut mapped = twin.mapped;
                 differing(words, leaves[twin.number].1.entries(), |_, piece, instead_of| {
                     referrers.add(*id, number, piece);
-                    mapped = mapped + set_all(&mut sheet, piece) - Mapped::of(instead_of);
+                    mapped = mapped + set_all(&mut sheet, piece, &[]) - Mapped::of(instead_of);
                 });
                 mapped
             }
@@ -187,12 +188,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         let (mut referring, mut with_twin, mut mapped_blocks) = (0, 0, 0);
         let mut jobs = FuturesUnordered::new();
-        // Some wait while the others run, so that none of them has to.
         let processors = self.runtime().parallelism();
-        let most = processors + processors.div_ceil(4);
-        let a_job = (LEAVES_IN_JOBS / processors).clamp(*LEAVES_A_JOB.start(), *LEAVES_A_JOB.end());
-        let (leaves_most, loads_most) =
-            (leaves_held(&self.inner.options).min(a_job), loads_at_once(&self.inner.options));
+        let a_job =
+            (LEAVES_IN_JOBS / processors / 2).clamp(*LEAVES_A_JOB.start(), *LEAVES_A_JOB.end());
+        let liked = LEAVES_IN_JOBS.max(a_job * (processors + processors.div_ceil(4)));
+        let (held_most, loads_most) =
+            (leaves_held(&self.inner.options).min(liked), loads_at_once(&self.inner.options));
+        let mut held = 0;
         let (mut leaves, mut kept) = (Vec::new(), Vec::new());
         loop {
             let wall_before = self.runtime().now();
@@ -202,7 +204,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             // So many stay until the next step has seen them; it tells of the others again.
             step.absent.truncate(loads_most);
             kept = self.load_nodes(step.absent).try_collect().await?;
-            if leaves.len() >= leaves_most || (step.done && !leaves.is_empty()) {
+            let full = leaves.len() >= a_job || held + leaves.len() >= held_most;
+            // A processor that has nothing to do is better off with a small job than without.
+            if (full || step.done || jobs.len() < processors) && !leaves.is_empty() {
+                held += leaves.len();
                 let (live, candidates) = (live.clone(), candidates.clone());
                 let leaves = std::mem::take(&mut leaves);
                 jobs.push(self.runtime().parallel_steps(move |job| {
@@ -225,10 +230,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let twins = may_hold_leaves(&self.inner.options) && are_many(with_twin, referring);
                 return Ok(Walked { live, blocks, singly, again, twins });
             }
-            if (step.done || jobs.len() >= most)
+            if (step.done || held >= held_most)
                 && let Some((mut found, took)) = jobs.next().await
             {
                 cpu += took;
+                held -= found.leaves as usize;
                 referring += found.referring;
                 with_twin += found.twins;
                 let mut state = self.state();
