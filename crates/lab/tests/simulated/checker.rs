@@ -3,10 +3,9 @@
 //! A store that is plainly right passes every seed; the same store with one bug fails some, with
 //! words that fit the bug.
 
-mod toy;
-
 use mjolnir_lab::{Report, RunSize, Swarm, Trouble, run_swarm};
-use toy::{Bug, Toy, have};
+
+use crate::toy::{Bug, Toy, have};
 
 /// A run that suits a store which never collects.
 fn run(seed: u64) -> Report {
