@@ -105,7 +105,7 @@ pub use image::{BaseBefore, DecodeError, LEAF_WORDS_HARD, ROOT_BYTES, root_decod
 pub use map::Map;
 pub use mark::MarkStep;
 pub use node::{BLOCKS_MAX, Edge, INNER_MAX, LEAF_MAX, LEVEL_MAX, Node, Root};
-pub use prefetch::{PREFETCH_AHEAD, prefetch, prefetch_slice};
+pub use prefetch::{PREFETCH_AHEAD, a_line, prefetch, prefetch_line, prefetch_slice};
 pub use read::{Run, Way};
 pub use relocate::{Repointed, Repointer};
 pub use relocations::{Relocations, RelocationsBuilder};

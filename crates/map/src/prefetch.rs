@@ -34,11 +34,22 @@ impl Map {
     }
 }
 
+/// How many numbers there are in a line of a processor's cache.
+pub const fn a_line<T>() -> usize {
+    let fit = 64 / size_of::<T>();
+    if fit == 0 { 1 } else { fit }
+}
+
 /// Asks for all of some numbers at once, which otherwise come one line after the other.
 #[inline]
 pub fn prefetch_slice<T>(numbers: &[T]) {
-    let a_line = (64 / size_of::<T>()).max(1);
-    numbers.chunks(a_line).for_each(|line| ask_for(line.as_ptr().cast()));
+    numbers.chunks(a_line::<T>()).for_each(prefetch_line);
+}
+
+/// Asks for the line that the first of some numbers is in.
+#[inline]
+pub fn prefetch_line<T>(numbers: &[T]) {
+    ask_for(numbers.as_ptr().cast());
 }
 
 /// Asks for the line that an address is in.

@@ -9,7 +9,7 @@
 use std::ops::{Add, Sub};
 use std::sync::{Mutex, MutexGuard};
 
-use mjolnir_map::{Bits, prefetch_slice, word};
+use mjolnir_map::{Bits, a_line, prefetch_line, word};
 use mjolnir_units::{Pba, ZoneId};
 
 /// Bytes of each sheet that a piece has at least: less is not worth handing to another processor.
@@ -50,17 +50,16 @@ impl Sub for Mapped {
     }
 }
 
-/// Words in a line of a processor's cache.
-const WORDS_A_LINE: usize = 8;
-
-/// Sets the bits of all that a leaf's words refer to. Those of the `next` leaf are asked for on the way,
-/// a line for each line that is gone through: all of them at once would be more than can be under way.
+/// Sets the bits of all that a leaf's words refer to. Words `ahead` are asked for on the way, a line for
+/// each line that is gone through: all of them at once would be more than can be under way.
 #[inline]
-pub(super) fn set_all(live: &mut Bits, entries: &[u64], next: &[u64]) -> Mapped {
+pub(super) fn set_all(live: &mut Bits, entries: &[u64], ahead: &[u64]) -> Mapped {
     let (mut words, mut blocks) = (entries.len() as u64, entries.len() as u64);
-    let mut next = next.chunks(WORDS_A_LINE);
-    for line in entries.chunks(WORDS_A_LINE) {
-        next.next().into_iter().for_each(prefetch_slice);
+    let mut lines_ahead = ahead.chunks(a_line::<u64>());
+    for line in entries.chunks(a_line::<u64>()) {
+        if let Some(line) = lines_ahead.next() {
+            prefetch_line(line);
+        }
         // A random map is made of single blocks. So short is their part of the loop that the misses of
         // many are under way at once.
         for entry in line {

@@ -7,7 +7,9 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, TryStreamExt};
 use mjolnir_device::{Device, Runtime};
-use mjolnir_map::{MarkStep, Node, NodeId, PREFETCH_AHEAD, Twins, differing, prefetch, word};
+use mjolnir_map::{
+    MarkStep, Node, NodeId, PREFETCH_AHEAD, Twins, differing, prefetch, prefetch_line, word,
+};
 use mjolnir_store::Error;
 use mjolnir_units::ZoneId;
 
@@ -18,12 +20,14 @@ use crate::reclaim::relocate::yield_now;
 
 /// Map nodes that are visited before clients get their turn.
 const NODES_A_STEP: usize = 256;
-/// Leaves per job: few enough that all jobs end together, enough that handing them out is little.
-const LEAVES_A_JOB: RangeInclusive<usize> = 256..=512;
-/// Leaves that jobs hold at once, or more where there are many processors: those of jobs that run, and so
-/// many besides that no processor is without a job while this thread, which hands them out, waits for one
-/// itself. What they hold is frozen.
-const LEAVES_IN_JOBS: usize = 3072;
+/// Leaves per job, and of the jobs of all processors together. So many per job that the processors' caches
+/// stay with them, though each job that ends wakes this thread, for which one of them has to stop; few
+/// enough to freeze little of the map, and, where there are many processors, to end together.
+const LEAVES_A_JOB: RangeInclusive<usize> = 256..=1024;
+const LEAVES_IN_JOBS: usize = 4096;
+/// Jobs that wait for as many that run, where there is memory for them: this thread, which hands them out,
+/// may have to wait itself until one of the processors does something else.
+const JOBS_WAITING: usize = 3;
 /// Nodes that are freed before clients get their turn.
 const NODES_A_SWEEP: usize = 256;
 
@@ -123,11 +127,13 @@ pub(super) fn scan(
     let mut twins: Twins<Scanned> = Twins::default();
     let (mut sum, mut all_words, mut referring, mut with_twin) = (Mapped::default(), 0, 0, 0);
     for (number, (id, leaf)) in leaves.iter().enumerate() {
-        // Leaves come from the processor that has just counted the job in as their holder. They, and
-        // the next one's words up to where it has its own, are on their way while this one's are worked on.
+        // Leaves come from the processor that has just counted the job in as their holder. They are on
+        // their way while others are worked on, and the first words of the next one: by them its twin is
+        // found. What follows them up to the first edit is asked for below.
         leaves.get(number + PREFETCH_AHEAD).into_iter().for_each(|(_, later)| prefetch(later));
         let next = leaves.get(number + 1).and_then(|(_, next)| next.entries().pieces().next());
         let next = next.map_or(&[][..], |(_, words)| words);
+        prefetch_line(next);
         let (words, from) = (leaf.entries(), referrers.found.len());
         all_words += words.len() as u64;
         let Some(key) = words.key() else { continue };
@@ -188,13 +194,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         let (mut referring, mut with_twin, mut mapped_blocks) = (0, 0, 0);
         let mut jobs = FuturesUnordered::new();
+        let (may_hold, loads_most) =
+            (leaves_held(&self.inner.options), loads_at_once(&self.inner.options));
         let processors = self.runtime().parallelism();
-        let a_job =
-            (LEAVES_IN_JOBS / processors / 2).clamp(*LEAVES_A_JOB.start(), *LEAVES_A_JOB.end());
-        let liked = LEAVES_IN_JOBS.max(a_job * (processors + processors.div_ceil(4)));
-        let (held_most, loads_most) =
-            (leaves_held(&self.inner.options).min(liked), loads_at_once(&self.inner.options));
-        let mut held = 0;
+        let a_job = (LEAVES_IN_JOBS / processors).clamp(*LEAVES_A_JOB.start(), *LEAVES_A_JOB.end());
+        let leaves_most = may_hold.min(a_job);
+        let waiting = processors.min(JOBS_WAITING).min(may_hold / a_job);
+        let most = processors + waiting.max(processors.div_ceil(4));
         let (mut leaves, mut kept) = (Vec::new(), Vec::new());
         loop {
             let wall_before = self.runtime().now();
@@ -204,10 +210,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             // So many stay until the next step has seen them; it tells of the others again.
             step.absent.truncate(loads_most);
             kept = self.load_nodes(step.absent).try_collect().await?;
-            let full = leaves.len() >= a_job || held + leaves.len() >= held_most;
-            // A processor that has nothing to do is better off with a small job than without.
-            if (full || step.done || jobs.len() < processors) && !leaves.is_empty() {
-                held += leaves.len();
+            if leaves.len() >= leaves_most || (step.done && !leaves.is_empty()) {
                 let (live, candidates) = (live.clone(), candidates.clone());
                 let leaves = std::mem::take(&mut leaves);
                 jobs.push(self.runtime().parallel_steps(move |job| {
@@ -230,11 +233,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let twins = may_hold_leaves(&self.inner.options) && are_many(with_twin, referring);
                 return Ok(Walked { live, blocks, singly, again, twins });
             }
-            if (step.done || held >= held_most)
+            if (step.done || jobs.len() >= most)
                 && let Some((mut found, took)) = jobs.next().await
             {
                 cpu += took;
-                held -= found.leaves as usize;
                 referring += found.referring;
                 with_twin += found.twins;
                 let mut state = self.state();
