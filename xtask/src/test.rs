@@ -81,9 +81,6 @@ pub fn run(options: &Options) -> Result<bool> {
             command.env("RUSTDOCFLAGS", "-D warnings");
             cargo::run(command)
         });
-        steps.run("test build", || {
-            cargo::run(cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--no-run"]))
-        });
         steps.run("release build", || {
             let outcome = building?.end()?;
             if outcome.passed() {

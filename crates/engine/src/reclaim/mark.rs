@@ -25,9 +25,6 @@ const NODES_A_STEP: usize = 256;
 /// enough to freeze little of the map, and, where there are many processors, to end together.
 const LEAVES_A_JOB: RangeInclusive<usize> = 256..=1024;
 const LEAVES_IN_JOBS: usize = 4096;
-/// Jobs that wait for as many that run, where there is memory for them: this thread, which hands them out,
-/// may have to wait itself until one of the processors does something else.
-const JOBS_WAITING: usize = 3;
 /// Nodes that are freed before clients get their turn.
 const NODES_A_SWEEP: usize = 256;
 
@@ -194,13 +191,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         let (mut referring, mut with_twin, mut mapped_blocks) = (0, 0, 0);
         let mut jobs = FuturesUnordered::new();
-        let (may_hold, loads_most) =
-            (leaves_held(&self.inner.options), loads_at_once(&self.inner.options));
+        // Some wait while the others run, so that none of them has to.
         let processors = self.runtime().parallelism();
+        let most = processors + processors.div_ceil(4);
         let a_job = (LEAVES_IN_JOBS / processors).clamp(*LEAVES_A_JOB.start(), *LEAVES_A_JOB.end());
-        let leaves_most = may_hold.min(a_job);
-        let waiting = processors.min(JOBS_WAITING).min(may_hold / a_job);
-        let most = processors + waiting.max(processors.div_ceil(4));
+        let (leaves_most, loads_most) =
+            (leaves_held(&self.inner.options).min(a_job), loads_at_once(&self.inner.options));
         let (mut leaves, mut kept) = (Vec::new(), Vec::new());
         loop {
             let wall_before = self.runtime().now();

@@ -1,8 +1,6 @@
 //! A store so plain that it is plainly right: a redo log that is never collected, and everything
 //! in memory. With a [`Bug`] it is wrong in one way, which the checkers must catch.
 
-#![allow(dead_code)] // Each test file uses its part.
-
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
