@@ -41,17 +41,6 @@ impl Outcome {
         Outcome { passed: 1 - failed, failed, failures, warnings, skipped: Vec::new() }
     }
 
-    /// This and another, as one.
-    #[must_use]
-    pub fn and(mut self, other: Outcome) -> Self {
-        self.passed += other.passed;
-        self.failed += other.failed;
-        self.skipped.extend(other.skipped);
-        self.failures.extend(other.failures);
-        self.warnings.extend(other.warnings);
-        self
-    }
-
     /// Whether nothing failed.
     pub fn passed(&self) -> bool {
         self.failed == 0

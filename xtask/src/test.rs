@@ -53,6 +53,18 @@ const LONG_TESTS: &[&str] = &[
     "--show-output",
 ];
 
+/// The feature that needs the system's OpenSSL.
+const TLS: [&str; 2] = ["--features", "mjolnir-cli/tls"];
+
+/// How the names of tests begin that need a program with TLS.
+const TLS_TESTS: &str = "real_tls_";
+
+/// Names the program that tests drive, where it is not the one that they were built with.
+const PROGRAM: &str = "MJOLNIR_BIN";
+
+/// How many tests of a program run at a time.
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
+
 /// Runs all steps; whether all passed.
 pub fn run(options: &Options) -> Result<bool> {
     let root = &root();
@@ -98,12 +110,22 @@ pub fn run(options: &Options) -> Result<bool> {
         steps.run("simulator", quick);
     }
 
-    // Tests come last: what they print is what one looks for first.
+    // Tests come last: what they print is what one looks for first. They are built with TLS where
+    // that can be built, so that nothing is built twice; the program that most of them drive is the
+    // one that ships, without.
+    let no_tls = tools::missing_for_tls();
     let test = |arguments: &[&str]| {
         let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
+        if no_tls.is_none() {
+            command.args(TLS);
+        }
         command.args(arguments);
+        // Many tests wait more than they work.
+        if std::env::var_os(TEST_THREADS).is_none() {
+            command.env(TEST_THREADS, (2 * threads()).to_string());
+        }
         if let Some(folder) = &programs {
-            command.env("MJOLNIR_BIN", folder.join("mjolnir"));
+            command.env(PROGRAM, folder.join("mjolnir"));
         }
         if options.require_tools {
             command.env("MJOLNIR_REQUIRE_TOOLS", "1");
@@ -121,12 +143,14 @@ pub fn run(options: &Options) -> Result<bool> {
     });
     steps.run("doc tests", || cargo::run_tests(test(&["--doc"])));
     steps.run("tests", || {
-        cargo::run_tests(test(&["--lib", "--bins", "--tests", "--", "--show-output"]))
+        let mut command = test(&["--lib", "--bins", "--tests", "--", "--show-output"]);
+        command.args(["--skip", TLS_TESTS]);
+        cargo::run_tests(command)
     });
-    steps.run("TLS", || match tools::missing_for_tls() {
+    steps.run("TLS", || match &no_tls {
         Some(missing) if options.require_tools => Ok(Outcome::fail(format!("needs {missing}"))),
         Some(missing) => Ok(Outcome::skip(format!("needs {missing}"))),
-        None => secured(&cargo, options.require_tools),
+        None => secured(&cargo, test(&["--test", "cli", "--", "--show-output"])),
     });
     steps.run("long tests", || match options.long {
         true => cargo::run_tests(cargo(LONG_TESTS)),
@@ -138,38 +162,27 @@ pub fn run(options: &Options) -> Result<bool> {
             return Ok(Outcome::skip("needs root, to make loop devices and mount file systems"));
         }
         // As the other steps do, for the whole workspace, so that nothing is built for it alone.
-        let privileged = ["test", "--workspace", "--test", "privileged"];
-        let mut command = cargo(&privileged);
-        command.args(["--", "--ignored"]);
-        cargo::run_tests(command)
+        cargo::run_tests(test(&["--test", "privileged", "--", "--ignored"]))
     });
 
     println!("\n{}", steps.report());
     Ok(steps.passed())
 }
 
-/// Lints the feature `tls`, which the other steps leave out, and tests what differs with it.
-fn secured(cargo: &impl Fn(&[&str]) -> Command, require_tools: bool) -> Result<Outcome> {
-    let of = ["-p", "mjolnir-host", "-p", "mjolnir-cli", "--features", "tls"];
-    let mut lints = cargo(&["clippy"]);
-    lints.args(of).args(["--all-targets", "--", "-D", "warnings"]);
+/// Lints the feature `tls`, which the other steps leave out, and tests the program with it.
+fn secured(cargo: &impl Fn(&[&str]) -> Command, mut tests: Command) -> Result<Outcome> {
+    let mut lints = cargo(&["clippy", "-p", "mjolnir-host", "-p", "mjolnir-cli", "--all-targets"]);
+    lints.args(TLS).args(["--", "-D", "warnings"]);
     let outcome = cargo::run(lints)?;
     if !outcome.passed() {
         return Ok(outcome);
     }
-    let tests = |targets: &[&str], names: &[&str]| {
-        let mut tests = cargo(&["test", "--no-fail-fast"]);
-        tests.args(of).args(targets).args(["--", "--show-output"]).args(names);
-        // That program was built without TLS.
-        tests.env_remove("MJOLNIR_BIN");
-        if require_tools {
-            tests.env("MJOLNIR_REQUIRE_TOOLS", "1");
-        }
-        cargo::run_tests(tests)
-    };
-    // None of the program's own unit tests depends on it.
-    let own = tests(&["--lib"], &[])?;
-    Ok(own.and(tests(&["--test", "cli"], &["real_tls_", "listening::"])?))
+    tests.args([TLS_TESTS, "listening::", "--skip", "without_tls"]).env_remove(PROGRAM);
+    cargo::run_tests(tests)
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// `cargo xtask sim`: whether the simulator ended well.

@@ -22,6 +22,12 @@ pub fn program() -> PathBuf {
     }
 }
 
+/// Whether the program was built with TLS. One that `MJOLNIR_BIN` names is the one that ships, which
+/// is built without.
+pub fn has_tls() -> bool {
+    cfg!(feature = "tls") && std::env::var_os("MJOLNIR_BIN").is_none()
+}
+
 /// A folder of its own, in which commands run.
 pub struct Folder {
     folder: TempDir,
