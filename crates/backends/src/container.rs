@@ -115,8 +115,8 @@ impl Label {
     }
 }
 
-/// Chooses between the two labels of the container called `name`. The flag tells which of them
-/// are damaged.
+/// Chooses between the two labels of the container called `name`. The flags tell which of them are
+/// damaged.
 pub(crate) fn choose_label(
     name: &str,
     found: [Found; 2],

@@ -61,6 +61,9 @@ enum Kind {
 /// Label and root, as they are on media.
 struct Frame {
     label: Label,
+    /// Where something else is than the label: a damaged one, or an older one that a crash left while
+    /// the container grew.
+    stale_labels: Vec<u64>,
     root: Option<Bytes>,
     /// The slot to write next: the one that does not hold the root.
     next_slot: usize,
@@ -120,6 +123,19 @@ impl Shared {
         blocking::unblock(move || {
             job(&mut frame.lock().unwrap_or_else(PoisonError::into_inner), &target)
         })
+    }
+}
+
+impl Frame {
+    /// Writes labels anew that are not as the one that serves. Called once a root was written: who
+    /// writes one has found what the label and the root before it say, so that it is the right one
+    /// of the two.
+    fn mend_labels(&mut self, target: &Target) -> std::io::Result<()> {
+        let before = self.stale_labels.len();
+        let block = self.label.encode();
+        // What cannot be written stays as it was found: the other label serves as well.
+        self.stale_labels.retain(|offset| write_block(target, &block, *offset).is_err());
+        if self.stale_labels.len() < before { target.sync() } else { Ok(()) }
     }
 }
 
@@ -257,7 +273,7 @@ impl Device for FileDevice {
                     .map_err(|error| failure.of_write(&error))?;
                 frame.next_slot = 1 - frame.next_slot;
                 frame.root = Some(Bytes::copy_from_slice(&root));
-                Ok(())
+                frame.mend_labels(target).map_err(|error| failure.of_write(&error))
             })
         });
         async move { started?.await }
@@ -283,6 +299,7 @@ impl Device for FileDevice {
                             .map_err(|error| failure.of_write(&error))?;
                     }
                     frame.label = label;
+                    frame.stale_labels.clear();
                 }
                 Ok(frame.label.zones)
             });
@@ -391,5 +408,22 @@ mod tests {
             let data = vec![Bytes::from(vec![1; 4096])];
             device.append(zone.start(256), data).await.expect("the zone is empty");
         });
+    }
+
+    #[test]
+    fn a_label_that_cannot_be_written_keeps_no_root_from_being() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let label = Label { uuid: [1; 16], zone_blocks: 256, zones: 16, preallocated: false };
+        let mut frame = Frame {
+            label,
+            stale_labels: vec![0],
+            root: None,
+            next_slot: 0,
+            next_sequence: 1,
+            call: 0,
+        };
+        let read_only = Target::new(std::fs::File::open(file.path()).unwrap());
+        frame.mend_labels(&read_only).unwrap();
+        assert_eq!(frame.stale_labels, [0], "it is tried again with the next root");
     }
 }

@@ -244,9 +244,12 @@ fn a_newer_format_is_told_from_damage() {
     assert!(words.contains("version 2") && words.contains("reads version 1"), "{words}");
 }
 
+/// Where labels are.
+const LABELS: [u64; 2] = [0, 64 << 10];
+
 #[test]
 fn one_damaged_label_is_a_warning_and_growing_repairs_it() {
-    for offset in [0, 64 << 10] {
+    for offset in LABELS {
         let place = Place::made();
         place.overwrite(offset + 33, &[0xFF]);
         run(async |runtime| {
@@ -261,6 +264,38 @@ fn one_damaged_label_is_a_warning_and_growing_repairs_it() {
             assert_eq!((device.warnings(), device.info().zones), (&[][..], 17));
         });
     }
+}
+
+#[test]
+fn a_damaged_label_is_written_anew_with_the_next_root() {
+    for offset in LABELS {
+        let place = Place::made();
+        let sound = fs::read(place.path()).unwrap();
+        place.overwrite(offset + 33, &[0xFF]);
+        run(async |runtime| {
+            let device = open(&place.path(), &runtime).unwrap();
+            device.write_root(Bytes::from("it")).await.unwrap();
+            drop(device);
+            let now = fs::read(place.path()).unwrap();
+            for at in LABELS.map(|at| at as usize) {
+                assert!(now[at..at + 4096] == sound[at..at + 4096], "the label at {at}");
+            }
+            assert_eq!(open(&place.path(), &runtime).unwrap().warnings(), []);
+        });
+    }
+}
+
+#[test]
+fn nothing_is_mended_that_is_only_read() {
+    let place = Place::made();
+    place.overwrite(LABELS[1] + 33, &[0xFF]);
+    let before = fs::read(place.path()).unwrap();
+    run(async |runtime| {
+        let options = OpenOptions { read_only: true, ..Default::default() };
+        let device = FileDevice::open(&place.path(), options, &runtime).unwrap();
+        assert!(device.write_root(Bytes::from("it")).await.is_err());
+    });
+    assert!(fs::read(place.path()).unwrap() == before);
 }
 
 #[test]
@@ -295,6 +330,11 @@ fn an_interrupted_growth_leaves_a_sound_container() {
         run(async |runtime| {
             let device = open(&place.path(), &runtime).unwrap();
             assert_eq!(device.info().zones, zones);
+            // The one that was left behind would lead to fewer zones if it served alone.
+            device.write_root(Bytes::from("it")).await.unwrap();
+            let now = fs::read(place.path()).unwrap();
+            let labels = LABELS.map(|at| &now[at as usize..at as usize + 4096]);
+            assert!(labels[0] == labels[1], "labels differ");
             assert_eq!(device.grow(20 * MIB).await, Ok(19));
         });
     }

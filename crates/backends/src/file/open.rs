@@ -23,7 +23,7 @@ use crate::io::{Io, Target};
 
 /// The longest append, in blocks: 8 MiB.
 const APPEND_BLOCKS_MAX: u64 = 2048;
-/// How often a root is read before it counts as damaged.
+/// How often a label or root is read before it counts as damaged.
 const TRIES: usize = 3;
 /// Requests in flight that keep today's drives busy.
 const QUEUE_DEPTH: usize = 32;
@@ -64,7 +64,7 @@ pub enum Direct {
 /// Something odd that does not keep a container from working.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
-    /// One of the two labels is damaged; the other one served. Growing the store rewrites both.
+    /// One of the two labels is damaged; the other one served. The next checkpoint replaces it.
     LabelDamaged {
         /// The container.
         name: String,
@@ -87,8 +87,7 @@ impl fmt::Display for Warning {
                 f,
                 "{name}: the label at byte {offset} is damaged, one of two; the store was opened \
                  by the other one, and its data is as it was. Find out what wrote there, or \
-                 whether the medium fails; then `mjolnir grow` the store, by a little, which \
-                 writes both labels anew"
+                 whether the medium fails. The next checkpoint writes it anew: serve the store once"
             ),
             Warning::RootDamaged { name, offset } => write!(
                 f,
@@ -152,13 +151,15 @@ impl FileDevice {
             // Pages that could not be written once pass for written, though the medium has others.
             let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
         }
-        let block = |offset| read_block(&file, offset).map_err(failed("reading the frame of"));
-        // What cannot be read is as good as damaged: that is why there are two of each.
+        // What cannot be read is as good as damaged: that is why there are two of each. But a fault that
+        // passes must not decide which one is the newest.
+        let block = |offset| (0..TRIES).find_map(|_| read_block(&file, offset).ok());
         let found = |offset| match block(offset) {
-            Ok(block) => Label::decode(block.as_ref()),
-            Err(_) => Found::Damaged,
+            Some(block) => Label::decode(block.as_ref()),
+            None => Found::Damaged,
         };
-        let (label, damaged) = choose_label(&name, LABELS_AT.map(found))?;
+        let labels = LABELS_AT.map(found);
+        let (label, damaged) = choose_label(&name, labels.clone())?;
         if actual < label.file_bytes() {
             return Err(DeviceError::new(
                 ErrorKind::Format,
@@ -170,11 +171,14 @@ impl FileDevice {
                 ),
             ));
         }
-        let mut frame = Frame { label, root: None, next_slot: 0, next_sequence: 1, call: 0 };
+        let stale_labels = LABELS_AT.into_iter().zip(labels);
+        let stale_labels = stale_labels.filter(|(_, found)| *found != Found::Label(label.clone()));
+        let stale_labels = stale_labels.map(|(offset, _)| offset).collect();
+        let mut frame =
+            Frame { label, stale_labels, root: None, next_slot: 0, next_sequence: 1, call: 0 };
         let (mut scarred, mut blank) = (Vec::new(), Vec::new());
         for (slot, offset) in ROOTS_AT.into_iter().enumerate() {
-            // A fault that passes must not decide which one is the newest.
-            let block = (0..TRIES).find_map(|_| block(offset).ok());
+            let block = block(offset);
             let bytes = block.as_ref().map_or(&[][..], AsRef::as_ref);
             match block.as_ref().and_then(|block| decode_root(&frame.label.uuid, block.as_ref())) {
                 Some((sequence, root)) if sequence >= frame.next_sequence => {
