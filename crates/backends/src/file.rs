@@ -3,6 +3,7 @@
 mod create;
 mod failure;
 mod open;
+mod warning;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -20,7 +21,8 @@ use crate::io::{Hold, InFlight, Io, Request, Target, align};
 
 pub use create::CreateOptions;
 use failure::Failure;
-pub use open::{Direct, IoChoice, OpenOptions, Warning};
+pub use open::{Direct, IoChoice, OpenOptions};
+pub use warning::{Warning, Warnings};
 
 /// A container on a file or block device: zones, and a root in two slots.
 ///
@@ -48,7 +50,7 @@ struct Shared {
     root_calls: Cell<u64>,
     /// One of the roots is damaged.
     in_doubt: bool,
-    warnings: Vec<Warning>,
+    warnings: Warnings,
     name: Arc<str>,
 }
 
@@ -70,12 +72,13 @@ struct Frame {
     next_sequence: u64,
     /// The number of the last call of `write_root` that was carried out.
     call: u64,
+    warnings: Warnings,
 }
 
 impl FileDevice {
-    /// What was odd when the container was opened.
-    pub fn warnings(&self) -> &[Warning] {
-        &self.shared.warnings
+    /// What is odd about the container.
+    pub fn warnings(&self) -> Warnings {
+        self.shared.warnings.clone()
     }
 
     /// Whether requests go through io_uring (or else through a pool of threads).
@@ -131,11 +134,16 @@ impl Frame {
     /// writes one has found what the label and the root before it say, so that it is the right one
     /// of the two.
     fn mend_labels(&mut self, target: &Target) -> std::io::Result<()> {
-        let before = self.stale_labels.len();
         let block = self.label.encode();
         // What cannot be written stays as it was found: the other label serves as well.
-        self.stale_labels.retain(|offset| write_block(target, &block, *offset).is_err());
-        if self.stale_labels.len() < before { target.sync() } else { Ok(()) }
+        let written = |offset: &mut u64| write_block(target, &block, *offset).is_ok();
+        let mended: Vec<u64> = self.stale_labels.extract_if(.., written).collect();
+        if mended.is_empty() {
+            return Ok(());
+        }
+        target.sync()?;
+        mended.into_iter().for_each(|offset| self.warnings.mended(offset));
+        Ok(())
     }
 }
 
@@ -271,6 +279,7 @@ impl Device for FileDevice {
                 write_block(target, &block, ROOTS_AT[frame.next_slot])
                     .and_then(|()| target.sync())
                     .map_err(|error| failure.of_write(&error))?;
+                frame.warnings.mended(ROOTS_AT[frame.next_slot]);
                 frame.next_slot = 1 - frame.next_slot;
                 frame.root = Some(Bytes::copy_from_slice(&root));
                 frame.mend_labels(target).map_err(|error| failure.of_write(&error))
@@ -300,6 +309,7 @@ impl Device for FileDevice {
                     }
                     frame.label = label;
                     frame.stale_labels.clear();
+                    LABELS_AT.into_iter().for_each(|offset| frame.warnings.mended(offset));
                 }
                 Ok(frame.label.zones)
             });
@@ -421,6 +431,7 @@ mod tests {
             next_slot: 0,
             next_sequence: 1,
             call: 0,
+            warnings: Warnings::default(),
         };
         let read_only = Target::new(std::fs::File::open(file.path()).unwrap());
         frame.mend_labels(&read_only).unwrap();

@@ -18,4 +18,4 @@ pub mod fuzz;
 mod io;
 
 pub use container::VERSION as CONTAINER_VERSION;
-pub use file::{CreateOptions, Direct, FileDevice, IoChoice, OpenOptions, Warning};
+pub use file::{CreateOptions, Direct, FileDevice, IoChoice, OpenOptions, Warning, Warnings};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mjolnir_device::{Device, Runtime};
 use mjolnir_engine::Engine;
-use mjolnir_host::{HostError, HostErrorKind, HostRuntime, Recorder};
+use mjolnir_host::{HostError, HostErrorKind, HostRuntime, Recorder, Warnings};
 use mjolnir_store::{Durability, Error, ErrorKind, Op, Store, TargetInfo, VolumeRange};
 use mjolnir_units::{BLOCK_SIZE, ByteSize};
 
@@ -26,8 +26,8 @@ const PARTING: Duration = Duration::from_secs(1);
 pub struct Circumstances {
     /// It is being served.
     pub served: Option<Serving>,
-    /// What was odd about its container.
-    pub warnings: Vec<String>,
+    /// What is odd about its container.
+    pub warnings: Warnings,
 }
 
 /// What there is of clients.
@@ -249,7 +249,8 @@ async fn check<D: Device, R: Runtime>(
     progress: &dyn Fn(f64),
 ) -> Result<Response, Error> {
     let mut report = engine.check_telling(progress).await?;
-    report.problems.splice(0..0, circumstances.warnings.iter().cloned());
+    let odd = circumstances.warnings.list();
+    report.problems.splice(0..0, odd.iter().map(ToString::to_string));
     let mut left_out = vec!["the data itself (`mjolnir scrub` reads it)".to_owned()];
     let online = circumstances.served.is_some();
     if online {
@@ -258,8 +259,7 @@ async fn check<D: Device, R: Runtime>(
                 .to_owned(),
         );
     }
-    let warnings = circumstances.warnings.len() as u64;
-    Ok(Response::Check(CheckOf { online, left_out, warnings, report }))
+    Ok(Response::Check(CheckOf { online, left_out, warnings: odd.len() as u64, report }))
 }
 
 /// A target by a name that must be given.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use mjolnir_backends::{CreateOptions, FileDevice, OpenOptions as DeviceOptions};
+use mjolnir_backends::{CreateOptions, FileDevice, OpenOptions as DeviceOptions, Warnings};
 use mjolnir_device::{DeviceError, ErrorKind as DeviceKind, Runtime};
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
 use mjolnir_store::{Error, ErrorKind};
@@ -59,8 +59,8 @@ pub struct Shape {
 pub struct Opened {
     /// The store.
     pub engine: HostEngine,
-    /// What was odd about its container, in words.
-    pub warnings: Vec<String>,
+    /// What is odd about its container.
+    pub warnings: Warnings,
     /// Whether requests go through io_uring (or else through a pool of threads).
     pub uring: bool,
     /// Whether requests bypass the page cache.
@@ -141,8 +141,7 @@ pub async fn open_store(
     outlive_file_size_limit();
     let device = DeviceOptions { read_only: engine.read_only, ..device };
     let device = FileDevice::open(path, device, runtime).map_err(of_device)?;
-    let warnings = device.warnings().iter().map(ToString::to_string).collect();
-    let (uring, direct) = (device.is_uring(), device.is_direct());
+    let (warnings, uring, direct) = (device.warnings(), device.is_uring(), device.is_direct());
     let engine = Engine::open(device, runtime.clone(), engine).await?;
     Ok(Opened { engine, warnings, uring, direct })
 }

@@ -17,6 +17,7 @@ use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use super::failure::size;
+use super::warning::{Warning, Warnings};
 use super::{FileDevice, Frame, Kind, Shared};
 use crate::container::{Found, LABELS_AT, Label, ROOTS_AT, choose_label, decode_root};
 use crate::io::{Io, Target};
@@ -59,45 +60,6 @@ pub enum Direct {
     Auto,
     /// No.
     Never,
-}
-
-/// Something odd that does not keep a container from working.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Warning {
-    /// One of the two labels is damaged; the other one served. The next checkpoint replaces it.
-    LabelDamaged {
-        /// The container.
-        name: String,
-        /// Where the damaged label is, in bytes.
-        offset: u64,
-    },
-    /// One of the two roots is damaged; the other one served. The next checkpoint replaces it.
-    RootDamaged {
-        /// The container.
-        name: String,
-        /// Where the damaged root is, in bytes.
-        offset: u64,
-    },
-}
-
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Warning::LabelDamaged { name, offset } => write!(
-                f,
-                "{name}: the label at byte {offset} is damaged, one of two; the store was opened \
-                 by the other one, and its data is as it was. Find out what wrote there, or \
-                 whether the medium fails. The next checkpoint writes it anew: serve the store once"
-            ),
-            Warning::RootDamaged { name, offset } => write!(
-                f,
-                "{name}: the root at byte {offset} is damaged, one of two; the store was opened by the \
-                 other one. A power cut leaves it so that comes while it is written; if there was none, \
-                 find out what wrote there, or whether the medium fails. The next checkpoint writes it \
-                 anew: serve the store once"
-            ),
-        }
-    }
 }
 
 impl FileDevice {
@@ -174,8 +136,15 @@ impl FileDevice {
         let stale_labels = LABELS_AT.into_iter().zip(labels);
         let stale_labels = stale_labels.filter(|(_, found)| *found != Found::Label(label.clone()));
         let stale_labels = stale_labels.map(|(offset, _)| offset).collect();
-        let mut frame =
-            Frame { label, stale_labels, root: None, next_slot: 0, next_sequence: 1, call: 0 };
+        let mut frame = Frame {
+            label,
+            stale_labels,
+            root: None,
+            next_slot: 0,
+            next_sequence: 1,
+            call: 0,
+            warnings: Warnings::default(),
+        };
         let (mut scarred, mut blank) = (Vec::new(), Vec::new());
         for (slot, offset) in ROOTS_AT.into_iter().enumerate() {
             let block = block(offset);
@@ -218,14 +187,12 @@ impl FileDevice {
                 Io::uring(target.clone(), runtime).unwrap_or_else(|_| Io::pool(target.clone()))
             }
         };
-        let warn = |(offset, damaged)| {
-            bool::then(damaged, || Warning::LabelDamaged { name: name.clone(), offset })
-        };
-        let mut warnings: Vec<Warning> =
-            LABELS_AT.into_iter().zip(damaged).filter_map(warn).collect();
         let in_doubt = !scarred.is_empty();
-        let scars = scarred.into_iter();
-        warnings.extend(scars.map(|offset| Warning::RootDamaged { name: name.clone(), offset }));
+        let labels = LABELS_AT.into_iter().zip(damaged).filter(|(_, damaged)| *damaged);
+        let labels = labels.map(|(offset, _)| Warning::LabelDamaged { name: name.clone(), offset });
+        let roots = scarred.into_iter();
+        let roots = roots.map(|offset| Warning::RootDamaged { name: name.clone(), offset });
+        frame.warnings = labels.chain(roots).collect();
         let info = DeviceInfo {
             name: name.clone(),
             uuid: frame.label.uuid,
@@ -245,10 +212,10 @@ impl FileDevice {
             read_only: options.read_only,
             preallocated,
             in_flight: RefCell::new(BTreeMap::new()),
+            warnings: frame.warnings.clone(),
             frame: Arc::new(Mutex::new(frame)),
             root_calls: Cell::new(0),
             in_doubt,
-            warnings,
             name: name.into(),
         };
         Ok(FileDevice { shared: Rc::new(shared) })

@@ -22,7 +22,11 @@ fn one_damaged_label_is_reported_and_loses_nothing() {
         assert!(checked.out.contains("problem: "), "{checked:?}");
         assert!(checked.out.contains("serve the store once"), "{checked:?}");
         assert!(!checked.out.contains("another store"), "that mends it: {checked:?}");
-        folder.serve("").stop();
+        let server = folder.serve("");
+        folder.run("check s.mj");
+        folder.ok("checkpoint s.mj");
+        assert!(!folder.run("check s.mj").out.contains("problem: "), "it was written anew");
+        server.stop();
         assert_eq!(folder.run("volume list s.mj").err, "", "both labels are as they were");
     }
 }
