@@ -63,8 +63,8 @@ enum Kind {
 /// Label and root, as they are on media.
 struct Frame {
     label: Label,
-    /// Where something else is than the label: a damaged one, or an older one that a crash left while
-    /// the container grew.
+    /// Where something else is than the label, and the label is still to be written: a damaged one, or
+    /// an older one that a crash left while the container grew.
     stale_labels: Vec<u64>,
     root: Option<Bytes>,
     /// The slot to write next: the one that does not hold the root.
@@ -135,9 +135,9 @@ impl Frame {
     /// of the two.
     fn mend_labels(&mut self, target: &Target) -> std::io::Result<()> {
         let block = self.label.encode();
-        // What cannot be written stays as it was found: the other label serves as well.
-        let written = |offset: &mut u64| write_block(target, &block, *offset).is_ok();
-        let mended: Vec<u64> = self.stale_labels.extract_if(.., written).collect();
+        // Tried once. What cannot be written stays as it was found: the other label serves as well.
+        let mut mended = std::mem::take(&mut self.stale_labels);
+        mended.retain(|offset| write_block(target, &block, *offset).is_ok());
         if mended.is_empty() {
             return Ok(());
         }
@@ -301,14 +301,16 @@ impl Device for FileDevice {
                 let label = Label { zones: wanted.max(frame.label.zones), ..frame.label.clone() };
                 if label != frame.label {
                     make_room(target, kind, &frame.label, &label, &failure)?;
-                    // The copy first: at any moment one of them is sound.
-                    for offset in [LABELS_AT[1], LABELS_AT[0]] {
+                    // The copy first, or the one that is not sound anyway: at any moment one of them is.
+                    let stale = std::mem::take(&mut frame.stale_labels);
+                    let mut labels = [LABELS_AT[1], LABELS_AT[0]];
+                    labels.sort_by_key(|offset| !stale.contains(offset));
+                    for offset in labels {
                         write_block(target, &label.encode(), offset)
                             .and_then(|()| target.sync())
                             .map_err(|error| failure.of_write(&error))?;
                     }
                     frame.label = label;
-                    frame.stale_labels.clear();
                     LABELS_AT.into_iter().for_each(|offset| frame.warnings.mended(offset));
                 }
                 Ok(frame.label.zones)
@@ -431,10 +433,12 @@ mod tests {
             next_slot: 0,
             next_sequence: 1,
             call: 0,
-            warnings: Warnings::default(),
+            warnings: Warnings::from_iter([Warning::LabelDamaged { name: "it".into(), offset: 0 }]),
         };
         let read_only = Target::new(std::fs::File::open(file.path()).unwrap());
         frame.mend_labels(&read_only).unwrap();
-        assert_eq!(frame.stale_labels, [0], "it is tried again with the next root");
+        let warning = Warning::LabelDamaged { name: "it".into(), offset: 0 };
+        assert_eq!(frame.warnings.list(), [warning], "it stays damaged");
+        assert!(frame.stale_labels.is_empty(), "it is tried once");
     }
 }

@@ -140,7 +140,7 @@ impl Door {
             }
             match open_store(store, DeviceOptions::default(), options.clone(), runtime).await {
                 Ok(opened) => {
-                    for warning in opened.warnings.list() {
+                    for warning in &opened.found_odd {
                         output::complain(&format!("warning: {warning}"));
                     }
                     let circumstances = Circumstances { served: None, warnings: opened.warnings };

@@ -54,7 +54,7 @@ pub fn run(options: ServeOptions, json: bool) -> Result<(), Failure> {
             Ok(None)
         });
         let Some(opened) = opened.await? else { return Ok(()) };
-        for warning in opened.warnings.list() {
+        for warning in &opened.found_odd {
             output::complain(&format!("warning: {warning}"));
         }
         let engine = opened.engine;

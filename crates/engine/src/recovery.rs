@@ -67,7 +67,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let info = device.info();
         let root = read_root(&device).await?;
         let manifest = read_manifest(&device, &root).await?;
-        check_manifest(&manifest, &root, info.zones, info.zone_blocks)?;
+        let named = |error: Error| Error::new(error.kind, format!("{}: {error}", info.name));
+        check_manifest(&manifest, &root, info.zones, info.zone_blocks).map_err(named)?;
 
         let engine =
             Engine::assemble(device, runtime, options, Map::new(), root.epoch, root.sequence);
@@ -513,8 +514,8 @@ fn check_manifest(
 ) -> Result<(), Error> {
     if manifest.zones > zones {
         return Err(fault::damaged(format!(
-            "the store has {} segments, but its device only {zones}: the file was truncated or \
-             belongs to another device",
+            "the store has {} segments, but its device only {zones}: it was truncated or copied to a \
+             smaller one, or its label is from before it grew; restore it from a backup",
             manifest.zones
         )));
     }

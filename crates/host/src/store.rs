@@ -7,7 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use mjolnir_backends::{CreateOptions, FileDevice, OpenOptions as DeviceOptions, Warnings};
+use mjolnir_backends::{
+    CreateOptions, FileDevice, OpenOptions as DeviceOptions, Warning, Warnings,
+};
 use mjolnir_device::{DeviceError, ErrorKind as DeviceKind, Runtime};
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
 use mjolnir_store::{Error, ErrorKind};
@@ -59,7 +61,9 @@ pub struct Shape {
 pub struct Opened {
     /// The store.
     pub engine: HostEngine,
-    /// What is odd about its container.
+    /// What was odd about its container.
+    pub found_odd: Vec<Warning>,
+    /// What of that is still so: opening it for changes may have mended it.
     pub warnings: Warnings,
     /// Whether requests go through io_uring (or else through a pool of threads).
     pub uring: bool,
@@ -141,9 +145,11 @@ pub async fn open_store(
     outlive_file_size_limit();
     let device = DeviceOptions { read_only: engine.read_only, ..device };
     let device = FileDevice::open(path, device, runtime).map_err(of_device)?;
-    let (warnings, uring, direct) = (device.warnings(), device.is_uring(), device.is_direct());
+    let (uring, direct) = (device.is_uring(), device.is_direct());
+    let warnings = device.warnings();
+    let found_odd = warnings.list();
     let engine = Engine::open(device, runtime.clone(), engine).await?;
-    Ok(Opened { engine, warnings, uring, direct })
+    Ok(Opened { engine, found_odd, warnings, uring, direct })
 }
 
 /// The bytes in a segment of a store of `bytes` bytes, unless told otherwise: large ones cost less

@@ -116,11 +116,9 @@ impl FileDevice {
         // What cannot be read is as good as damaged: that is why there are two of each. But a fault that
         // passes must not decide which one is the newest.
         let block = |offset| (0..TRIES).find_map(|_| read_block(&file, offset).ok());
-        let found = |offset| match block(offset) {
-            Some(block) => Label::decode(block.as_ref()),
-            None => Found::Damaged,
-        };
-        let labels = LABELS_AT.map(found);
+        let blocks = LABELS_AT.map(block);
+        let decode = |block: &AlignedBuf| Label::decode(block.as_ref());
+        let labels = blocks.each_ref().map(|block| block.as_ref().map_or(Found::Damaged, decode));
         let (label, damaged) = choose_label(&name, labels.clone())?;
         if actual < label.file_bytes() {
             return Err(DeviceError::new(
@@ -133,9 +131,13 @@ impl FileDevice {
                 ),
             ));
         }
-        let stale_labels = LABELS_AT.into_iter().zip(labels);
-        let stale_labels = stale_labels.filter(|(_, found)| *found != Found::Label(label.clone()));
-        let stale_labels = stale_labels.map(|(offset, _)| offset).collect();
+        // Where a block cannot be read it may not be written, either. In the page cache that shows when
+        // everything else is to be made durable, which must not fail for a copy that nobody needs.
+        let is_stale = |slot: &usize| {
+            labels[*slot] != Found::Label(label.clone()) && (direct || blocks[*slot].is_some())
+        };
+        let stale_labels = (0..LABELS_AT.len()).filter(is_stale).map(|slot| LABELS_AT[slot]);
+        let stale_labels = stale_labels.collect();
         let mut frame = Frame {
             label,
             stale_labels,
@@ -311,7 +313,7 @@ fn try_direct(file: &File) -> bool {
         return false;
     }
     // Some file systems say yes and then refuse each request.
-    let works = read_block(file, LABELS_AT[0]).is_ok();
+    let works = LABELS_AT.into_iter().any(|offset| read_block(file, offset).is_ok());
     if !works {
         let _ = rustix::fs::fcntl_setfl(file, flags);
     }

@@ -23,12 +23,29 @@ fn one_damaged_label_is_reported_and_loses_nothing() {
         assert!(checked.out.contains("serve the store once"), "{checked:?}");
         assert!(!checked.out.contains("another store"), "that mends it: {checked:?}");
         let server = folder.serve("");
-        folder.run("check s.mj");
+        assert!(server.log().contains(&format!("label at byte {at} is damaged")), "it is told");
         folder.ok("checkpoint s.mj");
-        assert!(!folder.run("check s.mj").out.contains("problem: "), "it was written anew");
+        assert!(!folder.ok("check s.mj").contains("problem: "), "it was written anew");
         server.stop();
         assert_eq!(folder.run("volume list s.mj").err, "", "both labels are as they were");
     }
+}
+
+/// A growth that was interrupted before the first label, and the second one damaged since.
+#[test]
+fn a_label_that_is_too_old_to_serve_alone_replaces_nothing() {
+    let folder = Folder::with_store();
+    let file = OpenOptions::new().read(true).write(true).open(folder.path("s.mj")).unwrap();
+    let mut old = vec![0; 4096];
+    file.read_exact_at(&mut old, LABELS[0]).unwrap();
+    folder.ok("grow s.mj --size 80M");
+    file.write_all_at(&old, LABELS[0]).unwrap();
+    file.write_all_at(b"scribble", LABELS[1] + 40).unwrap();
+    let before = std::fs::read(folder.path("s.mj")).unwrap();
+    for words in ["volume list s.mj", "serve s.mj", "volume create s.mj w --size 4M"] {
+        folder.refused(words, &["s.mj: the store has", "its label is from before it grew"]);
+    }
+    assert!(std::fs::read(folder.path("s.mj")).unwrap() == before, "something was written");
 }
 
 #[test]
