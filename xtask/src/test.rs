@@ -85,6 +85,26 @@ pub fn run(options: &Options) -> Result<bool> {
         cargo::run(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     });
 
+    // They are built with TLS where that can be built, so that nothing is built twice.
+    let no_tls = tools::missing_for_tls();
+    let test = |arguments: &[&str]| {
+        let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
+        if no_tls.is_none() {
+            command.args(TLS);
+        }
+        command.args(arguments);
+        // Many tests wait more than they work.
+        if std::env::var_os(TEST_THREADS).is_none() {
+            command.env(TEST_THREADS, (2 * threads()).to_string());
+        }
+        if options.require_tools {
+            command.env("MJOLNIR_REQUIRE_TOOLS", "1");
+        }
+        command
+    };
+    // Builds most of what the others need, too.
+    steps.run("doc tests", || cargo::run_tests(test(&["--doc"])));
+
     let quick = || Ok(Outcome::skip("left out by --quick"));
     let mut programs = None;
     if let Some(building) = building {
@@ -110,28 +130,6 @@ pub fn run(options: &Options) -> Result<bool> {
         steps.run("simulator", quick);
     }
 
-    // Tests come last: what they print is what one looks for first. They are built with TLS where
-    // that can be built, so that nothing is built twice; the program that most of them drive is the
-    // one that ships, without.
-    let no_tls = tools::missing_for_tls();
-    let test = |arguments: &[&str]| {
-        let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
-        if no_tls.is_none() {
-            command.args(TLS);
-        }
-        command.args(arguments);
-        // Many tests wait more than they work.
-        if std::env::var_os(TEST_THREADS).is_none() {
-            command.env(TEST_THREADS, (2 * threads()).to_string());
-        }
-        if let Some(folder) = &programs {
-            command.env(PROGRAM, folder.join("mjolnir"));
-        }
-        if options.require_tools {
-            command.env("MJOLNIR_REQUIRE_TOOLS", "1");
-        }
-        command
-    };
     steps.run("benches", || {
         // Run by `cargo test`, a benchmark takes each of its measurements once, at a small size.
         let metadata = Metadata::load(root, &["--no-deps"])?;
@@ -141,9 +139,13 @@ pub fn run(options: &Options) -> Result<bool> {
         }
         cargo::run(test(&["--bench", "*"]))
     });
-    steps.run("doc tests", || cargo::run_tests(test(&["--doc"])));
+    // They come last: what they print is what one looks for first. The program that they drive is the
+    // one that ships, without TLS.
     steps.run("tests", || {
         let mut command = test(&["--lib", "--bins", "--tests", "--", "--show-output"]);
+        if let Some(folder) = &programs {
+            command.env(PROGRAM, folder.join("mjolnir"));
+        }
         command.args(["--skip", TLS_TESTS]);
         cargo::run_tests(command)
     });
