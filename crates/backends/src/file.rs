@@ -2,6 +2,7 @@
 
 mod create;
 mod failure;
+mod labels;
 mod open;
 mod warning;
 
@@ -15,12 +16,13 @@ use bytes::Bytes;
 use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, ZoneTable};
 use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
 
-use crate::container::{LABELS_AT, Label, ROOTS_AT, ZONES_AT, encode_root};
+use crate::container::{Label, ROOTS_AT, ZONES_AT, encode_root};
 use crate::discard::discard;
 use crate::io::{Hold, InFlight, Io, Request, Target, align};
 
 pub use create::CreateOptions;
 use failure::Failure;
+use labels::Labels;
 pub use open::{Direct, IoChoice, OpenOptions};
 pub use warning::{Warning, Warnings};
 
@@ -62,10 +64,7 @@ enum Kind {
 
 /// Label and root, as they are on media.
 struct Frame {
-    label: Label,
-    /// Where something else is than the label, and the label is still to be written: a damaged one, or
-    /// an older one that a crash left while the container grew.
-    stale_labels: Vec<u64>,
+    labels: Labels,
     root: Option<Bytes>,
     /// The slot to write next: the one that does not hold the root.
     next_slot: usize,
@@ -126,24 +125,6 @@ impl Shared {
         blocking::unblock(move || {
             job(&mut frame.lock().unwrap_or_else(PoisonError::into_inner), &target)
         })
-    }
-}
-
-impl Frame {
-    /// Writes labels anew that are not as the one that serves. Called once a root was written: who
-    /// writes one has found what the label and the root before it say, so that it is the right one
-    /// of the two.
-    fn mend_labels(&mut self, target: &Target) -> std::io::Result<()> {
-        let block = self.label.encode();
-        // Tried once. What cannot be written stays as it was found: the other label serves as well.
-        let mut mended = std::mem::take(&mut self.stale_labels);
-        mended.retain(|offset| write_block(target, &block, *offset).is_ok());
-        if mended.is_empty() {
-            return Ok(());
-        }
-        target.sync()?;
-        mended.into_iter().for_each(|offset| self.warnings.mended(offset));
-        Ok(())
     }
 }
 
@@ -267,13 +248,14 @@ impl Device for FileDevice {
             let call = shared.root_calls.get() + 1;
             shared.root_calls.set(call);
             let failure = shared.failure("writing the root of", None);
+            let label_failure = shared.failure("mending a label of", None);
             shared.with_frame(move |frame, target| {
                 // Threads may swap jobs; the last call is the one that counts.
                 if call < frame.call {
                     return Ok(());
                 }
                 frame.call = call;
-                let block = encode_root(&frame.label.uuid, frame.next_sequence, &root);
+                let block = encode_root(&frame.labels.label.uuid, frame.next_sequence, &root);
                 // Never used again, whatever becomes of the slot.
                 frame.next_sequence += 1;
                 write_block(target, &block, ROOTS_AT[frame.next_slot])
@@ -282,7 +264,7 @@ impl Device for FileDevice {
                 frame.warnings.mended(ROOTS_AT[frame.next_slot]);
                 frame.next_slot = 1 - frame.next_slot;
                 frame.root = Some(Bytes::copy_from_slice(&root));
-                frame.mend_labels(target).map_err(|error| failure.of_write(&error))
+                frame.labels.mend(target).map_err(|error| label_failure.of_write(&error))
             })
         });
         async move { started?.await }
@@ -298,22 +280,16 @@ impl Device for FileDevice {
             let wanted = begun?;
             let (kind, failure) = (shared.kind, shared.failure("growing", None));
             let grown = shared.with_frame(move |frame, target| {
-                let label = Label { zones: wanted.max(frame.label.zones), ..frame.label.clone() };
-                if label != frame.label {
-                    make_room(target, kind, &frame.label, &label, &failure)?;
-                    // The copy first, or the one that is not sound anyway: at any moment one of them is.
-                    let stale = std::mem::take(&mut frame.stale_labels);
-                    let mut labels = [LABELS_AT[1], LABELS_AT[0]];
-                    labels.sort_by_key(|offset| !stale.contains(offset));
-                    for offset in labels {
-                        write_block(target, &label.encode(), offset)
-                            .and_then(|()| target.sync())
-                            .map_err(|error| failure.of_write(&error))?;
-                    }
-                    frame.label = label;
-                    LABELS_AT.into_iter().for_each(|offset| frame.warnings.mended(offset));
+                let label = frame.labels.label.clone();
+                let label = Label { zones: wanted.max(label.zones), ..label };
+                if label != frame.labels.label {
+                    make_room(target, kind, &frame.labels.label, &label, &failure)?;
+                    frame
+                        .labels
+                        .replace(label, target)
+                        .map_err(|error| failure.of_write(&error))?;
                 }
-                Ok(frame.label.zones)
+                Ok(frame.labels.label.zones)
             });
             let zones = grown.await?;
             shared.table.borrow_mut().grow(zones);
@@ -420,25 +396,5 @@ mod tests {
             let data = vec![Bytes::from(vec![1; 4096])];
             device.append(zone.start(256), data).await.expect("the zone is empty");
         });
-    }
-
-    #[test]
-    fn a_label_that_cannot_be_written_keeps_no_root_from_being() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let label = Label { uuid: [1; 16], zone_blocks: 256, zones: 16, preallocated: false };
-        let mut frame = Frame {
-            label,
-            stale_labels: vec![0],
-            root: None,
-            next_slot: 0,
-            next_sequence: 1,
-            call: 0,
-            warnings: Warnings::from_iter([Warning::LabelDamaged { name: "it".into(), offset: 0 }]),
-        };
-        let read_only = Target::new(std::fs::File::open(file.path()).unwrap());
-        frame.mend_labels(&read_only).unwrap();
-        let warning = Warning::LabelDamaged { name: "it".into(), offset: 0 };
-        assert_eq!(frame.warnings.list(), [warning], "it stays damaged");
-        assert!(frame.stale_labels.is_empty(), "it is tried once");
     }
 }

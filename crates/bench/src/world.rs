@@ -72,7 +72,7 @@ pub async fn reopen(
     let mut patience = 100;
     loop {
         let device = DeviceOptions::default();
-        match open_store(path, device, options.clone(), runtime).await {
+        match open_store(path, device, options.clone(), runtime, |_| ()).await {
             Ok(opened) => return Ok(opened.engine),
             Err(error) if error.kind == ErrorKind::Busy && patience > 0 => patience -= 1,
             Err(error) => return Err(error).context("opening a store"),

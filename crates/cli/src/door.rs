@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use mjolnir_device::Runtime;
 use mjolnir_engine::OpenOptions;
-use mjolnir_host::{DeviceOptions, HostEngine, HostRuntime, Opened, connect_unix, open_store};
+use mjolnir_host::{
+    DeviceOptions, HostEngine, HostRuntime, Opened, Warning, connect_unix, open_store,
+};
 use mjolnir_store::{Error, ErrorKind, Store};
 
 use crate::handle::{Circumstances, handle};
@@ -80,7 +82,11 @@ pub fn must_exist(store: &Path) -> Result<(), Error> {
     }
 }
 
-/// Opens a store that another process may be about to let go of.
+fn warn(warning: &Warning) {
+    output::complain(&format!("warning: {warning}"));
+}
+
+/// Opens a store that another process may be about to let go of, and complains of what is odd about it.
 pub async fn open_patiently(
     store: &Path,
     device: DeviceOptions,
@@ -89,7 +95,7 @@ pub async fn open_patiently(
 ) -> Result<Opened, Error> {
     let begun = runtime.now();
     loop {
-        match open_store(store, device, options.clone(), runtime).await {
+        match open_store(store, device, options.clone(), runtime, warn).await {
             Err(error) if error.kind == ErrorKind::Busy => {
                 if runtime.now().since(begun) >= BUSY_WAIT {
                     return Err(busy(store));
@@ -138,11 +144,9 @@ impl Door {
             if let Some(stream) = knock(store)? {
                 return Ok(Door::Served(BufReader::new(stream)));
             }
-            match open_store(store, DeviceOptions::default(), options.clone(), runtime).await {
+            let device = DeviceOptions::default();
+            match open_store(store, device, options.clone(), runtime, warn).await {
                 Ok(opened) => {
-                    for warning in &opened.found_odd {
-                        output::complain(&format!("warning: {warning}"));
-                    }
                     let circumstances = Circumstances { served: None, warnings: opened.warnings };
                     return Ok(Door::Local(opened.engine, circumstances));
                 }

@@ -54,9 +54,6 @@ pub fn run(options: ServeOptions, json: bool) -> Result<(), Failure> {
             Ok(None)
         });
         let Some(opened) = opened.await? else { return Ok(()) };
-        for warning in &opened.found_odd {
-            output::complain(&format!("warning: {warning}"));
-        }
         let engine = opened.engine;
         let recorder = Recorder::new(runtime.clone());
         let (users, read_only) = (Rc::default(), options.read_only);

@@ -467,6 +467,10 @@ pub(crate) fn manifest_copies(root: &Root) -> Vec<&[(Pba, u32)]> {
     copies
 }
 
+/// Why a store may refer to what is past the end of its device, and what to do.
+const SMALLER: &str = "it was truncated or copied to a smaller one, or its label is from before it \
+                       grew; restore it from a backup";
+
 async fn read_copy<D: Device>(
     device: &D,
     root: &Root,
@@ -483,7 +487,8 @@ async fn read_copy<D: Device>(
             || u64::from(*blocks) > info.zone_blocks
         {
             return Err(fault::damaged(format!(
-                "the root names a manifest at {pba}, out of range"
+                "{}: the root names a manifest at {pba}, out of range: {SMALLER}",
+                info.name
             )));
         }
         let buffer = AlignedBuf::zeroed(*blocks as usize * BLOCK_BYTES);
@@ -514,8 +519,7 @@ fn check_manifest(
 ) -> Result<(), Error> {
     if manifest.zones > zones {
         return Err(fault::damaged(format!(
-            "the store has {} segments, but its device only {zones}: it was truncated or copied to a \
-             smaller one, or its label is from before it grew; restore it from a backup",
+            "the store has {} segments, but its device only {zones}: {SMALLER}",
             manifest.zones
         )));
     }

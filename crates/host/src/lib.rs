@@ -28,7 +28,7 @@ pub use activation::inherited_listeners;
 pub use error::{HostError, HostErrorKind};
 pub use listener::{Listener, is_loopback};
 /// How a file or device is opened: what [`open_store`] takes besides the engine's options.
-pub use mjolnir_backends::{Direct, IoChoice, OpenOptions as DeviceOptions, Warnings};
+pub use mjolnir_backends::{Direct, IoChoice, OpenOptions as DeviceOptions, Warning, Warnings};
 pub use readiness::{Readiness, tell_service_manager};
 pub use record::{Recorded, Recorder, Recording, may_record};
 pub use runtime::{HostRuntime, run};

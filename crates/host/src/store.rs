@@ -61,9 +61,7 @@ pub struct Shape {
 pub struct Opened {
     /// The store.
     pub engine: HostEngine,
-    /// What was odd about its container.
-    pub found_odd: Vec<Warning>,
-    /// What of that is still so: opening it for changes may have mended it.
+    /// What is odd about its container.
     pub warnings: Warnings,
     /// Whether requests go through io_uring (or else through a pool of threads).
     pub uring: bool,
@@ -129,7 +127,8 @@ async fn format(path: &Path, runtime: &HostRuntime) -> Result<u64, Error> {
     Ok(segments)
 }
 
-/// Opens the store at `path`. Only one process may; several may if all only read.
+/// Opens the store at `path`, and tells what is odd about its container. Only one process may; several
+/// may if all only read.
 ///
 /// # Errors
 ///
@@ -141,15 +140,17 @@ pub async fn open_store(
     device: DeviceOptions,
     engine: OpenOptions,
     runtime: &HostRuntime,
+    tell: impl Fn(&Warning),
 ) -> Result<Opened, Error> {
     outlive_file_size_limit();
     let device = DeviceOptions { read_only: engine.read_only, ..device };
     let device = FileDevice::open(path, device, runtime).map_err(of_device)?;
     let (uring, direct) = (device.is_uring(), device.is_direct());
     let warnings = device.warnings();
-    let found_odd = warnings.list();
+    // Before it is opened, which may fail, or mend it.
+    warnings.list().iter().for_each(tell);
     let engine = Engine::open(device, runtime.clone(), engine).await?;
-    Ok(Opened { engine, found_odd, warnings, uring, direct })
+    Ok(Opened { engine, warnings, uring, direct })
 }
 
 /// The bytes in a segment of a store of `bytes` bytes, unless told otherwise: large ones cost less

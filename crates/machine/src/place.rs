@@ -88,7 +88,7 @@ impl Place {
             overwrite: false,
         };
         create_store(&path, new, runtime).await.map_err(|why| failed("making a store", &why))?;
-        let opened = open_store(&path, DeviceOptions::default(), options, runtime).await;
+        let opened = open_store(&path, DeviceOptions::default(), options, runtime, |_| ()).await;
         // The folder goes here, with the file's name; the file stays as long as it is open.
         opened.map(|opened| opened.engine).map_err(|why| failed("opening the store", &why))
     }

@@ -17,6 +17,7 @@ use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use super::failure::size;
+use super::labels::Labels;
 use super::warning::{Warning, Warnings};
 use super::{FileDevice, Frame, Kind, Shared};
 use crate::container::{Found, LABELS_AT, Label, ROOTS_AT, choose_label, decode_root};
@@ -131,27 +132,22 @@ impl FileDevice {
                 ),
             ));
         }
+        let unsound = labels.map(|found| found != Found::Label(label.clone()));
         // Where a block cannot be read it may not be written, either. In the page cache that shows when
         // everything else is to be made durable, which must not fail for a copy that nobody needs.
-        let is_stale = |slot: &usize| {
-            labels[*slot] != Found::Label(label.clone()) && (direct || blocks[*slot].is_some())
-        };
-        let stale_labels = (0..LABELS_AT.len()).filter(is_stale).map(|slot| LABELS_AT[slot]);
-        let stale_labels = stale_labels.collect();
-        let mut frame = Frame {
-            label,
-            stale_labels,
-            root: None,
-            next_slot: 0,
-            next_sequence: 1,
-            call: 0,
-            warnings: Warnings::default(),
-        };
+        let mend = direct || blocks.iter().all(Option::is_some);
+        let warnings = Warnings::default();
+        let labels = Labels { label, unsound, mend, warnings: warnings.clone() };
+        let mut frame =
+            Frame { labels, root: None, next_slot: 0, next_sequence: 1, call: 0, warnings };
         let (mut scarred, mut blank) = (Vec::new(), Vec::new());
         for (slot, offset) in ROOTS_AT.into_iter().enumerate() {
             let block = block(offset);
             let bytes = block.as_ref().map_or(&[][..], AsRef::as_ref);
-            match block.as_ref().and_then(|block| decode_root(&frame.label.uuid, block.as_ref())) {
+            match block
+                .as_ref()
+                .and_then(|block| decode_root(&frame.labels.label.uuid, block.as_ref()))
+            {
                 Some((sequence, root)) if sequence >= frame.next_sequence => {
                     frame.root = Some(root.into());
                     frame.next_slot = 1 - slot;
@@ -179,7 +175,7 @@ impl FileDevice {
                 ),
             ));
         }
-        let preallocated = frame.label.preallocated;
+        let preallocated = frame.labels.label.preallocated;
         let target = Arc::new(Target::new(file));
         let io = match options.io {
             IoChoice::Pool => Io::pool(target.clone()),
@@ -194,13 +190,13 @@ impl FileDevice {
         let labels = labels.map(|(offset, _)| Warning::LabelDamaged { name: name.clone(), offset });
         let roots = scarred.into_iter();
         let roots = roots.map(|offset| Warning::RootDamaged { name: name.clone(), offset });
-        frame.warnings = labels.chain(roots).collect();
+        frame.warnings.add(labels.chain(roots));
         let info = DeviceInfo {
             name: name.clone(),
-            uuid: frame.label.uuid,
-            zone_blocks: frame.label.zone_blocks,
-            zones: frame.label.zones,
-            append_blocks_max: APPEND_BLOCKS_MAX.min(frame.label.zone_blocks),
+            uuid: frame.labels.label.uuid,
+            zone_blocks: frame.labels.label.zone_blocks,
+            zones: frame.labels.label.zones,
+            append_blocks_max: APPEND_BLOCKS_MAX.min(frame.labels.label.zone_blocks),
             queue_depth: QUEUE_DEPTH,
             open_zones_max: None,
             sealing: Sealing::Free,

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Something odd that does not keep a container from working.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
-    /// One of the two labels is damaged; the other one served. The next checkpoint replaces it.
+    /// One of the two labels is damaged; the other one served. The next checkpoint replaces it where it can be
+    /// written.
     LabelDamaged {
         /// The container.
         name: String,
@@ -29,7 +30,8 @@ impl fmt::Display for Warning {
                 f,
                 "{name}: the label at byte {offset} is damaged, one of two; the store was opened \
                  by the other one, and its data is as it was. Find out what wrote there, or \
-                 whether the medium fails. The next checkpoint writes it anew: serve the store once"
+                 whether the medium fails. Serving the store once writes it anew; if that does not \
+                 help, the medium takes no writes there: copy the store to another one"
             ),
             Warning::RootDamaged { name, offset } => write!(
                 f,
@@ -61,15 +63,13 @@ impl Warnings {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    pub(super) fn add(&self, more: impl Iterator<Item = Warning>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(more);
+    }
+
     /// What is at `offset` was written anew.
     pub(super) fn mended(&self, offset: u64) {
         let mut warnings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         warnings.retain(|warning| warning.offset() != offset);
-    }
-}
-
-impl FromIterator<Warning> for Warnings {
-    fn from_iter<T: IntoIterator<Item = Warning>>(warnings: T) -> Self {
-        Warnings(Arc::new(Mutex::new(warnings.into_iter().collect())))
     }
 }
