@@ -82,20 +82,22 @@ pub fn must_exist(store: &Path) -> Result<(), Error> {
     }
 }
 
-fn warn(warning: &Warning) {
+/// Tells what is odd about a store's container.
+pub fn warn(warning: &Warning) {
     output::complain(&format!("warning: {warning}"));
 }
 
-/// Opens a store that another process may be about to let go of, and complains of what is odd about it.
+/// Opens a store that another process may be about to let go of, and tells what is odd about it.
 pub async fn open_patiently(
     store: &Path,
     device: DeviceOptions,
     options: &OpenOptions,
     runtime: &HostRuntime,
+    tell: impl Fn(&Warning),
 ) -> Result<Opened, Error> {
     let begun = runtime.now();
     loop {
-        match open_store(store, device, options.clone(), runtime, warn).await {
+        match open_store(store, device, options.clone(), runtime, &tell).await {
             Err(error) if error.kind == ErrorKind::Busy => {
                 if runtime.now().since(begun) >= BUSY_WAIT {
                     return Err(busy(store));

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use mjolnir_engine::{LogLoss, OpenOptions};
-use mjolnir_host::{DeviceOptions, HostRuntime, Opened, run as run_host};
+use mjolnir_host::{DeviceOptions, HostRuntime, Opened, Warning, run as run_host};
 use mjolnir_store::{Error, ErrorKind};
 use serde_json::json;
 
@@ -30,8 +30,14 @@ pub fn run(store: &Path, json: bool) -> Result<(), Failure> {
     run_host(async |runtime: HostRuntime| {
         let open = async |read_only, salvage| {
             let options = OpenOptions { read_only, salvage, ..OpenOptions::default() };
-            let opened =
-                door::open_patiently(store, DeviceOptions::default(), &options, &runtime).await;
+            let device = DeviceOptions::default();
+            // It is opened several times, and odd each time.
+            let tell = |warning: &Warning| {
+                if !salvage {
+                    door::warn(warning);
+                }
+            };
+            let opened = door::open_patiently(store, device, &options, &runtime, tell).await;
             opened.map(|Opened { engine, .. }| engine)
         };
         match open(true, false).await {

@@ -46,7 +46,9 @@ pub fn run(options: ServeOptions, json: bool) -> Result<(), Failure> {
         let opening = async {
             door::must_exist(&options.store)?;
             let (device, engine) = (device_options(&options), engine_options(&options));
-            door::open_patiently(&options.store, device, &engine, &runtime).await.map(Some)
+            let opened =
+                door::open_patiently(&options.store, device, &engine, &runtime, door::warn);
+            opened.await.map(Some)
         };
         // A store that is being opened is as after a crash: it can be left so at any time.
         let opened = or(opening, async {
