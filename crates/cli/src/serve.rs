@@ -27,6 +27,9 @@ use clients::Clients;
 
 /// How long requests in flight may take to end once the server is told to stop.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
+/// A signal that comes so soon after the first is the same one: `timeout` signals a program, and then the
+/// group that it is in.
+const SAME_SIGNAL: Duration = Duration::from_millis(500);
 /// Who may use the control socket: its owner.
 const CONTROL_MODE: u32 = 0o600;
 
@@ -145,8 +148,12 @@ async fn attend(
         end_recording(recorder, runtime).await;
         closed
     };
+    let told = runtime.now();
     let impatient = async {
         shutdown.requested().await;
+        while runtime.now().since(told) < SAME_SIGNAL {
+            shutdown.requested().await;
+        }
         Err(Failure::new(
             "stopped at once by a second signal; acknowledged and flushed writes are safe, and the \
              next opening replays them",

@@ -11,8 +11,9 @@ use super::values::{NbdAddress, memory, part};
 /// How to serve a store.
 ///
 /// Ends in order on SIGTERM, SIGINT and SIGHUP: requests in flight are finished, for at most five
-/// seconds, and all acknowledged writes are made durable; a second signal ends it at once. Other
-/// commands reach the server through its control socket, STORE.ctl, which is for its owner alone.
+/// seconds, and all acknowledged writes are made durable; a second signal, half a second later or more,
+/// ends it at once. Other commands reach the server through its control socket, STORE.ctl, which is for
+/// its owner alone.
 ///
 /// A volume that is deleted while a client uses it has its requests fail, and so has the part past
 /// the end of one that is made smaller. Started by a service manager that passes sockets

@@ -32,6 +32,18 @@ fn each_signal_ends_in_order_and_keeps_what_was_acknowledged() {
     }
 }
 
+/// As `timeout` does, which signals a program and then its group.
+#[test]
+fn the_same_signal_twice_at_once_ends_in_order() {
+    let folder = Folder::with_store();
+    let server = folder.serve("");
+    server.client("v").write(0, 0, &pattern(2, 8 << 20)).unwrap();
+    server.signal(Signal::TERM);
+    std::thread::sleep(std::time::Duration::from_millis(1));
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait(), Some(0));
+}
+
 #[test]
 fn a_hangup_that_is_ignored_stays_so() {
     let folder = Folder::with_store();
