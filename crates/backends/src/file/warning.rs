@@ -30,8 +30,9 @@ impl fmt::Display for Warning {
                 f,
                 "{name}: the label at byte {offset} is damaged, one of two; the store was opened \
                  by the other one, and its data is as it was. Find out what wrote there, or \
-                 whether the medium fails. Serving the store once writes it anew; if that does not \
-                 help, the medium takes no writes there: copy the store to another one"
+                 whether the medium fails. The next checkpoint writes it anew: serve the store once, \
+                 not --read-only. If that does not help, the medium takes no writes there: copy the \
+                 store to another one"
             ),
             Warning::RootDamaged { name, offset } => write!(
                 f,

@@ -20,7 +20,7 @@ fn one_damaged_label_is_reported_and_loses_nothing() {
         let checked = folder.run("check s.mj");
         assert_eq!(checked.code, Some(1), "a damaged label is a problem: {checked:?}");
         assert!(checked.out.contains("problem: "), "{checked:?}");
-        assert!(checked.out.contains("Serving the store once"), "{checked:?}");
+        assert!(checked.out.contains("serve the store once"), "{checked:?}");
         assert!(!checked.out.contains("another store"), "that mends it: {checked:?}");
         let server = folder.serve("");
         assert!(server.log().contains(&format!("label at byte {at} is damaged")), "it is told");
