@@ -85,7 +85,7 @@ pub fn run(options: &Options) -> Result<bool> {
         cargo::run(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     });
 
-    // They are built with TLS where that can be built, so that nothing is built twice.
+    // Tests are built with TLS where that can be built, so that nothing is built twice.
     let no_tls = tools::missing_for_tls();
     let test = |arguments: &[&str]| {
         let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);

@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Something odd that does not keep a container from working.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
-    /// One of the two labels is damaged; the other one served. The next checkpoint replaces it where it can be
-    /// written.
+    /// One of the two labels is damaged; the other one serves. The next checkpoint replaces it, where
+    /// it can be written.
     LabelDamaged {
         /// The container.
         name: String,
         /// Where the damaged label is, in bytes.
         offset: u64,
     },
-    /// One of the two roots is damaged; the other one served. The next checkpoint replaces it.
+    /// One of the two roots is damaged; the other one serves. The next checkpoint replaces it.
     RootDamaged {
         /// The container.
         name: String,
@@ -28,18 +28,17 @@ impl fmt::Display for Warning {
         match self {
             Warning::LabelDamaged { name, offset } => write!(
                 f,
-                "{name}: the label at byte {offset} is damaged, one of two; the store was opened \
-                 by the other one, and its data is as it was. Find out what wrote there, or \
-                 whether the medium fails. The next checkpoint writes it anew: serve the store once, \
-                 not --read-only. If that does not help, the medium takes no writes there: copy the \
-                 store to another one"
+                "{name}: the label at byte {offset} is damaged, one of two; the other one serves. Find \
+                 out what wrote there, or whether the medium fails. The next checkpoint writes it \
+                 anew: serve the store once, not --read-only. If that does not help, the medium takes \
+                 no writes there: copy the store to another one"
             ),
             Warning::RootDamaged { name, offset } => write!(
                 f,
-                "{name}: the root at byte {offset} is damaged, one of two; the store was opened by the \
-                 other one. A power cut leaves it so that comes while it is written; if there was none, \
-                 find out what wrote there, or whether the medium fails. The next checkpoint writes it \
-                 anew: serve the store once"
+                "{name}: the root at byte {offset} is damaged, one of two; the other one serves. A \
+                 power cut leaves it so that comes while it is written; if there was none, find out \
+                 what wrote there, or whether the medium fails. The next checkpoint writes it anew: \
+                 serve the store once"
             ),
         }
     }
