@@ -243,6 +243,32 @@ fn blkparse_by_another_action() {
     assert_eq!(requests, [request(0, 0, Op::Write, 223_490 * 512, 4096)]);
 }
 
+#[test]
+fn blkparse_of_issued_and_completed_requests_has_flushes_and_commands_of_others() {
+    let text = b"8,0 1 1 0.1 123 D R 36 (12 00 00 00 24 00) [smartctl]\n\
+                 8,0 1 2 0.2 0 C R (12 00 00 00 24 00) [0]\n\
+                 8,0 1 3 0.3 123 D R 512 [smartctl]\n\
+                 8,0 1 4 0.4 9 D FN [kworker/1:1H]\n\
+                 8,0 1 5 0.5 0 C FN 0 [0]\n\
+                 8,0 1 6 0.6 9 D WS 16 + 8 [a]\n\
+                 8,0 1 7 0.7 0 C WS 16 + 8 [0]\n\
+                 8,0 1 8 0.8 0 C WS 24 [0]\n";
+    for action in *b"DC" {
+        let options = ReadOptions { blkparse_action: Some(action), ..ReadOptions::strict() };
+        let (requests, _, report) = read(&text[..], &options).unwrap();
+        assert_eq!(
+            requests,
+            [request(0, 0, Op::Flush, 0, 0), request(200_000_000, 0, Op::Write, 8192, 4096)],
+            "{}",
+            char::from(action)
+        );
+        assert_eq!(report.passed_over.count(PassedOver::OtherEvent), 6);
+    }
+    let torn = b"8,0 1 1 0.1 123 D R 36\n";
+    let options = ReadOptions { blkparse_action: Some(b'D'), ..ReadOptions::strict() };
+    assert!(read(&torn[..], &options).is_err(), "what is cut off is not passed over");
+}
+
 fn vscsi_1(length: u32, command: u16, sector: u64, us: u64) -> Vec<u8> {
     let mut record = Vec::new();
     record.extend_from_slice(&7u32.to_le_bytes());

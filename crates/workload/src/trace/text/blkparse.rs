@@ -3,7 +3,9 @@
 //!
 //! One request shows up once for each stage it passes (queued, issued, completed ...): one action
 //! is read, the others are passed over. RWBS is an optional `F` (flush first), then the operation
-//! (`R`, `W`, `WZ`, `D` discard, `F` flush, `N` none), then attributes, which are not kept.
+//! (`R`, `W`, `WZ`, `D` discard, `F` flush, `N` none), then attributes, which are not kept. A flush that
+//! was made into a request of its own is `FN`. Commands that were passed through to the device show
+//! their bytes, or `(the command)`, instead of sectors; they are passed over.
 
 use super::{ParseResult, Parsed, Raw, sectors, unknown_op};
 use crate::Op;
@@ -71,6 +73,10 @@ pub(super) fn parse(line: &[u8], wanted: u8) -> ParseResult<'_> {
         return raw(Op::Flush, 0, 0, false);
     }
     if plus != b"+" {
+        if [sector, plus].iter().any(|column| column.starts_with(b"(") || column.starts_with(b"["))
+        {
+            return Ok(Parsed::Passed(PassedOver::OtherEvent));
+        }
         return Err(wrong(line, count, "\"sector + sectors\" after RWBS"));
     }
     raw(
@@ -93,7 +99,7 @@ fn operation(rwbs: &[u8]) -> Result<Option<(bool, Op)>, Malformed> {
         [b'R', ..] => Op::Read,
         [b'D', ..] => Op::Trim,
         [b'F', ..] => Op::Flush,
-        [b'N', ..] => return Ok(None),
+        [b'N', ..] if !flush_first => return Ok(None),
         _ if flush_first => Op::Flush,
         _ => return Err(unknown_op(rwbs, "RWBS (column 7)", "R, W, D, F, N with attributes")),
     };
