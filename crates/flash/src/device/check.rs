@@ -93,7 +93,8 @@ impl Device {
     /// Refuses what no NAND and no controller can be, whatever firmware runs on them.
     pub fn check_hardware(&self, source_name: &str) -> Result<(), DeviceError> {
         self.check_nand(source_name)?;
-        self.check_times(source_name)
+        self.check_times(source_name)?;
+        self.check_limits(source_name)
     }
 
     fn check_nand(&self, source_name: &str) -> Result<(), DeviceError> {
@@ -186,6 +187,25 @@ impl Device {
         Ok(())
     }
 
+    fn check_limits(&self, source_name: &str) -> Result<(), DeviceError> {
+        let fail = |field, value: u32, why: String| refuse(source_name, field, value, why);
+        let depth = self.controller.queue_depth;
+        if depth == 0 || depth > 1 << 20 {
+            let why = "write how many requests may be under way, from 1 to 1048576";
+            return Err(fail("controller.queue_depth", depth, why.into()));
+        }
+        for (field, rate) in [
+            ("faults.program_failures_ppm", self.faults.program_failures_ppm),
+            ("faults.erase_failures_ppm", self.faults.erase_failures_ppm),
+        ] {
+            if rate > FAILURES_PPM_MAX {
+                let why = format!("write at most {FAILURES_PPM_MAX}: more is no drive");
+                return Err(fail(field, rate, why));
+            }
+        }
+        Ok(())
+    }
+
     fn check_ftl(&self, source_name: &str) -> Result<(), DeviceError> {
         let refuse_number = |field, value: u64, why: String| refuse(source_name, field, value, why);
         let (nand, ftl, controller) = (&self.nand, &self.ftl, &self.controller);
@@ -233,11 +253,6 @@ impl Device {
         if let Err(error) = mjolnir_policy::victim::by_name(&ftl.victim) {
             return Err(refuse(source_name, "ftl.victim", &ftl.victim, error.to_string()));
         }
-        if controller.queue_depth == 0 || controller.queue_depth > 1 << 20 {
-            let why = "write how many requests may be under way, from 1 to 1048576";
-            let depth = controller.queue_depth;
-            return Err(refuse_number("controller.queue_depth", depth.into(), why.into()));
-        }
         let buffer_pages = controller.write_buffer_bytes / u64::from(nand.page_bytes);
         let units = u64::from(nand.planes()) * u64::from(nand.pages_per_program);
         if nand.pages_per_program > 1 && buffer_pages < 2 * units {
@@ -254,15 +269,6 @@ impl Device {
             let why =
                 "copy-back moves single pages; with nand.pages_per_program above 1 write false";
             return Err(refuse(source_name, "ftl.copy_back", true, why.into()));
-        }
-        for (field, rate) in [
-            ("faults.program_failures_ppm", self.faults.program_failures_ppm),
-            ("faults.erase_failures_ppm", self.faults.erase_failures_ppm),
-        ] {
-            if rate > FAILURES_PPM_MAX {
-                let why = format!("write at most {FAILURES_PPM_MAX}: more is no drive");
-                return Err(refuse_number(field, rate.into(), why));
-            }
         }
         Ok(())
     }

@@ -316,7 +316,8 @@ impl Win {
     ) -> Win {
         let pairs = |number: &str| -> Vec<f64> {
             let (Some(ours), Some(theirs)) = (ours, theirs) else { return Vec::new() };
-            let pairs = ours.runs.iter().zip(&theirs.runs).filter_map(|(a, b)| {
+            let pairs = ours.runs.iter().filter_map(|a| {
+                let b = theirs.runs.iter().find(|b| b.seed == a.seed)?; // Either may have failed.
                 Some(1.0 - a.outcome.numbers.get(number)? / b.outcome.numbers.get(number)?)
             });
             pairs.filter(|win| win.is_finite()).collect()
@@ -354,4 +355,31 @@ fn spares(grid: &Results) -> Vec<AtSpare> {
         })
     };
     spares.into_iter().filter_map(at).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn point(runs: &[(u64, f64)]) -> PointResult {
+        let run = |(seed, waf): &(u64, f64)| -> Value {
+            json!({ "seed": seed, "numbers": { "waf": waf }, "series": {}, "notes": [] })
+        };
+        let runs: Vec<Value> = runs.iter().map(run).collect();
+        let value = json!({
+            "case": "c", "kind": "k", "coordinates": {}, "configuration": {}, "numbers": {},
+            "runs": runs,
+        });
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn wins_are_of_the_same_seed_though_others_failed() {
+        let ours = point(&[(1, 1.0), (3, 3.0), (4, 4.0)]);
+        let theirs = point(&[(1, 2.0), (2, 40.0), (3, 6.0), (4, 8.0)]);
+        let won = Win::of(Some(&ours), Some(&theirs), ["waf", "first", "second"]);
+        assert_eq!((won.win.mean, won.win.ci95, won.win.runs), (0.5, Some(0.0), 3));
+    }
 }

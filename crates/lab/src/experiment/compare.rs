@@ -66,12 +66,15 @@ impl std::fmt::Display for Verdict {
 
 impl Verdict {
     /// The interval of a difference of two means has, in half, the root of the sum of their
-    /// squares.
+    /// squares. One run alone is as far from a mean as one more of its runs may be.
     fn of(a: &Estimate, b: &Estimate, by_clock: bool) -> Verdict {
-        if a.ci95.is_none() && b.ci95.is_none() {
-            return if by_clock { Verdict::ByClock } else { Verdict::NoInterval };
-        }
-        let half = a.ci95.unwrap_or(0.0).hypot(b.ci95.unwrap_or(0.0));
+        let half = match (a.ci95, b.ci95) {
+            (Some(of_a), Some(of_b)) => of_a.hypot(of_b),
+            (Some(of_a), None) => of_a * (a.runs as f64 + 1.0).sqrt(),
+            (None, Some(of_b)) => of_b * (b.runs as f64 + 1.0).sqrt(),
+            (None, None) if by_clock => return Verdict::ByClock,
+            (None, None) => return Verdict::NoInterval,
+        };
         match (a.mean - b.mean).abs() <= half {
             true => Verdict::WithinInterval,
             false => Verdict::BeyondInterval,
@@ -283,6 +286,9 @@ mod tests {
         assert_eq!(verdict(one, estimate(1.4, Some(0.4))), Verdict::WithinInterval);
         assert_eq!(verdict(one, estimate(1.6, Some(0.4))), Verdict::BeyondInterval);
         assert_eq!(verdict(one, estimate(1.2, None)), Verdict::WithinInterval);
+        // Three runs' interval of 0.3: one more of them is within 0.6 of their mean.
+        assert_eq!(verdict(one, estimate(1.55, None)), Verdict::WithinInterval);
+        assert_eq!(verdict(estimate(1.65, None), one), Verdict::BeyondInterval);
         let single = estimate(1.0, None);
         assert_eq!(verdict(single, estimate(1.1, None)), Verdict::NoInterval);
         let by_clock = |a, b| Verdict::of(&a, &b, true);

@@ -18,8 +18,8 @@ pub(super) struct Front {
     link_ns_per_byte: f64,
     link_command_ns: u64,
     pub buffer_ns: u64,
-    request_ns: f64,
-    core_free_ns: Cell<u64>,
+    request_ns: u64,
+    core: RefCell<Timeline>,
     /// Free ones: while there are any, nobody waits.
     places: Cell<u32>,
     waiting: RefCell<VecDeque<Rc<Waiter>>>,
@@ -92,8 +92,8 @@ impl Front {
             link_ns_per_byte: controller.link_ns_per_byte,
             link_command_ns: controller.link_command_ns,
             buffer_ns: controller.buffer_ns,
-            request_ns,
-            core_free_ns: Cell::new(0),
+            request_ns: request_ns as u64,
+            core: RefCell::default(),
             places: Cell::new(controller.queue_depth),
             waiting: RefCell::default(),
         }
@@ -127,9 +127,8 @@ impl Front {
 
     /// Takes the core for a request that is there at `from`; answers when that is over.
     pub fn compute(&self, from: u64) -> u64 {
-        let done = self.core_free_ns.get().max(from) + self.request_ns as u64;
-        self.core_free_ns.set(done);
-        done
+        let now = self.runtime.now_ns();
+        self.core.borrow_mut().take(now, from, self.request_ns) + self.request_ns
     }
 
     /// Waits until an instant, if it is not past.

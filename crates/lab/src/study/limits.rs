@@ -14,7 +14,8 @@ pub struct Limits {
     pub(super) blocks: Cell<u64>,
     /// In nanoseconds of the clock; before it starts, so many after that.
     pub(super) until_ns: Cell<u64>,
-    /// What there was of the first two at the beginning.
+    made: Cell<u64>,
+    /// Requests and blocks that there will be at most, as far as that is known.
     of: Cell<(u64, u64)>,
     pub(super) from_ns: Cell<u64>,
 }
@@ -30,13 +31,12 @@ impl Limits {
         limits
     }
 
-    /// There are at most so many requests to be made: where nothing else limits them these are all,
-    /// so that the share done can be told.
+    /// The workload ends by itself after so many requests, flushes not counted: what the share done is
+    /// told of where nothing else limits them.
     pub fn expect(&self, requests_max: Option<u64>) {
         if let Some(all) = requests_max {
-            let requests = self.requests.get().min(all);
-            self.requests.set(requests);
-            self.of.set((requests, self.of.get().1));
+            let (requests, blocks) = self.of.get();
+            self.of.set((requests.min(all), blocks));
         }
     }
 
@@ -63,6 +63,7 @@ impl Limits {
 
     /// A request is made.
     pub fn take(&self, request: &Request) {
+        self.made.set(self.made.get() + 1);
         self.requests.set(self.requests.get().saturating_sub(1));
         if request.op == Op::Write {
             let blocks = request.length.div_ceil(BLOCK_SIZE);
@@ -72,14 +73,14 @@ impl Limits {
 
     /// Requests made.
     pub fn taken(&self) -> u64 {
-        self.of.get().0.wrapping_sub(self.requests.get())
+        self.made.get()
     }
 
     /// The share done, 0 to 1.
     pub fn done(&self, now_ns: u64) -> f64 {
-        let part = |left: u64, of: u64| match of {
+        let part = |done: u64, of: u64| match of {
             0 | u64::MAX => 0.0,
-            of => 1.0 - left as f64 / of as f64,
+            of => done as f64 / of as f64,
         };
         let (requests, blocks) = self.of.get();
         let time = match self.until_ns.get() {
@@ -89,8 +90,8 @@ impl Limits {
                 now_ns.saturating_sub(self.from_ns.get()) as f64 / span as f64
             }
         };
-        part(self.requests.get(), requests)
-            .max(part(self.blocks.get(), blocks))
+        part(self.made.get(), requests)
+            .max(part(blocks.saturating_sub(self.blocks.get()), blocks))
             .max(time)
             .clamp(0.0, 1.0)
     }

@@ -21,6 +21,8 @@ use crate::experiment::ledger::write_whole;
 
 /// Requests between two looks at whether to go on.
 const REQUESTS_A_LOOK: u64 = 4096;
+/// Requests in a row that take no time, at most, before a run counts as one that never ends.
+const IN_NO_TIME_MAX: u64 = 10_000_000;
 
 /// Refuses what cannot be run; answers the drive's bytes.
 pub(super) fn check(study: &Study, hardware: &Hardware) -> Result<u64, String> {
@@ -270,7 +272,7 @@ impl Run<'_> {
         let mut generators: Vec<_> = (0..jobs.len()).map(|job| workload.generator(job)).collect();
         let mut heads: Vec<Option<Request>> = vec![None; jobs.len()];
         let mut due = BinaryHeap::new();
-        let mut order = 0;
+        let (mut order, mut in_no_time) = (0, 0);
         for (who, job) in jobs.iter().enumerate() {
             if job.is_timed() {
                 heads[who] = generators[who].next();
@@ -305,8 +307,16 @@ impl Run<'_> {
                 continue;
             }
             let Some(request) = generators[who].next() else { continue };
-            let done_ns = self.submit(at_ns, request)?;
-            due.push(Reverse((done_ns + job.think_ns(), order, who)));
+            let next_ns = self.submit(at_ns, request)? + job.think_ns();
+            in_no_time = if next_ns > at_ns { 0 } else { in_no_time + 1 };
+            if in_no_time > IN_NO_TIME_MAX {
+                return Err(format!(
+                    "{IN_NO_TIME_MAX} requests in a row took no time, at {at_ns} ns: the run would \
+                     never end (do jobs read or trim what was never written? give the device a \
+                     controller.buffer_ns or link_command_ns, a job a thinktime, or fill the drive)"
+                ));
+            }
+            due.push(Reverse((next_ns, order, who)));
         }
         Ok(())
     }
@@ -340,7 +350,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn count(&mut self, request: &Request) -> Result<(), String> {
+    fn count(&mut self, at_ns: u64, request: &Request) -> Result<(), String> {
         self.requests_left -= 1;
         if request.op == Op::Write {
             let blocks = request.length.div_ceil(BLOCK_SIZE);
@@ -352,7 +362,12 @@ impl Run<'_> {
                 of => 1.0 - left as f64 / of.max(1) as f64,
             };
             let (requests, blocks) = self.share_of;
-            let share = part(self.requests_left, requests).max(part(self.blocks_left, blocks));
+            let time = match self.until_ns {
+                u64::MAX => 0.0,
+                until => at_ns as f64 / until.max(1) as f64,
+            };
+            let share =
+                part(self.requests_left, requests).max(part(self.blocks_left, blocks)).max(time);
             if !(self.progress)(share) {
                 return Err("the run was interrupted".to_owned());
             }
@@ -362,7 +377,7 @@ impl Run<'_> {
 
     /// Makes a request; answers when it is done.
     fn submit(&mut self, at_ns: u64, request: Request) -> Result<u64, String> {
-        self.count(&request)?;
+        self.count(at_ns, &request)?;
         let kind = match request.op {
             Op::Read => RequestKind::Read,
             Op::Write => RequestKind::Write,
@@ -402,7 +417,7 @@ impl Run<'_> {
             if !self.goes_on(0) {
                 break;
             }
-            self.count(&request)?;
+            self.count(0, &request)?;
             self.perform(&request).map_err(|error| error.to_string())?;
             let Request { op, offset, length, .. } = request;
             self.meter.completed(0, 0, op, offset, length);

@@ -479,3 +479,47 @@ fn the_write_buffer_is_that_of_the_device_file() {
     let p50 = |measured| number(measured, "write_p50_us");
     assert!(p50(&larger) < p50(&of_file), "{} {}", p50(&larger), p50(&of_file));
 }
+
+/// What a job makes so many of are requests, flushes not counted, whatever serves it.
+#[test]
+fn flushes_of_a_job_take_none_of_its_requests() {
+    let page_mapped = "
+        drive.kind = \"page-mapped\"
+        [device]
+        file = \"disksim-ssd\"
+        nand = { channels = 4, planes_per_die = 1, blocks_per_plane = 64, pages_per_block = 64 }
+        ftl = { over_provisioning = 0.3 }";
+    for drive in [SMALL, page_mapped] {
+        let measured = run(&format!(
+            "{drive}
+            [workload.synthetic]
+            job = [{{ rw = \"randwrite\", bs = \"4k\", number_ios = 500, fsync = 1 }}]"
+        ));
+        for name in ["write_requests", "flush_requests"] {
+            assert_eq!(number(&measured, name), 500.0, "{name}: {drive}");
+        }
+    }
+}
+
+/// A read needs the core for a moment, and the link when its data is there: a large write that came a
+/// little earlier, and is still on the link, does not keep it waiting.
+#[test]
+fn a_read_does_not_wait_until_a_write_was_received() {
+    let read = "{ rw = \"randread\", bs = \"4k\", startdelay = \"1us\", number_ios = 1 }";
+    let write = "{ rw = \"write\", bs = \"256k\", number_ios = 1 }";
+    let took_us = |jobs: &str| {
+        let measured = run(&format!(
+            "{SMALL}
+            [engine]
+            request_ns = 1000
+            [workload.synthetic]
+            job = [{jobs}]
+            [precondition]
+            fill = 1.0"
+        ));
+        number(&measured, "read_mean_us")
+    };
+    let (alone, beside) = (took_us(read), took_us(&format!("{write}, {read}")));
+    assert!((alone / 133.5 - 1.0).abs() < 0.01, "{alone}");
+    assert!((beside / alone - 1.0).abs() < 0.05, "{alone} us alone, {beside} us beside a write");
+}

@@ -1,6 +1,6 @@
 //! A drive whose firmware maps pages.
 
-use crate::{number, run};
+use crate::{number, run, try_run};
 
 /// What a drive's program units wait for after it was worn in is no part of what clients write then.
 #[test]
@@ -61,4 +61,21 @@ fn writes_of_half_a_page_are_amplified_twice() {
     assert_eq!(measured.written.host_blocks, 2_000.0);
     assert_eq!(measured.written.padding_blocks, 2_000.0);
     assert_eq!(measured.written.waf(), 2.0);
+}
+
+/// Nothing is there to be trimmed, and the device file gives a command no time.
+#[test]
+fn a_run_whose_requests_take_no_time_is_refused() {
+    let error = try_run(
+        r#"
+        drive.kind = "page-mapped"
+        workload.synthetic.job = [{ rw = "randtrim", bs = "4k", runtime = "1s" }]
+        [device]
+        file = "harmonia"
+        nand = { blocks_per_plane = 64 }
+        controller = { buffer_ns = 0, link_command_ns = 0, link_ns_per_byte = 0.0 }
+        ftl = { over_provisioning = 0.3 }"#,
+    )
+    .unwrap_err();
+    assert!(error.contains("took no time"), "{error}");
 }

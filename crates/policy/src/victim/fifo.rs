@@ -4,9 +4,11 @@ use mjolnir_units::ZoneId;
 
 use crate::victim::{VictimPolicy, VictimView, best_within_budget};
 
-/// Chooses the segments that were sealed first, whatever they hold: the log as a circle. It needs
-/// no live counts, and every block that lives is moved once a round (analysed by Desnoyers,
-/// "Analytic Modeling of SSD Write Performance", SYSTOR 2012).
+/// Chooses the candidates that were sealed first, whatever they hold. Where every segment is one, that
+/// is the log as a circle: it needs no live counts, and every block that lives is moved once a round
+/// (analysed by Desnoyers, "Analytic Modeling of SSD Write Performance", SYSTOR 2012). Whoever leaves
+/// out segments that are live all over, as the engine and the replay do, lets cold ones lie, and moves
+/// less under skewed loads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fifo;
 
