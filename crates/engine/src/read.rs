@@ -17,6 +17,7 @@ use crate::format::bind;
 use crate::format::segment::Footer;
 use crate::reclaim::yield_now;
 use crate::space::Segment;
+use crate::write::Version;
 
 /// Holds off the reset of a zone while its blocks are being read.
 pub(crate) struct Pin<D: Device, R: Runtime> {
@@ -110,20 +111,21 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         try_join_all(pieces.into_iter().map(|piece| self.read_piece(piece))).await.map(Chunks::from)
     }
 
-    /// Reads one block, and tells which version of it that is: where it lies.
+    /// Reads one block, and tells which version of it that is.
     pub(crate) async fn read_version(
         &self,
         tree: TreeId,
         lba: u64,
-    ) -> Result<(Option<Pba>, Chunk), Error> {
-        let (pba, piece) = self
+    ) -> Result<(Option<Version>, Chunk), Error> {
+        let (version, piece) = self
             .step(|state| {
-                let pba = state.mapping_of(tree, lba)?;
-                Ok((pba, self.pieces(state, &[Run { blocks: 1, pba }]).pop()))
+                let version = state.version_of(tree, lba)?;
+                let pba = version.map(|version| version.pba);
+                Ok((version, self.pieces(state, &[Run { blocks: 1, pba }]).pop()))
             })
             .await?;
         let piece = piece.unwrap_or(Piece::Hole(1));
-        Ok((pba, self.read_piece(piece).await?))
+        Ok((version, self.read_piece(piece).await?))
     }
 
     async fn read_piece(&self, piece: Piece<D, R>) -> Result<Chunk, Error> {

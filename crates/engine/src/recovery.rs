@@ -223,9 +223,21 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 state.space.push_free(*zone);
             }
         }
-        for zone in (manifest.zones..info.zones).map(ZoneId) {
+        let added = (manifest.zones..info.zones).map(ZoneId);
+        for zone in added.clone() {
             if state.space.get(zone).state == SegmentState::Free {
                 state.space.push_free(zone);
+            }
+        }
+        // So is what a checkpoint wrote that never got its root, and on a full store the next one needs
+        // that room. It comes last, and not where a root that cannot be read now may lead there.
+        if !engine.device().is_root_in_doubt() {
+            for zone in manifest.free.iter().copied().chain(added) {
+                let segment = state.space.get(zone);
+                let sealed = (segment.state, segment.stream) == (SegmentState::Sealed, MAP_STREAM);
+                if sealed && segment.map_bytes == 0 {
+                    state.space.push_free(zone);
+                }
             }
         }
         state.update_reserve();

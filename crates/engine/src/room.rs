@@ -60,8 +60,23 @@ impl Progress {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Waits until `claim` may take a segment, or there is proof that reclaim cannot help.
+    /// Waits until `claim` may take a segment, or another client has taken one, in which there may be room;
+    /// or until there is proof that reclaim cannot help.
     pub(crate) async fn wait_for_room(&self, claim: Claim) -> Result<(), Error> {
+        let opened = self.state().space.client_segments_opened;
+        self.wait_for_reclaim(claim, |state| {
+            let another = claim.is_client() && state.space.client_segments_opened != opened;
+            another || state.space.can_open(claim) && !state.log.awaits_seal()
+        })
+        .await
+    }
+
+    /// Waits until there is `enough`, or there is proof that reclaim cannot help.
+    async fn wait_for_reclaim(
+        &self,
+        claim: Claim,
+        enough: impl Fn(&State) -> bool,
+    ) -> Result<(), Error> {
         let _waiting = claim.is_client().then(|| Waiting::new(self));
         let asked = Cell::new(None);
         let refusal = Cell::new(None);
@@ -71,8 +86,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 refusal.set(Some(error));
                 return false;
             }
-            if state.space.can_open(claim) && !state.log.awaits_seal() {
-                return false; // Room: the caller tries again.
+            if enough(state) {
+                return false; // The caller tries again.
             }
             if state.space.allows(claim) {
                 return true; // Segments are being reset, or sealed.
@@ -116,10 +131,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub(crate) async fn wait_while_crowded(&self, claim: Claim) -> Result<(), Error> {
         let _waiting = Waiting::new(self);
         self.checkpoint().await?;
-        if !self.state().space.is_crowded(claim) {
-            return Ok(());
-        }
-        self.wait_for_room(claim).await
+        self.wait_for_reclaim(claim, |state| !state.space.is_crowded(claim)).await
     }
 }
 

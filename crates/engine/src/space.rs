@@ -133,6 +133,8 @@ pub(crate) struct Space {
     reclaim_open: bool,
     relief_open: bool,
     pub allocated_total: u64,
+    /// Segments that clients have opened.
+    pub client_segments_opened: u64,
     pub freed_total: u64,
 }
 
@@ -165,6 +167,7 @@ impl Space {
             reclaim_open: false,
             relief_open: false,
             allocated_total: 0,
+            client_segments_opened: 0,
             freed_total: 0,
         }
     }
@@ -329,6 +332,7 @@ impl Space {
             Segment { state: SegmentState::Open, stream, incarnation, used: 1, ..Segment::free() };
         self.opened.push(zone);
         self.allocated_total += 1;
+        self.client_segments_opened += u64::from(claim == Claim::Client);
         self.note_open(stream, true);
         Some((zone, incarnation))
     }

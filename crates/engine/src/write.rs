@@ -92,7 +92,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let written = self
                 .step(|state| {
                     state.writable(tree)?;
-                    if state.mapping_of(tree, lba)? != before {
+                    if state.version_of(tree, lba)? != before {
                         return Ok(None);
                     }
                     state.write_step(tree, lba, &block).map(|(_, sequence)| Some(sequence))
@@ -105,6 +105,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 }
 
+/// What was written to a block: where it lies, and in which life of its segment, since another version may
+/// come to lie there in a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Version {
+    pub pba: Pba,
+    incarnation: u64,
+}
+
 fn shrunk() -> Error {
     Error::new(
         mjolnir_store::ErrorKind::Invalid,
@@ -113,14 +121,18 @@ fn shrunk() -> Error {
 }
 
 impl State {
-    /// The address that a block has now.
-    pub fn mapping_of(&mut self, tree: TreeId, lba: u64) -> Result<Option<Pba>, Hurdle> {
+    /// The version that a block has now.
+    pub fn version_of(&mut self, tree: TreeId, lba: u64) -> Result<Option<Version>, Hurdle> {
         if self.map.blocks(tree).is_none_or(|size| lba >= size) {
             return Err(shrunk().into());
         }
         let mut runs: Vec<Run> = Vec::new();
         self.map.lookup(tree, Lba(lba), 1, &mut runs)?;
-        Ok(runs.first().and_then(|run| run.pba))
+        let version = |pba| {
+            let incarnation = self.space.get(self.space.zone_of(pba)).incarnation;
+            Version { pba, incarnation }
+        };
+        Ok(runs.first().and_then(|run| run.pba).map(version))
     }
 
     /// Accepts as many blocks of `data` as belong together and fit the current group: record,
