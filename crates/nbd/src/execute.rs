@@ -59,17 +59,25 @@ pub(crate) const REPLY_COST: u64 = 1024;
 
 /// Memory to set aside for a request until its reply is queued, in bytes.
 pub(crate) fn cost(request: &Request, command: Command) -> u64 {
+    let end = request.offset + u64::from(request.length);
+    let touched = (end.div_ceil(BLOCK_SIZE) - request.offset / BLOCK_SIZE) * BLOCK_SIZE;
     let more = match command {
-        Command::Read => {
-            let blocks = request.offset / BLOCK_SIZE
-                ..(request.offset + u64::from(request.length)).div_ceil(BLOCK_SIZE);
-            (blocks.end - blocks.start) * BLOCK_SIZE
+        Command::Read => touched,
+        // Its payload, and each block of which it writes a part as it will be.
+        Command::Write => {
+            let parts = [request.offset, end].into_iter();
+            let parts = parts.filter(|edge| !edge.is_multiple_of(BLOCK_SIZE)).count() as u64;
+            payload_bytes(request.length.into()) + parts * BLOCK_SIZE
         }
-        Command::Write => u64::from(request.length),
         Command::BlockStatus => (EXTENTS_MAX * size_of::<Extent>()) as u64,
         _ => 0,
     };
     REPLY_COST + more
+}
+
+/// What a payload of so many bytes takes: buffers are of whole blocks.
+pub(crate) fn payload_bytes(length: u64) -> u64 {
+    length.next_multiple_of(BLOCK_SIZE)
 }
 
 /// Refuses what can be refused without asking the store.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_io::AsyncRead;
 use mjolnir_buffer::{AlignedBuf, Buffers};
 
-use crate::execute::{Job, REPLY_COST, Refusal, check, cost};
+use crate::execute::{Job, REPLY_COST, Refusal, check, cost, payload_bytes};
 use crate::input::Input;
 use crate::protocol::{Command, PAYLOAD_SKIP_BYTES_MAX, Request};
 use crate::{Disconnect, Export};
@@ -80,7 +80,10 @@ impl Receiver {
 
     /// Bytes that are set aside for a payload that has not come as a whole.
     pub(crate) fn arriving_bytes(&self) -> u64 {
-        if let State::Payload(_, payload, _) = &self.state { payload.len() as u64 } else { 0 }
+        match &self.state {
+            State::Payload(_, payload, _) => payload_bytes(payload.len() as u64),
+            _ => 0,
+        }
     }
 
     /// Takes nothing any more; a request that is not complete is forgotten.

@@ -26,7 +26,8 @@ impl fmt::Display for ParseSizeError {
 
 impl std::error::Error for ParseSizeError {}
 
-const UNITS: [(&str, u32); 6] = [("", 0), ("K", 10), ("M", 20), ("G", 30), ("T", 40), ("P", 50)];
+const UNITS: [(&str, u32); 7] =
+    [("", 0), ("K", 10), ("M", 20), ("G", 30), ("T", 40), ("P", 50), ("E", 60)];
 
 impl FromStr for ByteSize {
     type Err = ParseSizeError;
@@ -45,8 +46,8 @@ impl FromStr for ByteSize {
             return Err(fail("it is not a whole number"));
         }
         let unit = unit.strip_suffix("IB").or(unit.strip_suffix('B')).unwrap_or(&unit);
-        let (_, shift) =
-            UNITS.iter().find(|(name, _)| *name == unit).ok_or(fail("the unit is unknown"))?;
+        let known = UNITS.iter().find(|(name, _)| *name == unit);
+        let (_, shift) = known.ok_or(fail("its unit is none of B, K, M, G, T, P and E"))?;
         number
             .checked_mul(1 << shift)
             .map(ByteSize)
@@ -75,16 +76,21 @@ mod tests {
 
     #[test]
     fn sizes_are_read_with_their_units() {
-        for (text, bytes) in
-            [("0", 0), ("4096", 4096), ("10G", 10 << 30), ("512KiB", 512 << 10), ("1 tb", 1 << 40)]
-        {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("10G", 10 << 30),
+            ("512KiB", 512 << 10),
+            ("1 tb", 1 << 40),
+            ("8E", 8 << 60),
+        ] {
             assert_eq!(text.parse(), Ok(ByteSize(bytes)), "{text}");
         }
     }
 
     #[test]
     fn what_is_no_size_is_named_in_the_error() {
-        for text in ["", "G", "-1", "1.5G", "10X", "99999999999999999999", "20000000P"] {
+        for text in ["", "G", "-1", "1.5G", "10X", "99999999999999999999", "20000000P", "16E"] {
             let error = text.parse::<ByteSize>().unwrap_err().to_string();
             assert!(error.contains(&format!("{text:?}")), "{error}");
         }

@@ -14,6 +14,9 @@ use crate::Stream;
 
 /// Bytes that are sealed in one go: the most that a record of TLS holds.
 const RECORD_BYTES: usize = 16 << 10;
+/// Bytes that are read in one go, at most. The library goes on by itself while what it reads is no data,
+/// and a client could send such for ever.
+const READ_BYTES: usize = 2 * RECORD_BYTES;
 
 /// A connection that TLS secures, on the server's side.
 pub struct TlsStream {
@@ -33,7 +36,7 @@ impl std::fmt::Debug for TlsStream {
 impl TlsStream {
     /// Shakes hands.
     pub(super) async fn accept(ssl: Ssl, stream: Stream) -> io::Result<Self> {
-        let ssl = SslStream::new(ssl, Wire(stream)).map_err(io::Error::other)?;
+        let ssl = SslStream::new(ssl, Wire { stream, left: 0 }).map_err(io::Error::other)?;
         let (pending, sent, wakers) = (Vec::new(), 0, Arc::default());
         let mut this = TlsStream { ssl, pending, sent, wakers };
         match poll_fn(|cx| this.poll_tls(cx, Side::Reading, SslStream::accept)).await? {
@@ -53,6 +56,7 @@ impl TlsStream {
         side: Side,
         mut act: impl FnMut(&mut SslStream<Wire>) -> Result<R, Error>,
     ) -> Poll<io::Result<Option<R>>> {
+        self.ssl.get_mut().left = READ_BYTES;
         loop {
             let error = match act(&mut self.ssl) {
                 Ok(value) => return Poll::Ready(Ok(Some(value))),
@@ -67,10 +71,15 @@ impl TlsStream {
                 ErrorCode::SYSCALL if error.io_error().is_none() => return Poll::Ready(Ok(None)),
                 _ => return Poll::Ready(Err(self.explain(error))),
             };
+            if waits_to_read && self.ssl.get_ref().left == 0 {
+                // The others' turn; then it goes on.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             self.wakers.keep(side, cx.waker());
             let waker = Waker::from(self.wakers.clone());
             let cx = &mut Context::from_waker(&waker);
-            let Wire(stream) = self.ssl.get_ref();
+            let stream = &self.ssl.get_ref().stream;
             ready!(match waits_to_read {
                 true => stream.poll_readable(cx),
                 false => stream.poll_writable(cx),
@@ -168,22 +177,32 @@ impl AsyncWrite for TlsStream {
     fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_send(cx))?;
         ready!(self.poll_tls(cx, Side::Writing, |ssl| ssl.shutdown().map(|_| ())))?;
-        Pin::new(&mut self.ssl.get_mut().0).poll_close(cx)
+        Pin::new(&mut self.ssl.get_mut().stream).poll_close(cx)
     }
 }
 
 /// The socket as the library sees it: it never blocks.
-struct Wire(Stream);
+struct Wire {
+    stream: Stream,
+    /// Bytes that may be read before others get their turn.
+    left: usize,
+}
 
 impl Read for Wire {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.try_read(buffer)
+        let most = buffer.len().min(self.left);
+        if most == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let count = self.stream.try_read(&mut buffer[..most])?;
+        self.left -= count;
+        Ok(count)
     }
 }
 
 impl Write for Wire {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.try_write(bytes)
+        self.stream.try_write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -219,5 +238,27 @@ impl Wake for Wakers {
     fn wake(self: Arc<Self>) {
         let sides = std::mem::take(&mut *self.sides.lock().unwrap_or_else(PoisonError::into_inner));
         sides.into_iter().flatten().for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use async_io::Async;
+
+    use super::*;
+
+    #[test]
+    fn no_more_is_read_in_one_go_than_is_left() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        far.write_all(&[7; 100]).unwrap();
+        let mut wire = Wire { stream: Stream::unix(Async::new(near).unwrap()), left: 60 };
+        let mut buffer = [0; 40];
+        assert_eq!((wire.read(&mut buffer).unwrap(), wire.left), (40, 20));
+        assert_eq!((wire.read(&mut buffer).unwrap(), wire.left), (20, 0));
+        assert_eq!(wire.read(&mut buffer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        wire.left = 60;
+        assert_eq!(wire.read(&mut buffer).unwrap(), 40);
     }
 }
