@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, ZoneTable};
-use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
+use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
 
-use crate::container::{Label, ROOTS_AT, ZONES_AT, encode_root};
+use crate::container::{LABELS_AT, Label, ROOTS_AT, ZONES_AT, encode_root};
 use crate::discard::discard;
 use crate::io::{Hold, InFlight, Io, Request, Target, align};
 
@@ -45,6 +45,7 @@ struct Shared {
     kind: Kind,
     direct: bool,
     read_only: bool,
+    lost_blocks: bool,
     preallocated: bool,
     /// By zone, as far as it was reset since opening.
     in_flight: RefCell<BTreeMap<ZoneId, Arc<InFlight>>>,
@@ -178,10 +179,20 @@ impl Device for FileDevice {
             let failure = shared.failure("reading", Some(offset));
             (shared.io.start(Request::Read { offset, buffer }, None), failure)
         });
+        let shared = shared.clone();
         async move {
             let (read, failure) = started?;
-            let buffer = read.await.map_err(|error| failure.of_read(&error))?;
-            Ok(buffer.expect("a read returns its buffer"))
+            match read.await {
+                Ok(buffer) => Ok(buffer.expect("a read returns its buffer")),
+                Err(error) => {
+                    let mut error = failure.of_read(&error);
+                    if shared.lost_blocks && error.kind == ErrorKind::Io && shared.is_there().await
+                    {
+                        error.kind = ErrorKind::Unreadable;
+                    }
+                    Err(error)
+                }
+            }
         }
     }
 
@@ -229,7 +240,7 @@ impl Device for FileDevice {
             }
             let offset = shared.byte(zone.start(zone_blocks));
             let length = zone_blocks * BLOCK_SIZE;
-            shared.give_back(offset, length, in_flight.hold()).await?;
+            shared.give_back(offset, length, in_flight.hold()).await;
             shared.table.borrow_mut().end_reset(ticket);
             Ok(())
         }
@@ -299,12 +310,24 @@ impl Device for FileDevice {
 }
 
 impl Shared {
-    /// Tells the medium that a region is not needed any more, as far as it wants to know.
-    async fn give_back(&self, offset: u64, length: u64, hold: Hold) -> Result<(), DeviceError> {
-        if self.preallocated {
-            return Ok(());
+    /// Whether a label can be read: the medium is there, and what it does not return otherwise is lost.
+    async fn is_there(&self) -> bool {
+        for offset in LABELS_AT {
+            let buffer = AlignedBuf::zeroed(BLOCK_BYTES);
+            if self.io.start(Request::Read { offset, buffer }, None).await.is_ok() {
+                return true;
+            }
         }
-        let result = match self.kind {
+        false
+    }
+
+    /// Tells the medium that a region is not needed any more, as far as it wants to know: nothing depends
+    /// on it, and a medium that fails will fail the next write, too.
+    async fn give_back(&self, offset: u64, length: u64, hold: Hold) {
+        if self.preallocated {
+            return;
+        }
+        let _ = match self.kind {
             Kind::File => {
                 self.io.start(Request::Punch { offset, length }, Some(hold)).await.map(drop)
             }
@@ -318,12 +341,6 @@ impl Shared {
                 blocking::unblock(job).await.map_err(Into::into)
             }
         };
-        match result {
-            Err(error) if failure::is_unsupported(&error) => Ok(()),
-            result => {
-                result.map_err(|error| self.failure("resetting", Some(offset)).of_write(&error))
-            }
-        }
     }
 }
 
@@ -353,9 +370,15 @@ fn make_room(
         if to.preallocated && kind == Kind::File {
             open::reserve(&target.file, start, end - start)?;
         }
-        target.file.sync_all()
+        target.sync_all()
     };
-    make().map_err(|error| failure.of_write(&error))
+    make().map_err(|error| {
+        if there < end {
+            // What could not be had as a whole is given back.
+            let _ = target.file.set_len(there);
+        }
+        failure.of_write(&error)
+    })
 }
 
 #[cfg(test)]

@@ -42,6 +42,12 @@ impl Target {
         self.note_sync(result.map_err(io::Error::from))
     }
 
+    /// As [`sync`](Self::sync), with all that the file system knows of the file. Whoever else syncs it
+    /// has to come this way, too: the kernel tells of a failure once.
+    pub fn sync_all(&self) -> io::Result<()> {
+        self.note_sync(self.file.sync_all())
+    }
+
     fn note_sync(&self, result: io::Result<()>) -> io::Result<()> {
         if result.is_err() {
             self.lost.store(true, Ordering::Relaxed);

@@ -343,6 +343,50 @@ fn an_interrupted_growth_leaves_a_sound_container() {
     }
 }
 
+/// Some devices have one error for all that goes wrong.
+#[test]
+fn what_cannot_be_read_while_a_label_can_is_lost_where_that_is_asked_for() {
+    for (lost_blocks, kind) in [(false, ErrorKind::Io), (true, ErrorKind::Unreadable)] {
+        let place = Place::made();
+        run(async |runtime| {
+            let options = OpenOptions { lost_blocks, ..Default::default() };
+            let device = FileDevice::open(&place.path(), options, &runtime).unwrap();
+            // Behind its back: what was there is not any more.
+            let file = Open::new().write(true).open(place.path()).unwrap();
+            let length = file.metadata().unwrap().len();
+            file.set_len(length - MIB).unwrap();
+            let at = Pba(15 * 256);
+            let read = device.read(at, AlignedBuf::zeroed(4096)).await;
+            assert_eq!(read.map(drop).unwrap_err().kind, kind);
+            file.set_len(0).unwrap();
+            let read = device.read(at, AlignedBuf::zeroed(4096)).await;
+            assert_eq!(read.map(drop).unwrap_err().kind, ErrorKind::Io, "all of it is gone");
+        });
+    }
+}
+
+/// There is no room for what is to be taken at once.
+#[test]
+fn a_growth_that_fails_leaves_the_file_as_long_as_it_was() {
+    // A file system in memory that says so before it takes anything.
+    let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
+        println!("skipped: needs /dev/shm");
+        return;
+    };
+    let path = folder.path().join("store.mj");
+    FileDevice::create(&path, CreateOptions { preallocate: true, ..options() }).unwrap();
+    let before = fs::metadata(&path).unwrap().len();
+    run(async |runtime| {
+        let device = open(&path, &runtime).unwrap();
+        let error = device.grow(1 << 50).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
+        assert_eq!(fs::metadata(&path).unwrap().len(), before);
+        assert_eq!(device.info().zones, 16);
+        device.write_root(Bytes::from("it")).await.expect("it goes on as it was");
+        assert_eq!(device.grow(20 * MIB).await, Ok(19));
+    });
+}
+
 /// A root slot that was torn, as by a power cut, leaves the root before it, and the next write
 /// does not touch that one.
 #[test]

@@ -8,6 +8,7 @@ use crate::engine::{Engine, State};
 use crate::fault;
 use crate::format::manifest::TreeKind;
 use crate::format::record::Record;
+use crate::open::check_segments;
 use crate::reclaim::yield_now;
 use crate::store_impl::EXTENTS_AT_ONCE;
 
@@ -39,7 +40,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub async fn create_volume(&self, name: &str, bytes: u64) -> Result<TargetInfo, Error> {
         check_name(name)?;
         let blocks = volume_blocks(bytes)?;
-        let tree = self.state().catalog.next_id();
+        let tree = self.state().catalog.next_id()?;
         let record = Record::CreateVolume { tree, blocks, name: name.to_owned() };
         let sequence = self.log_record(record, |state| state.catalog.check_free(name)).await?;
         self.flush_to(sequence).await?;
@@ -99,12 +100,33 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.state().target(tree)
     }
 
-    /// Grows or shrinks a volume. What lies past a smaller size is lost.
-    pub async fn resize_volume(&self, name: &str, bytes: u64) -> Result<TargetInfo, Error> {
+    /// Grows a volume, or shrinks it if it may `shrink`: what lies past a smaller size is lost.
+    pub async fn resize_volume(
+        &self,
+        name: &str,
+        bytes: u64,
+        shrink: bool,
+    ) -> Result<TargetInfo, Error> {
         let blocks = volume_blocks(bytes)?;
         let tree = self.volume_named(name)?;
         let record = Record::Resize { tree, blocks };
-        let sequence = self.log_record(record, |state| state.still_named(name, tree)).await?;
+        let sequence = self
+            .log_record(record, |state| {
+                state.still_named(name, tree)?;
+                let size = state.size(tree)?;
+                if shrink || bytes >= size {
+                    return Ok(());
+                }
+                Err(Error::new(
+                    ErrorKind::Invalid,
+                    format!(
+                        "{name} has {}, and {} is smaller: it would lose what is past that",
+                        ByteSize(size),
+                        ByteSize(bytes)
+                    ),
+                ))
+            })
+            .await?;
         self.flush_to(sequence).await?;
         self.state().target(tree)
     }
@@ -113,7 +135,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub async fn clone_volume(&self, source: &str, new: &str) -> Result<TargetInfo, Error> {
         check_name(new)?;
         let of = self.state().catalog.find(source)?;
-        let tree = self.state().catalog.next_id();
+        let tree = self.state().catalog.next_id()?;
         let record = Record::CloneVolume { tree, of, name: new.to_owned() };
         let sequence = self
             .log_record(record, |state| {
@@ -129,7 +151,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub async fn create_snapshot(&self, volume: &str, name: &str) -> Result<TargetInfo, Error> {
         check_name(name)?;
         let of = self.volume_named(volume)?;
-        let tree = self.state().catalog.next_id();
+        let tree = self.state().catalog.next_id()?;
         let record = Record::CreateSnapshot { tree, of, name: name.to_owned() };
         let full = format!("{volume}@{name}");
         let sequence = self
@@ -230,7 +252,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Uses a device (or file) that has grown, or makes the file larger: `bytes` in all.
     pub async fn grow(&self, bytes: u64) -> Result<u64, Error> {
         self.state().check_health()?;
-        let before = self.state().info.bytes();
+        let info = self.device().info();
+        // Once the device has them, the store has.
+        check_segments(&info, bytes / (info.zone_blocks * BLOCK_SIZE))?;
+        let before = info.bytes();
         let zones = self
             .device()
             .grow(bytes)

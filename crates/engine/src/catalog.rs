@@ -7,6 +7,9 @@ use mjolnir_units::TreeId;
 
 use crate::format::manifest::TreeKind;
 
+/// From here on ids are not given out: trees that last for a moment have them.
+pub(crate) const IDS_END: u32 = u32::MAX - 1024;
+
 /// One named (or staged) tree.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
@@ -25,10 +28,17 @@ pub(crate) struct Catalog {
 
 impl Catalog {
     /// The next tree id; ids are never given out twice.
-    pub fn next_id(&mut self) -> TreeId {
-        self.next = self.next.max(1);
-        self.next += 1;
-        TreeId(self.next - 1)
+    pub fn next_id(&mut self) -> Result<TreeId, Error> {
+        let next = self.peek_next();
+        if next >= IDS_END {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "the store has given out all numbers that volumes, snapshots and vectors can have in \
+                 its life; copy what it holds to a new one",
+            ));
+        }
+        self.next = next + 1;
+        Ok(TreeId(next))
     }
 
     pub fn peek_next(&self) -> u32 {

@@ -10,7 +10,7 @@ use mjolnir_device::{Buffers, Device, DeviceInfo, Runtime, Sealing};
 use mjolnir_map::Map;
 use mjolnir_policy::{UnknownPolicy, pacing, placement, read_plan, victim};
 use mjolnir_store::{Error, ErrorKind};
-use mjolnir_units::ByteSize;
+use mjolnir_units::{BLOCK_SIZE, ByteSize};
 
 use crate::admission::Line;
 use crate::catalog::Catalog;
@@ -18,6 +18,8 @@ use crate::checkpoint::CheckpointState;
 use crate::checksums::Checksums;
 use crate::engine::{Engine, Inner, State};
 use crate::fault;
+use crate::format::manifest::Manifest;
+use crate::format::root::MANIFEST_CHUNKS_MAX;
 use crate::log::Log;
 use crate::memory;
 use crate::node_io::NodeTableMedia;
@@ -32,6 +34,31 @@ const SEGMENTS_MIN: u32 = 16;
 /// The fewest blocks in a segment.
 const SEGMENT_BLOCKS_MIN: u64 = 32;
 
+/// The most segments that a store on such a device can have: half of the chunks of a manifest that a root
+/// can name tell of all of them. The rest is for volumes and the node table, or a copy.
+pub(crate) fn segments_max(info: &DeviceInfo) -> u64 {
+    // What is left of a segment may be too short for a whole chunk.
+    let chunk_blocks = info.append_blocks_max.min(info.zone_blocks / 2);
+    (MANIFEST_CHUNKS_MAX / 2) as u64 * chunk_blocks * BLOCK_SIZE / Manifest::SEGMENT_BYTES_MAX
+}
+
+/// Refuses more segments than a store can have.
+pub(crate) fn check_segments(info: &DeviceInfo, segments: u64) -> Result<(), Error> {
+    let most = segments_max(info);
+    if segments <= most {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Invalid,
+        format!(
+            "{}: {segments} segments of {} are too many, a store of such has at most {most}; format one \
+             with larger segments",
+            info.name,
+            ByteSize(info.zone_blocks * BLOCK_SIZE),
+        ),
+    ))
+}
+
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Makes an empty store on a device. Whatever was on it is lost.
     pub async fn format(device: D, runtime: R, _options: FormatOptions) -> Result<(), Error> {
@@ -45,11 +72,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                      {}: make it larger, or its segments smaller",
                     info.name,
                     info.zones,
-                    ByteSize(info.zone_blocks * mjolnir_units::BLOCK_SIZE),
-                    ByteSize(SEGMENT_BLOCKS_MIN * mjolnir_units::BLOCK_SIZE),
+                    ByteSize(info.zone_blocks * BLOCK_SIZE),
+                    ByteSize(SEGMENT_BLOCKS_MIN * BLOCK_SIZE),
                 ),
             ));
         }
+        check_segments(&info, info.zones.into())?;
         let options = OpenOptions { reclaim: Default::default(), ..OpenOptions::default() };
         let engine = Engine::assemble(device, runtime, options, Map::new(), 1, 0);
         {

@@ -6,15 +6,12 @@ use mjolnir_map::Absent;
 use mjolnir_store::Error;
 use mjolnir_units::{Lba, TreeId};
 
-use crate::catalog::Entry;
+use crate::catalog::{Entry, IDS_END};
 use crate::engine::{Engine, Hurdle, State};
 use crate::fault;
 use crate::format::manifest::TreeKind;
 use crate::format::record::{Record, Remap};
 use crate::space::{CLIENT_STREAM, Claim, RELIEF_STREAM};
-
-/// Trees that hold what a vector changes, while it may still have to be undone.
-const BACKUPS_FROM: u32 = u32::MAX - 1024;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Applies a record that carries no payload and puts it into the log, in one step. `check`
@@ -236,7 +233,8 @@ impl State {
             .collect();
         changed.sort();
         changed.dedup();
-        let backup = |index: usize| TreeId(BACKUPS_FROM + index as u32);
+        // They hold what the vector changes, while it may still have to be undone.
+        let backup = |index: usize| TreeId(IDS_END + index as u32);
         changed.iter().try_for_each(|tree| self.known(*tree).map(|_| ()))?;
         for (index, tree) in changed.iter().enumerate() {
             self.map.snapshot(*tree, backup(index));

@@ -419,7 +419,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     /// Writes payload to a tree that no client sees.
     async fn stage(&self, writes: &[Bytes], blocks: u64) -> Result<Staged<D, R>, Error> {
-        let tree = self.state().catalog.next_id();
+        let tree = self.state().catalog.next_id()?;
         self.log_record(Record::Stage { tree, blocks }, |_| Ok(())).await?;
         let staged = Staged { engine: self.clone(), tree, taken_over: false };
         let mut lba = 0;

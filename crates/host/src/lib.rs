@@ -14,6 +14,7 @@
 mod activation;
 mod error;
 mod listener;
+mod open_files;
 mod readiness;
 mod record;
 mod runtime;
@@ -29,6 +30,7 @@ pub use error::{HostError, HostErrorKind};
 pub use listener::{Listener, is_loopback};
 /// How a file or device is opened: what [`open_store`] takes besides the engine's options.
 pub use mjolnir_backends::{Direct, IoChoice, OpenOptions as DeviceOptions, Warning, Warnings};
+pub use open_files::raise_open_files_limit;
 pub use readiness::{Readiness, tell_service_manager};
 pub use record::{Recorded, Recorder, Recording, may_record};
 pub use runtime::{HostRuntime, run};

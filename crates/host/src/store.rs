@@ -143,7 +143,8 @@ pub async fn open_store(
     tell: impl Fn(&Warning),
 ) -> Result<Opened, Error> {
     outlive_file_size_limit();
-    let device = DeviceOptions { read_only: engine.read_only, ..device };
+    let (read_only, lost_blocks) = (engine.read_only, engine.salvage);
+    let device = DeviceOptions { read_only, lost_blocks, ..device };
     let device = FileDevice::open(path, device, runtime).map_err(of_device)?;
     let (uring, direct) = (device.is_uring(), device.is_direct());
     let warnings = device.warnings();

@@ -110,7 +110,7 @@ impl Subject for Engine<SimDisk, SimRuntime> {
     }
 
     async fn resize_volume(&self, name: &str, size: u64) -> Result<(), Error> {
-        Engine::resize_volume(self, name, size).await.map(drop)
+        Engine::resize_volume(self, name, size, true).await.map(drop)
     }
 
     async fn clone_volume(&self, source: &str, name: &str) -> Result<TargetInfo, Error> {

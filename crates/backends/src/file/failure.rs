@@ -55,11 +55,6 @@ fn errno(error: &io::Error) -> Option<Errno> {
     error.raw_os_error().map(Errno::from_raw_os_error)
 }
 
-/// Whether the file or device cannot do this at all.
-pub(super) fn is_unsupported(error: &io::Error) -> bool {
-    matches!(errno(error), Some(Errno::OPNOTSUPP | Errno::NOTTY | Errno::NOSYS))
-}
-
 /// A size as messages give it: exact, and readable.
 pub(super) fn size(bytes: u64) -> String {
     format!("{bytes} bytes ({})", ByteSize(bytes))

@@ -39,6 +39,9 @@ pub struct OpenOptions {
     pub io: IoChoice,
     /// Whether requests bypass the page cache.
     pub direct: Direct,
+    /// What cannot be read while a label can counts as lost, whatever the system says. Some devices have
+    /// one error for a block that is lost and for all that may pass.
+    pub lost_blocks: bool,
 }
 
 /// How requests are carried out.
@@ -208,6 +211,7 @@ impl FileDevice {
             kind,
             direct,
             read_only: options.read_only,
+            lost_blocks: options.lost_blocks,
             preallocated,
             in_flight: RefCell::new(BTreeMap::new()),
             warnings: frame.warnings.clone(),

@@ -75,6 +75,9 @@ pub struct TreeEntry {
 }
 
 impl Manifest {
+    /// The most bytes that each zone of a store takes: an entry, and that it is to be scanned.
+    pub const SEGMENT_BYTES_MAX: u64 = 33 + 4;
+
     /// The bytes on media.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Encoder::default();

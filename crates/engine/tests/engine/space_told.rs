@@ -50,6 +50,9 @@ fn what_was_sealed_early_is_unused_and_not_stale() {
 
         let before = stats.segments_freed;
         let bytes = device.info().bytes();
+        let too_large = engine.grow(1 << 50).await.unwrap_err();
+        assert!(too_large.message.contains("larger segments"), "{too_large}");
+        assert_eq!(device.info().bytes(), bytes, "the device was asked before");
         engine.grow(2 * bytes).await.unwrap();
         let stats = engine.stats();
         adds_up(&stats);
