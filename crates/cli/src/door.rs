@@ -1,5 +1,6 @@
 //! The way to a store: its server if there is one, else the store itself.
 
+use std::cell::RefCell;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -12,8 +13,8 @@ use mjolnir_host::{
 };
 use mjolnir_store::{Error, ErrorKind, Store};
 
+use crate::complaints::complain;
 use crate::handle::{Circumstances, handle};
-use crate::output;
 use crate::payload;
 use crate::request::{Message, Refusal, Request, Response};
 
@@ -84,7 +85,7 @@ pub fn must_exist(store: &Path) -> Result<(), Error> {
 
 /// Tells what is odd about a store's container.
 pub fn warn(warning: &Warning) {
-    output::complain(&format!("warning: {warning}"));
+    complain(&format!("warning: {warning}"));
 }
 
 /// Opens a store that another process may be about to let go of, and tells what is odd about it.
@@ -147,7 +148,13 @@ impl Door {
                 return Ok(Door::Served(BufReader::new(stream)));
             }
             let device = DeviceOptions::default();
-            match open_store(store, device, options.clone(), runtime, warn).await {
+            let odd = RefCell::new(Vec::new());
+            let tell = |warning: &Warning| odd.borrow_mut().push(warning.clone());
+            let outcome = open_store(store, device, options.clone(), runtime, tell).await;
+            if outcome.is_err() || !request.warns() {
+                odd.take().iter().for_each(warn);
+            }
+            match outcome {
                 Ok(opened) => {
                     let circumstances = Circumstances { served: None, warnings: opened.warnings };
                     return Ok(Door::Local(opened.engine, circumstances));
@@ -194,7 +201,7 @@ fn await_word(stream: &mut BufReader<UnixStream>) {
     let _ = stream.get_ref().set_read_timeout(Some(LATE));
     let late = [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut];
     if stream.fill_buf().is_err_and(|error| late.contains(&error.kind())) {
-        output::complain(&format!(
+        complain(&format!(
             "the server has said nothing for {} seconds; still waiting for it (Ctrl-C ends that)",
             LATE.as_secs()
         ));

@@ -33,7 +33,7 @@ impl Failure {
     /// Prints it to standard error.
     pub fn tell(&self) {
         if let Some(message) = &self.0 {
-            crate::output::complain(message);
+            crate::complaints::complain(message);
         }
     }
 }

@@ -12,8 +12,8 @@ use mjolnir_units::{BLOCK_SIZE, ByteSize};
 use crate::arguments::Place;
 use crate::output::count;
 use crate::payload::Payload;
-use crate::request::{CheckOf, RangeOp, Request, Response, StatsOf, Target};
-use crate::users::Users;
+use crate::request::{CheckOf, RangeOp, Request, Response, ScrubOf, StatsOf, Target};
+use crate::users::{Reserved, Users};
 
 /// Extents in one page of a difference.
 const DIFF_EXTENTS: usize = 4096;
@@ -28,6 +28,13 @@ pub struct Circumstances {
     pub served: Option<Serving>,
     /// What is odd about its container.
     pub warnings: Warnings,
+}
+
+impl Circumstances {
+    /// What is odd about the store's container, in words.
+    fn warnings(&self) -> Vec<String> {
+        self.warnings.list().iter().map(ToString::to_string).collect()
+    }
 }
 
 /// What there is of clients.
@@ -54,7 +61,7 @@ pub async fn handle<D: Device, R: Runtime>(
     let target = |info: TargetInfo| {
         Response::Target(Target { name: info.name, bytes: info.size, mapped_bytes: None })
     };
-    refuse_if_used(engine, circumstances, &request).await?;
+    let _reserved = reserve(engine, circumstances, &request).await?;
     match request {
         Request::CreateVolume { name, bytes } => {
             engine.create_volume(&name, bytes).await.map(target)
@@ -67,7 +74,7 @@ pub async fn handle<D: Device, R: Runtime>(
             if !shrink {
                 refuse_to_shrink(engine, &name, bytes).await?;
             }
-            engine.resize_volume(&name, bytes).await.map(target)
+            engine.resize_volume(&name, bytes, shrink).await.map(target)
         }
         Request::ListVolumes { mapped } => {
             list(engine, mapped, |target| !target.name.contains('@')).await
@@ -111,9 +118,13 @@ pub async fn handle<D: Device, R: Runtime>(
             let served = circumstances.served.is_some();
             let serving = circumstances.served.as_ref();
             let recording = serving.and_then(|serving| serving.recorder.recording());
-            Ok(Response::Stats(Box::new(StatsOf { served, recording, stats: engine.stats() })))
+            let (warnings, stats) = (circumstances.warnings(), engine.stats());
+            Ok(Response::Stats(Box::new(StatsOf { served, recording, warnings, stats })))
         }
-        Request::Scrub {} => engine.scrub(progress).await.map(Response::Scrub),
+        Request::Scrub {} => {
+            let report = engine.scrub(progress).await?;
+            Ok(Response::Scrub(ScrubOf { warnings: circumstances.warnings(), report }))
+        }
         Request::Check {} => check(engine, circumstances, progress).await,
         Request::Grow { bytes } => engine.grow(bytes).await.map(|bytes| Response::Grown { bytes }),
         Request::Checkpoint {} => engine.checkpoint().await.map(done),
@@ -194,29 +205,35 @@ async fn refuse_to_shrink<D: Device, R: Runtime>(
 }
 
 /// Refuses what clients would not expect of the targets that they use, unless it is forced. One that
-/// has just ended is given the time that it takes to hear of it.
-async fn refuse_if_used<D: Device, R: Runtime>(
+/// has just ended is given the time that it takes to hear of it, and who comes next waits until the
+/// request is done.
+async fn reserve<D: Device, R: Runtime>(
     engine: &Engine<D, R>,
     circumstances: &Circumstances,
     request: &Request,
-) -> Result<(), Error> {
+) -> Result<Vec<Reserved>, Error> {
     let Some(serving) = circumstances.served.as_ref().filter(|serving| !serving.read_only) else {
-        return Ok(());
+        return Ok(Vec::new());
     };
     let begun = serving.runtime.now();
     loop {
-        let used = engine.targets().into_iter().find_map(|target| {
-            let what = what_becomes_of(&target.name, request)?;
-            let users = serving.users.of(target.id) as u64;
-            (users > 0).then_some((target.name, users, what))
-        });
-        let Some((name, users, what)) = used else { return Ok(()) };
+        let affected: Vec<_> = engine
+            .targets()
+            .into_iter()
+            .filter_map(|target| Some((what_becomes_of(&target.name, request)?, target)))
+            .collect();
+        let used = affected.iter().find(|(_, target)| serving.users.of(target.id) > 0);
+        let Some((what, target)) = used else {
+            let reserve = |(_, target): &(_, TargetInfo)| serving.users.clone().reserve(target.id);
+            return Ok(affected.iter().map(reserve).collect());
+        };
         if serving.runtime.now().since(begun) >= PARTING {
-            let users = count(users, "client");
+            let users = count(serving.users.of(target.id) as u64, "client");
             return Err(Error::new(
                 ErrorKind::Invalid,
                 format!(
-                    "{name} is in use by {users}, and {what}; disconnect them first, or add --force"
+                    "{} is in use by {users}, and {what}; disconnect them first, or add --force",
+                    target.name
                 ),
             ));
         }
@@ -249,8 +266,9 @@ async fn check<D: Device, R: Runtime>(
     progress: &dyn Fn(f64),
 ) -> Result<Response, Error> {
     let mut report = engine.check_telling(progress).await?;
-    let odd = circumstances.warnings.list();
-    report.problems.splice(0..0, odd.iter().map(ToString::to_string));
+    let odd = circumstances.warnings();
+    let warnings = odd.len() as u64;
+    report.problems.splice(0..0, odd);
     let mut left_out = vec!["the data itself (`mjolnir scrub` reads it)".to_owned()];
     let online = circumstances.served.is_some();
     if online {
@@ -259,7 +277,7 @@ async fn check<D: Device, R: Runtime>(
                 .to_owned(),
         );
     }
-    Ok(Response::Check(CheckOf { online, left_out, warnings: odd.len() as u64, report }))
+    Ok(Response::Check(CheckOf { online, left_out, warnings, report }))
 }
 
 /// A target by a name that must be given.

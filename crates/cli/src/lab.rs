@@ -16,6 +16,7 @@ use mjolnir_lab::experiment::{Results, report};
 use serde_json::json;
 use toml::Value;
 
+use crate::complaints::complain;
 use crate::failure::Failure;
 use crate::output;
 
@@ -112,9 +113,7 @@ pub fn run(command: &LabCommand, json: bool) -> Result<(), Failure> {
         LabCommand::Report { folder } => {
             let all = Results::read_all(folder).map_err(Failure::new)?;
             report::write(folder, &all).map_err(Failure::new)?;
-            all.iter()
-                .flat_map(report::troubles)
-                .for_each(|trouble| output::complain(&trouble.why));
+            all.iter().flat_map(report::troubles).for_each(|trouble| complain(&trouble.why));
             let page = folder.join("report.html");
             if json {
                 return output::print_json(&json!({ "report": page, "experiments": all.len() }));

@@ -13,6 +13,7 @@
 mod advise;
 mod arguments;
 mod commands;
+mod complaints;
 mod control;
 mod demo;
 mod difference;
@@ -66,11 +67,13 @@ fn main() -> ExitCode {
 }
 
 fn finish(outcome: Result<(), Failure>) -> ExitCode {
-    match outcome {
+    let status = match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.tell();
             ExitCode::from(failure.status())
         }
-    }
+    };
+    complaints::drain();
+    status
 }

@@ -9,6 +9,7 @@ use mjolnir_device::Runtime;
 use mjolnir_host::HostRuntime;
 use mjolnir_units::Instant;
 
+use crate::complaints::complain;
 use crate::output;
 
 /// Steps of a bar.
@@ -43,7 +44,7 @@ impl Meter {
         let now = self.runtime.now();
         if now.since(self.told.get()) >= LINE_PERIOD {
             self.told.set(now);
-            output::complain(&format!("{} done", output::percent(part)));
+            complain(&format!("{} done", output::percent(part)));
         }
     }
 

@@ -1,4 +1,4 @@
-//! Printing: tables, JSON and complaints. A reader that has seen enough (`| head`) is no error.
+//! Printing: tables and JSON. A reader that has seen enough (`| head`) is no error.
 
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
@@ -30,12 +30,6 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
         .map_err(|error| Failure::new(format!("encoding as JSON: {error}")))?;
     text.push('\n');
     print(&text)
-}
-
-/// Prints a line to standard error, after the program's name.
-pub fn complain(message: &str) {
-    // Where nobody listens there is nobody to tell.
-    let _ = writeln!(io::stderr(), "mjolnir: {message}");
 }
 
 /// A path as a shell takes it.

@@ -94,6 +94,11 @@ impl Request {
                 | StopRecording {}
         )
     }
+
+    /// Whether the answer says what is odd about what holds the store.
+    pub fn warns(&self) -> bool {
+        matches!(self, Request::Stats {} | Request::Scrub {} | Request::Check {})
+    }
 }
 
 /// An operation on ranges.
@@ -182,7 +187,7 @@ pub enum Response {
     /// The store at a glance.
     Stats(Box<StatsOf>),
     /// What a scrub found.
-    Scrub(ScrubReport),
+    Scrub(ScrubOf),
     /// What a check found.
     Check(CheckOf),
     /// What a recording has come to.
@@ -202,9 +207,23 @@ pub struct StatsOf {
     /// The recording of the server's clients that is being made, or else the last one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub recording: Option<Recording>,
+    /// What is odd about what holds the store, and how to mend it; the store works.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub warnings: Vec<String>,
     /// All there is to tell.
     #[serde(flatten)]
     pub stats: Stats,
+}
+
+/// What a scrub found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScrubOf {
+    /// What is odd about what holds the store, and how to mend it; the store works.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub warnings: Vec<String>,
+    /// What was found.
+    #[serde(flatten)]
+    pub report: ScrubReport,
 }
 
 /// What a check found, and what it could not look at.
@@ -312,7 +331,8 @@ mod tests {
             assert!(!line.contains('\n'));
             assert_eq!(serde_json::from_str::<Request>(&line).unwrap(), request);
         }
-        let stats = StatsOf { served: true, recording: None, stats: Stats::default() };
+        let warnings = vec!["a label is damaged".to_owned()];
+        let stats = StatsOf { served: true, recording: None, warnings, stats: Stats::default() };
         let message = Message::Answer(Response::Stats(Box::new(stats)));
         let line = serde_json::to_string(&message).unwrap();
         assert_eq!(serde_json::from_str::<Message>(&line).unwrap(), message);

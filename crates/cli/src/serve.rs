@@ -13,15 +13,16 @@ use mjolnir_engine::{OpenOptions, ReclaimOptions};
 use mjolnir_host::{
     DeviceOptions, Direct, HostEngine, HostError, HostErrorKind, HostRuntime, IoChoice, Listener,
     Readiness, Recorder, SOCKET_PATH_BYTES_MAX, Shutdown, TLS_BUILT_IN, Tls, TlsKeys,
-    inherited_listeners, is_loopback, may_record, run as run_host, tell_service_manager,
+    inherited_listeners, is_loopback, may_record, raise_open_files_limit, run as run_host,
+    tell_service_manager,
 };
 
 use crate::arguments::{NbdAddress, ServeOptions};
+use crate::complaints::{complain, write_aside};
 use crate::control;
 use crate::door;
 use crate::failure::Failure;
 use crate::handle::{Circumstances, Serving};
-use crate::output;
 
 use clients::Clients;
 
@@ -30,13 +31,24 @@ const DRAIN_TIME: Duration = Duration::from_secs(5);
 /// A signal that comes so soon after the first is the same one: `timeout` signals a program, and then the
 /// group that it is in.
 const SAME_SIGNAL: Duration = Duration::from_millis(500);
+/// Open files that are not for clients: the store, doors, those who control it, a recording.
+const FILES_KEPT: u64 = 64;
 /// Who may use the control socket: its owner.
 const CONTROL_MODE: u32 = 0o600;
 
 /// Serves a store until a signal ends it.
-pub fn run(options: ServeOptions, json: bool) -> Result<(), Failure> {
+pub fn run(mut options: ServeOptions, json: bool) -> Result<(), Failure> {
     // Before anything else opens files.
     let inherited = inherited_listeners()?;
+    write_aside().map_err(|error| Failure::new(format!("starting a thread: {error}")))?;
+    let files_max = raise_open_files_limit().saturating_sub(FILES_KEPT).max(1);
+    if u64::from(options.clients_max) > files_max {
+        complain(&format!(
+            "warning: this process may have few files open, so at most {files_max} clients are let in; \
+             raise the hard limit (ulimit -Hn, or LimitNOFILE= of the service)"
+        ));
+        options.clients_max = files_max as u32;
+    }
     let tls_keys = options.tls_keys();
     let tls = tls_keys.as_ref().map(Tls::load).transpose()?;
     let addresses = addresses(&options, &inherited, tls_keys.as_ref())?;
@@ -173,13 +185,13 @@ async fn end_recording(recorder: &Recorder, runtime: &HostRuntime) {
         Some(format!("the recording is not written after {DRAIN_TIME:?}; its end may be lost"))
     };
     if let Some(why) = or(ended, late).await {
-        output::complain(&format!("warning: {why}"));
+        complain(&format!("warning: {why}"));
     }
 }
 
 fn tell(readiness: Readiness) {
     if let Err(error) = tell_service_manager(readiness) {
-        output::complain(&format!("warning: {error}"));
+        complain(&format!("warning: {error}"));
     }
 }
 
@@ -196,6 +208,7 @@ fn device_options(options: &ServeOptions) -> DeviceOptions {
             When::Auto => Direct::Auto,
             When::Never => Direct::Never,
         },
+        ..DeviceOptions::default()
     }
 }
 
@@ -246,7 +259,7 @@ fn addresses(
             }
         ))),
         Some(TlsKeys::Certificates { verify_clients: false, .. }) => {
-            output::complain(&format!(
+            complain(&format!(
                 "warning: whoever reaches {wide} may use this store: add --tls-verify-client to \
                  let only clients with a certificate in"
             ));
@@ -268,7 +281,7 @@ fn listen(
         doors.push(match address {
             NbdAddress::Unix(path) => {
                 if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
-                    output::complain(&format!(
+                    complain(&format!(
                         "warning: the path of the socket {} is longer than the \
                          {SOCKET_PATH_BYTES_MAX} bytes that most clients can connect to; name a \
                          shorter one by --nbd unix:PATH",

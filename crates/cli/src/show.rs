@@ -13,7 +13,7 @@ pub use damage::log_loss;
 use crate::difference;
 use crate::failure::Failure;
 use crate::output::{Table, bytes, count, percent, time};
-use crate::request::{CheckOf, Response, StatsOf, Target};
+use crate::request::{CheckOf, Response, ScrubOf, StatsOf, Target};
 
 /// Which side of an answer to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,9 @@ pub enum View {
 /// Whether the answer brings no bad news.
 pub fn is_sound(response: &Response) -> bool {
     match response {
-        Response::Scrub(report) => report.damage.is_empty() && report.losses.is_empty(),
+        Response::Scrub(ScrubOf { report, .. }) => {
+            report.damage.is_empty() && report.losses.is_empty()
+        }
         Response::Check(check) => check.report.problems.is_empty(),
         _ => true,
     }
@@ -63,7 +65,7 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
         }
         Response::Stats(of) if view == View::Reclaim => reclaim(&of.stats),
         Response::Stats(of) => stats(store, of),
-        Response::Scrub(report) => {
+        Response::Scrub(ScrubOf { warnings: odd, report }) => {
             let mut text = format!(
                 "read and verified {} in {}\n",
                 bytes(report.verified_bytes),
@@ -80,14 +82,22 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
                 );
             }
             if report.damage.is_empty() && report.losses.is_empty() {
-                text += "no damage\n";
+                text += match odd.is_empty() {
+                    true => "no damage\n",
+                    false => "no damage to what is stored\n",
+                };
             }
-            text
+            text + &warnings(odd)
         }
         Response::Check(check) => check_text(store, check),
         Response::Recording(recording) => recording_text(recording),
         Response::Grown { bytes: now } => format!("{}: {}\n", store.display(), bytes(*now)),
     }
+}
+
+/// What is odd about what holds the store.
+fn warnings(odd: &[String]) -> String {
+    odd.iter().map(|what| format!("warning: {what}\n")).collect()
 }
 
 fn recording_text(recording: &Recording) -> String {
@@ -174,6 +184,7 @@ fn stats(store: &Path, of: &StatsOf) -> String {
     if let Some(failed) = &stats.failed.as_ref().filter(|_| of.served) {
         text += &format!("FAILED: {failed}\n");
     }
+    text += &warnings(&of.warnings);
     if let Some(recording) = &of.recording {
         text += &format!("recorded in {}", recording_text(recording));
     }

@@ -15,6 +15,7 @@ use mjolnir_workload::trace::{
 };
 use serde_json::json;
 
+use crate::complaints::complain;
 use crate::failure::Failure;
 use crate::output;
 use target::Target;
@@ -149,7 +150,7 @@ pub fn run(command: &TraceCommand, json: bool) -> Result<(), Failure> {
             };
             // Standard output is the trace's.
             if to_stdout {
-                told.lines().for_each(output::complain);
+                told.lines().for_each(complain);
                 return Ok(());
             }
             output::print(&told)

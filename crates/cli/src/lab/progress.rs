@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use mjolnir_lab::experiment::Event;
 
+use crate::complaints::complain;
 use crate::output;
 
 /// Steps of a bar.
@@ -80,13 +81,13 @@ impl Progress {
             }
             false => String::new(),
         };
-        output::complain(&format!("{}: {} done{left}", self.name, output::percent(share)));
+        complain(&format!("{}: {} done{left}", self.name, output::percent(share)));
     }
 
     fn say(&self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| output::complain(text)),
-            None => output::complain(text),
+            Some(bar) => bar.suspend(|| complain(text)),
+            None => complain(text),
         }
     }
 

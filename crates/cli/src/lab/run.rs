@@ -13,6 +13,7 @@ use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
 use super::progress::Progress;
 use super::{RunOptions, build};
+use crate::complaints::complain;
 use crate::failure::Failure;
 use crate::output;
 
@@ -45,7 +46,7 @@ pub fn run(options: &RunOptions, json: bool) -> Result<(), Failure> {
         let results = results.map_err(|error| stopped(&error, out))?;
         results.write(&folder).map_err(Failure::new)?;
         for trouble in report::troubles(&results) {
-            output::complain(&trouble.why);
+            complain(&trouble.why);
             // Where runs failed, that is why.
             empty += usize::from(trouble.never && results.failures.is_empty());
         }

@@ -16,9 +16,11 @@ use mjolnir_nbd::{
     negotiate, negotiate_secured, transmit,
 };
 
+use mjolnir_store::{Store, TargetInfo};
+
 use crate::arguments::ServeOptions;
+use crate::complaints::complain;
 use crate::handle::Serving;
-use crate::output;
 use crate::users::Users;
 
 /// The part of the memory budget that clients' requests and replies may take together, beyond one
@@ -137,7 +139,7 @@ impl Clients {
                 Some(Ok((stream, name))) => {
                     let count = self.count.get() - self.negotiations.ending.get();
                     if count >= self.count_max && !self.negotiations.end_oldest() {
-                        output::complain(&format!(
+                        complain(&format!(
                             "turned away a client of {name}: there are {} already",
                             self.count_max
                         ));
@@ -148,7 +150,7 @@ impl Clients {
                     self.runtime.spawn(self.clone().see_to(stream, begun, name));
                 }
                 Some(Err(error)) => {
-                    output::complain(&format!("warning: {error}"));
+                    complain(&format!("warning: {error}"));
                     // Most likely there are no more file descriptors; this frees one.
                     self.negotiations.end_oldest();
                     self.runtime.sleep(ACCEPT_PAUSE).await;
@@ -161,7 +163,7 @@ impl Clients {
         if let Err(end) = self.serve(stream, begun).await {
             // Clients that just leave are everyday.
             if end.kind != DisconnectKind::Vanished {
-                output::complain(&format!("a client of {name} was disconnected: {end}"));
+                complain(&format!("a client of {name} was disconnected: {end}"));
             }
         }
         self.count.set(self.count.get() - 1);
@@ -213,8 +215,20 @@ impl Clients {
         T: AsyncRead + AsyncWrite + Unpin,
     {
         let (engine, recorder) = (self.engine.clone(), self.recorder.clone());
-        let id = session.export().target.id;
-        let _use = self.users.clone().begin(id);
+        let TargetInfo { id, name, size, .. } = session.export().target.clone();
+        let begun = or(async { Some(self.users.clone().begin(id).await) }, async {
+            self.stop.requested().await;
+            None
+        });
+        let Some(_use) = begun.await else { return Ok(()) };
+        if engine.info(id).map_or(0, |now| now.size) < size {
+            // It was told of more.
+            return Err(Disconnect {
+                kind: DisconnectKind::Refused,
+                message: format!("{name} was deleted or shrank while it connected"),
+                source: None,
+            });
+        }
         let store = Recorded::new(engine, recorder, id);
         transmit(&store, session, self.stop.requested()).await.map(|_| ())
     }

@@ -8,6 +8,7 @@ use mjolnir_device::Runtime;
 use mjolnir_host::{HostEngine, HostRuntime, Recorder};
 
 use super::clients::Stop;
+use crate::complaints::complain;
 use crate::output;
 
 /// How often to look.
@@ -31,7 +32,7 @@ pub async fn watch(
         let stats = engine.stats();
         let space = &stats.space;
         if space.low && !was_low {
-            output::complain(&format!(
+            complain(&format!(
                 "warning: space is low: {} are live, {} can be won and {} are free of {}; trim or \
                  delete something, or grow the store",
                 output::bytes(space.live_bytes),
@@ -44,7 +45,7 @@ pub async fn watch(
         quiet = u32::saturating_sub(quiet, 1);
         if stats.checksum_errors > damaged && quiet == 0 {
             let count = output::count(stats.checksum_errors - damaged, "block");
-            output::complain(&format!(
+            complain(&format!(
                 "error: {count} did not match the checksum, and reads of them failed: the medium \
                  returns other bytes than were written; `mjolnir scrub` says what is affected"
             ));
@@ -52,13 +53,13 @@ pub async fn watch(
         }
         // A store that is only read takes no changes, and that is no failure.
         if let Some(why) = stats.failed.filter(|_| !was_failed && !read_only) {
-            output::complain(&format!(
+            complain(&format!(
                 "error: {why} (reads go on; once that is mended, stop this server and start it anew)"
             ));
             was_failed = true;
         }
         if let Some(why) = recorder.tend() {
-            output::complain(&format!("warning: {why}; serving goes on"));
+            complain(&format!("warning: {why}; serving goes on"));
         }
         or(runtime.sleep(PERIOD), stop.requested()).await;
     }

@@ -22,6 +22,20 @@ fn one_damaged_label_is_reported_and_loses_nothing() {
         assert!(checked.out.contains("problem: "), "{checked:?}");
         assert!(checked.out.contains("serve the store once"), "{checked:?}");
         assert!(!checked.out.contains("another store"), "that mends it: {checked:?}");
+        assert_eq!(checked.err, "", "it is told once");
+        let warning = format!("warning: s.mj: the label at byte {at} is damaged");
+        let warns = || {
+            for command in ["scrub s.mj", "stats s.mj"] {
+                let said = folder.run(command);
+                assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{said:?}");
+                assert!(said.out.contains(&warning), "{said:?}");
+                assert!(!said.out.contains("no damage\n"), "{said:?}");
+            }
+        };
+        warns();
+        let read_only = folder.serve("--read-only");
+        warns();
+        read_only.stop();
         let server = folder.serve("");
         assert!(server.log().contains(&format!("label at byte {at} is damaged")), "it is told");
         folder.ok("checkpoint s.mj");

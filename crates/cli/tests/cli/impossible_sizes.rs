@@ -26,6 +26,8 @@ fn stores_that_cannot_be_are_not_made() {
     folder.refused("format s.mj --size 1G --segment-size 512M", &["s.mj", "at least"]);
     folder.refused("format s.mj --size 64M --segment-size 5000", &["5000", "multiple of 4096"]);
     folder.refused("format s.mj --size 64M --segment-size 4K", &["segments", "at least"]);
+    let many = "format s.mj --size 4T --segment-size 1M";
+    folder.refused(many, &["s.mj", "segments of 1 MiB are too many", "larger segments"]);
     assert!(!folder.path("s.mj").exists());
 }
 
@@ -45,5 +47,8 @@ fn a_store_does_not_shrink() {
     let folder = Folder::with_store();
     folder.refused("grow s.mj --size 32M", &["32"]);
     folder.refused("grow s.mj --size 64M", &["64"]);
+    let before = folder.path("s.mj").metadata().unwrap().len();
+    folder.refused("grow s.mj --size 1P", &["segments of 1 MiB are too many", "larger segments"]);
+    assert_eq!(folder.path("s.mj").metadata().unwrap().len(), before);
     assert!(folder.ok("volume list s.mj").contains('v'));
 }

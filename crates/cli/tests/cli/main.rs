@@ -32,6 +32,7 @@ mod not_a_store;
 mod odd_names;
 mod range_commands;
 mod read_only;
+mod real_backup;
 mod real_chromium;
 mod real_ext4;
 mod real_fio;
