@@ -25,16 +25,19 @@ pub struct Report {
 
 /// Prints what there is to measure.
 pub fn list(rows: &[&Row]) {
+    let mut text = String::new();
     for row in rows {
         let needs = match row.needs {
             [] => String::new(),
             needs => format!(" (needs {})", needs.join(", ")),
         };
-        println!("{}{needs}", row.name);
+        text += &format!("{}{needs}\n", row.name);
         for Line { name, what, unit, target } in row.lines {
-            println!("  {name}: {what} [{unit}] {}", target.text());
+            text += &format!("  {name}: {what} [{unit}] {}\n", target.text());
         }
     }
+    // Whoever has read enough closes the pipe.
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 impl Report {

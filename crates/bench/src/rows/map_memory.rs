@@ -113,7 +113,8 @@ impl Taken {
     }
 }
 
-fn store_memory(span: u64, loads: &[Load], spare: f64) -> Result<Taken> {
+fn store_memory(bench: &Bench, span: u64, loads: &[Load], spare: f64) -> Result<Taken> {
+    let still = Duration::from_millis(bench.size(100, 3_000, 3_000));
     let zone_blocks = bench_zone_blocks(span);
     let zones = (blocks(span) as f64 / (1.0 - spare) / zone_blocks as f64).ceil() as u32 + 4;
     mjolnir_host::run(async |runtime: HostRuntime| {
@@ -129,7 +130,7 @@ fn store_memory(span: u64, loads: &[Load], spare: f64) -> Result<Taken> {
         store.checkpoint().await?;
         let count = blocks(span) as f64;
         let at_work = store.stats().memory_bytes as f64 / (1 << 20) as f64;
-        let stats = at_rest(&store, &runtime).await;
+        let stats = at_rest(&store, &runtime, still).await;
         let counted = heap.bytes() - (device.bytes() - lent) as isize;
         let taken = Taken {
             map: (stats.map_bytes + stats.map_table_bytes) as f64 / count,
@@ -154,12 +155,16 @@ fn store_memory(span: u64, loads: &[Load], spare: f64) -> Result<Taken> {
     })
 }
 
-/// Waits until reclaim rests and holds nothing, and buffers are let go of that nobody needs again: that
-/// is some seconds after the last write. What the store works with is no part of what a block costs.
-async fn at_rest(store: &Engine<ThinDevice, HostRuntime>, runtime: &HostRuntime) -> Stats {
+/// Waits until reclaim rests and holds nothing, and buffers are let go of that nobody needs again: until
+/// all is `still` for so long. What the store works with is no part of what a block costs.
+async fn at_rest(
+    store: &Engine<ThinDevice, HostRuntime>,
+    runtime: &HostRuntime,
+    still: Duration,
+) -> Stats {
     loop {
         let before = store.stats();
-        runtime.sleep(Duration::from_secs(3)).await;
+        runtime.sleep(still).await;
         let after = store.stats();
         let held = after.index_bytes + after.relocation_bytes + after.mark_bytes;
         let is_still = |of: fn(&Stats) -> u64| of(&after) == of(&before);
@@ -178,16 +183,16 @@ fn random_engine(bench: &Bench, report: &mut Report) -> Result<()> {
     let span = bench.size(64 * MIB, 2 * GIB, 64 * GIB);
     let count = blocks(span);
     // Written once in order, then overwritten at random until each block is its own extent.
-    let scatter = Load { depth: 8, ..Load::random_writes(span, 3 * count, 1) };
+    let scatter = Load { depth: 8, ..Load::random_writes(span, bench.size(1, 3, 3) * count, 1) };
     let fill = Load::fill(span);
-    let taken = store_memory(span, &[fill, scatter], 0.15)?;
+    let taken = store_memory(bench, span, &[fill, scatter], 0.15)?;
     report.line("engine-memory-random", &Samples::one(taken.all()), &taken.note);
     Ok(())
 }
 
 fn sequential(bench: &Bench, report: &mut Report) -> Result<()> {
     let span = bench.size(64 * MIB, 16 * GIB, 256 * GIB);
-    let taken = store_memory(span, &[Load::fill(span)], 0.1)?;
+    let taken = store_memory(bench, span, &[Load::fill(span)], 0.1)?;
     report.line("map-memory-sequential", &Samples::one(taken.map), &taken.note);
     report.line("engine-memory-sequential", &Samples::one(taken.all()), "");
     Ok(())

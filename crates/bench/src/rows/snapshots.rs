@@ -221,7 +221,7 @@ fn deletion(bench: &Bench, report: &mut Report) -> Result<()> {
     let span = bench.size(16 * MIB, 256 * MIB, 2 * GIB);
     let snapshots = bench.size(20, 2000, 2000u64);
     let each = bench.size(40, 8, 100u64);
-    let limit = Duration::from_secs(bench.size(5, 60, 300));
+    let limit = Duration::from_secs(bench.size(2, 60, 300));
     let (mut gap, mut space) = (Samples::new(), Samples::new());
     let mut space_held = Samples::new();
     let mut notes = Vec::new();
