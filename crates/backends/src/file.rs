@@ -9,6 +9,7 @@ mod warning;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::io;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,6 +24,7 @@ use crate::io::{Hold, InFlight, Io, Request, Target, align};
 pub use create::CreateOptions;
 use failure::Failure;
 use labels::Labels;
+use open::TRIES;
 pub use open::{Direct, IoChoice, OpenOptions};
 pub use warning::{Warning, Warnings};
 
@@ -177,22 +179,28 @@ impl Device for FileDevice {
         let started = checked.map(|_| {
             let offset = shared.byte(from);
             let failure = shared.failure("reading", Some(offset));
-            (shared.io.start(Request::Read { offset, buffer }, None), failure)
+            let length = buffer.len();
+            (shared.io.start(Request::Read { offset, buffer }, None), failure, offset, length)
         });
         let shared = shared.clone();
         async move {
-            let (read, failure) = started?;
-            match read.await {
-                Ok(buffer) => Ok(buffer.expect("a read returns its buffer")),
-                Err(error) => {
-                    let mut error = failure.of_read(&error);
-                    if shared.lost_blocks && error.kind == ErrorKind::Io && shared.is_there().await
-                    {
-                        error.kind = ErrorKind::Unreadable;
+            let (read, failure, offset, length) = started?;
+            let mut error = match read.await {
+                Ok(buffer) => return Ok(buffer.expect("a read returns its buffer")),
+                Err(error) => failure.of_read(&error),
+            };
+            if shared.lost_blocks && error.kind == ErrorKind::Io {
+                // What passes is not lost.
+                for _ in 1..TRIES {
+                    if let Ok(buffer) = shared.read_again(offset, length).await {
+                        return Ok(buffer);
                     }
-                    Err(error)
+                }
+                if shared.is_there().await {
+                    error.kind = ErrorKind::Unreadable;
                 }
             }
+            Err(error)
         }
     }
 
@@ -313,12 +321,17 @@ impl Shared {
     /// Whether a label can be read: the medium is there, and what it does not return otherwise is lost.
     async fn is_there(&self) -> bool {
         for offset in LABELS_AT {
-            let buffer = AlignedBuf::zeroed(BLOCK_BYTES);
-            if self.io.start(Request::Read { offset, buffer }, None).await.is_ok() {
+            if self.read_again(offset, BLOCK_BYTES).await.is_ok() {
                 return true;
             }
         }
         false
+    }
+
+    async fn read_again(&self, offset: u64, length: usize) -> io::Result<AlignedBuf> {
+        let buffer = AlignedBuf::zeroed(length);
+        let read = self.io.start(Request::Read { offset, buffer }, None).await?;
+        Ok(read.expect("a read returns its buffer"))
     }
 
     /// Tells the medium that a region is not needed any more, as far as it wants to know: nothing depends

@@ -12,6 +12,9 @@ const WAITING_MAX: usize = 256;
 /// How long the end of a program waits for its last lines.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How often it looks meanwhile whether there is room for its own.
+const TURNS: u32 = 100;
+
 static WRITER: OnceLock<Writer> = OnceLock::new();
 
 /// Prints a line to standard error, after the program's name.
@@ -35,8 +38,17 @@ pub fn write_aside() -> io::Result<()> {
 pub fn drain() {
     let Some(writer) = WRITER.get() else { return };
     let (done, written) = sync_channel(1);
-    if writer.lines.try_send(Line::Last(done)).is_ok() {
-        let _ = written.recv_timeout(PATIENCE);
+    let mut last = Line::Last(done);
+    for _ in 0..TURNS {
+        match writer.lines.try_send(last) {
+            Err(TrySendError::Full(again)) => last = again,
+            _ => {
+                let _ = written.recv_timeout(PATIENCE);
+                return;
+            }
+        }
+        // Nobody answers before it is sent: this passes the time.
+        let _ = written.recv_timeout(PATIENCE / TURNS);
     }
 }
 
@@ -73,7 +85,10 @@ fn write_all(out: &mut impl Write, lines: Receiver<Line>, left_out: &AtomicU64) 
         }
         let count = left_out.swap(0, Ordering::Relaxed);
         if count > 0 {
-            write(out, &format!("{count} more lines are left out: nobody read them in time"));
+            write(
+                out,
+                &format!("{count} lines were left out hereabouts: nobody read them in time"),
+            );
         }
     }
 }
@@ -98,7 +113,7 @@ mod tests {
         write_all(&mut out, lines, &left_out);
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text.lines().count(), WAITING_MAX + 1, "{text}");
-        assert!(text.contains("mjolnir: 7 more lines are left out"), "{text}");
+        assert!(text.contains("mjolnir: 7 lines were left out"), "{text}");
         assert!(text.ends_with(&format!("mjolnir: {}\n", WAITING_MAX - 1)), "{text}");
     }
 }

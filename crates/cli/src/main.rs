@@ -70,6 +70,7 @@ fn finish(outcome: Result<(), Failure>) -> ExitCode {
     let status = match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
+            complaints::drain();
             failure.tell();
             ExitCode::from(failure.status())
         }

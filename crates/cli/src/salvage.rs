@@ -28,8 +28,9 @@ pub fn run(store: &Path, json: bool) -> Result<(), Failure> {
         )));
     }
     run_host(async |runtime: HostRuntime| {
-        let open = async |read_only, salvage| {
-            let options = OpenOptions { read_only, salvage, ..OpenOptions::default() };
+        let open = async |read_only, salvage, salvage_only| {
+            let options =
+                OpenOptions { read_only, salvage, salvage_only, ..OpenOptions::default() };
             let device = DeviceOptions::default();
             // It is opened several times, and odd each time.
             let tell = |warning: &Warning| {
@@ -40,22 +41,23 @@ pub fn run(store: &Path, json: bool) -> Result<(), Failure> {
             let opened = door::open_patiently(store, device, &options, &runtime, tell).await;
             opened.map(|Opened { engine, .. }| engine)
         };
-        match open(true, false).await {
+        match open(true, false, None).await {
             Ok(engine) => {
                 engine.close().await?;
                 return tell(store, None, json);
             }
-            Err(error) if error.kind == ErrorKind::Damaged => {}
+            // Where a block gives an error that may mean anything, the next opening tells.
+            Err(error) if matches!(error.kind, ErrorKind::Damaged | ErrorKind::Io) => {}
             Err(error) => return Err(Failure::from(error)),
         }
-        let engine = open(true, true).await?;
+        let engine = open(true, true, None).await?;
         let loss = engine.log_loss();
         engine.close().await?;
         drop(engine); // Its hold on the store goes with it.
         if !json && let Some(loss) = &loss {
             output::print(&show::log_loss(loss))?;
         }
-        open(false, true).await?.close().await?;
+        open(false, true, loss.clone()).await?.close().await?;
         tell(store, Some(loss.unwrap_or_default()), json)
     })
 }

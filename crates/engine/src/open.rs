@@ -20,7 +20,7 @@ use crate::engine::{Engine, Inner, State};
 use crate::fault;
 use crate::format::manifest::Manifest;
 use crate::format::root::MANIFEST_CHUNKS_MAX;
-use crate::log::Log;
+use crate::log::{GROUP_BLOCKS_MAX, Log};
 use crate::memory;
 use crate::node_io::NodeTableMedia;
 use crate::options::{FormatOptions, OpenOptions};
@@ -38,7 +38,8 @@ const SEGMENT_BLOCKS_MIN: u64 = 32;
 /// can name tell of all of them. The rest is for volumes and the node table, or a copy.
 pub(crate) fn segments_max(info: &DeviceInfo) -> u64 {
     // What is left of a segment may be too short for a whole chunk.
-    let chunk_blocks = info.append_blocks_max.min(info.zone_blocks / 2);
+    let chunk_blocks = (info.append_blocks_max - 1).min(GROUP_BLOCKS_MAX.into());
+    let chunk_blocks = chunk_blocks.min(info.zone_blocks / 2);
     (MANIFEST_CHUNKS_MAX / 2) as u64 * chunk_blocks * BLOCK_SIZE / Manifest::SEGMENT_BYTES_MAX
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::loss::LogLoss;
+
 /// Choices made once, when a store is formatted.
 #[derive(Clone, Debug, Default)]
 pub struct FormatOptions {}
@@ -15,6 +17,8 @@ pub struct OpenOptions {
     /// record that is whole with all before it. [`Engine::log_loss`](crate::Engine::log_loss) says
     /// what it lacks. With `read_only` this changes nothing; without, it is final.
     pub salvage: bool,
+    /// What a salvage may accept: that it lacks this, and nothing else. None for whatever it is.
+    pub salvage_only: Option<LogLoss>,
     /// Bytes of acknowledged writes that may wait in memory; more of them wait for the device. At
     /// most a quarter of `memory_bytes` counts.
     pub dirty_bytes_max: u64,
@@ -98,6 +102,7 @@ impl Default for OpenOptions {
         OpenOptions {
             read_only: false,
             salvage: false,
+            salvage_only: None,
             dirty_bytes_max: 64 << 20,
             unflushed_bytes_max: 256 << 20,
             linger: Duration::from_millis(10),

@@ -42,7 +42,7 @@ use crate::node_io::{LOST, Place};
 use crate::options::OpenOptions;
 use crate::reclaim::yield_now;
 use crate::space::{MAP_STREAM, Segment, SegmentState};
-use crate::survey::{LostGroups, Walked};
+use crate::survey::{LANDMARKS, LostGroups, Walked};
 
 /// Reads that are under way at once.
 const READS: usize = 32;
@@ -180,6 +180,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         if salvage && !loss.is_nothing() {
             loss.finish();
+            if engine.inner.options.salvage_only.as_ref().is_some_and(|told| *told != loss) {
+                return Err(fault::damaged(
+                    "more or other parts of the log cannot be read than a moment ago: the medium is \
+                     failing; copy the store to another one first",
+                ));
+            }
             engine.state().log_loss = Some(loss);
         }
         let mut guard = engine.state();
@@ -230,12 +236,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         }
         // So is what a checkpoint wrote that never got its root, and on a full store the next one needs
-        // that room. It comes last, and not where a root that cannot be read now may lead there.
+        // that room. It comes last, and not where a root that cannot be read now may lead there. One in
+        // some stays as it is: if the power fails, what was reset and is not on the medium again looks
+        // unopened, and behind very many such nobody would look for clients' segments.
         if !engine.device().is_root_in_doubt() {
-            for zone in manifest.free.iter().copied().chain(added) {
+            for (at, zone) in manifest.free.iter().copied().chain(added).enumerate() {
                 let segment = state.space.get(zone);
                 let sealed = (segment.state, segment.stream) == (SegmentState::Sealed, MAP_STREAM);
-                if sealed && segment.map_bytes == 0 {
+                if sealed && segment.map_bytes == 0 && at % LANDMARKS != LANDMARKS - 1 {
                     state.space.push_free(zone);
                 }
             }

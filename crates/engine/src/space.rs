@@ -332,7 +332,7 @@ impl Space {
             Segment { state: SegmentState::Open, stream, incarnation, used: 1, ..Segment::free() };
         self.opened.push(zone);
         self.allocated_total += 1;
-        self.client_segments_opened += u64::from(claim == Claim::Client);
+        self.client_segments_opened += u64::from(claim.is_client());
         self.note_open(stream, true);
         Some((zone, incarnation))
     }

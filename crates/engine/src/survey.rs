@@ -21,7 +21,10 @@ use crate::space::{CLIENT_STREAM, MAP_STREAM, ORDER_SLACK, RECLAIM_STREAM, Segme
 
 /// Unopened segments in a row that end the search for opened ones: more than could be skipped or
 /// lost at the front of the order.
-const MISSES_MAX: usize = 2 * ORDER_SLACK + 16;
+const MISSES_MAX: usize = 2 * ORDER_SLACK + LANDMARKS;
+/// Of the segments in the order of the manifest, one in so many is not used again by recovery before a new
+/// root is durable, once it was opened.
+pub(crate) const LANDMARKS: usize = 16;
 
 /// See the module.
 pub(crate) struct Survey {

@@ -67,7 +67,7 @@ pub(crate) fn cost(request: &Request, command: Command) -> u64 {
         Command::Write => {
             let parts = [request.offset, end].into_iter();
             let parts = parts.filter(|edge| !edge.is_multiple_of(BLOCK_SIZE)).count() as u64;
-            payload_bytes(request.length.into()) + parts * BLOCK_SIZE
+            payload_bytes(request.length.into()) + touched.min(parts * BLOCK_SIZE)
         }
         Command::BlockStatus => (EXTENTS_MAX * size_of::<Extent>()) as u64,
         _ => 0,

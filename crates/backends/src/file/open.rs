@@ -26,7 +26,7 @@ use crate::io::{Io, Target};
 /// The longest append, in blocks: 8 MiB.
 const APPEND_BLOCKS_MAX: u64 = 2048;
 /// How often a label or root is read before it counts as damaged.
-const TRIES: usize = 3;
+pub(super) const TRIES: usize = 3;
 /// Requests in flight that keep today's drives busy.
 const QUEUE_DEPTH: usize = 32;
 

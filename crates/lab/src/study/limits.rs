@@ -15,6 +15,7 @@ pub struct Limits {
     /// In nanoseconds of the clock; before it starts, so many after that.
     pub(super) until_ns: Cell<u64>,
     made: Cell<u64>,
+    flushes: Cell<u64>,
     /// Requests and blocks that there will be at most, as far as that is known.
     of: Cell<(u64, u64)>,
     pub(super) from_ns: Cell<u64>,
@@ -64,6 +65,7 @@ impl Limits {
     /// A request is made.
     pub fn take(&self, request: &Request) {
         self.made.set(self.made.get() + 1);
+        self.flushes.set(self.flushes.get() + u64::from(request.op == Op::Flush));
         self.requests.set(self.requests.get().saturating_sub(1));
         if request.op == Op::Write {
             let blocks = request.length.div_ceil(BLOCK_SIZE);
@@ -90,7 +92,7 @@ impl Limits {
                 now_ns.saturating_sub(self.from_ns.get()) as f64 / span as f64
             }
         };
-        part(self.made.get(), requests)
+        part(self.made.get() - self.flushes.get(), requests)
             .max(part(blocks.saturating_sub(self.blocks.get()), blocks))
             .max(time)
             .clamp(0.0, 1.0)
