@@ -18,7 +18,7 @@ impl fmt::Display for ParseSizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is not a size: {} (write a number and a unit of B, K, M, G, T or P, such as 10G)",
+            "{:?} is not a size: {} (write a number and a unit of B, K, M, G, T, P or E, such as 10G)",
             self.text, self.why
         )
     }
@@ -47,7 +47,7 @@ impl FromStr for ByteSize {
         }
         let unit = unit.strip_suffix("IB").or(unit.strip_suffix('B')).unwrap_or(&unit);
         let known = UNITS.iter().find(|(name, _)| *name == unit);
-        let (_, shift) = known.ok_or(fail("its unit is none of B, K, M, G, T, P and E"))?;
+        let (_, shift) = known.ok_or(fail("the unit is unknown"))?;
         number
             .checked_mul(1 << shift)
             .map(ByteSize)
