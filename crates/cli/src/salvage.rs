@@ -57,8 +57,9 @@ pub fn run(store: &Path, json: bool) -> Result<(), Failure> {
         if !json && let Some(loss) = &loss {
             output::print(&show::log_loss(loss))?;
         }
-        open(false, true, loss.clone()).await?.close().await?;
-        tell(store, Some(loss.unwrap_or_default()), json)
+        let loss = loss.unwrap_or_default();
+        open(false, true, Some(loss.clone())).await?.close().await?;
+        tell(store, Some(loss), json)
     })
 }
 

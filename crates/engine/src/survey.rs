@@ -141,15 +141,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 First::Header(header) => Some(header.clone()),
                 _ => None,
             };
-            // One that was overwritten as a whole looks unopened: then its first group tells, as long as
-            // that is whole.
-            let reach = match found {
-                First::Damaged | First::Unreadable => REACH,
-                First::Unopened => 2,
-                First::Header(_) => 0,
-            };
-            if reach > 0
-                && let Some(group) = self.headless_group(zone, root, reach).await?
+            if matches!(found, First::Damaged | First::Unreadable)
+                && let Some(group) = self.headless_group(zone, root).await?
             {
                 opened.headless.insert(zone);
                 let (incarnation, epoch) = (group.incarnation, group.epoch);
@@ -282,7 +275,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         &self,
         zone: ZoneId,
         root: &Root,
-        reach: u64,
     ) -> Result<Option<GroupHeader>, Error> {
         let (zone_blocks, uuid) = {
             let state = self.state();
@@ -295,7 +287,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 && header.incarnation > root.incarnation
                 && header.epoch == root.epoch
         };
-        let found = self.next_group(zone, 1, zone_blocks.min(reach), ours).await?;
+        let found = self.next_group(zone, 1, zone_blocks.min(REACH), ours).await?;
         Ok(found.map(|(_, group)| group))
     }
 

@@ -196,15 +196,3 @@ fn a_store_that_failed_is_neither_checked_nor_scrubbed() {
         assert_eq!(tag_of(&engine, volume.id, 7).await, TAG, "memory knows");
     });
 }
-
-/// As good as never opened, but for the groups that follow.
-#[test]
-fn a_segment_whose_header_was_overwritten_is_known_by_its_first_group() {
-    run(async |runtime| {
-        let (memory, at) = flushed(&runtime).await;
-        let header = Pba(at.0 / ZONE * ZONE);
-        let device = Fault::new(memory);
-        device.control().damage(header, Damage::Overwritten);
-        assert_eq!(found(device, &runtime).await, Ok(TAG));
-    });
-}
