@@ -118,10 +118,7 @@ pub async fn handle<D: Device, R: Runtime>(
             let served = circumstances.served.is_some();
             let serving = circumstances.served.as_ref();
             let recording = serving.and_then(|serving| serving.recorder.recording());
-            let (warnings, mut stats) = (circumstances.warnings(), engine.stats());
-            if serving.is_some_and(|serving| serving.read_only) {
-                stats.failed = None; // That it takes no changes is what was asked for.
-            }
+            let (warnings, stats) = (circumstances.warnings(), engine.stats());
             Ok(Response::Stats(Box::new(StatsOf { served, recording, warnings, stats })))
         }
         Request::Scrub {} => {

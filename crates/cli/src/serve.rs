@@ -146,9 +146,9 @@ async fn attend(
     for door in doors {
         runtime.spawn(clients.clone().accept_all(door));
     }
-    let (read_only, stop) = (options.read_only, clients.stopping());
+    let stop = clients.stopping();
     let (watched, recorded, world) = (engine.clone(), recorder.clone(), runtime.clone());
-    runtime.spawn(watch::watch(watched, recorded, read_only, world, stop));
+    runtime.spawn(watch::watch(watched, recorded, world, stop));
     tell(Readiness::Ready);
     shutdown.requested().await;
     tell(Readiness::Stopping);

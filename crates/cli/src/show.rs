@@ -181,7 +181,7 @@ fn stats(store: &Path, of: &StatsOf) -> String {
         count(stats.space.total_bytes / stats.segment_bytes.max(1), "segment"),
         bytes(stats.segment_bytes),
     );
-    if let Some(failed) = &stats.failed.as_ref().filter(|_| of.served) {
+    if let Some(failed) = &stats.failed {
         text += &format!("FAILED: {failed}\n");
     }
     text += &warnings(&of.warnings);

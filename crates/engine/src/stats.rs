@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mjolnir_device::{Device, Runtime};
+use mjolnir_store::ErrorKind;
 use mjolnir_units::{BLOCK_SIZE, ZoneId};
 use serde::{Deserialize, Serialize};
 
@@ -272,7 +273,7 @@ pub struct Stats {
     pub trim_latency: LatencySummary,
     /// Atomic vectors, clones and moves.
     pub atomic_latency: LatencySummary,
-    /// Why the store takes no changes, if it does not.
+    /// Why the store takes no changes any more; not where it was opened for reading only.
     pub failed: Option<String>,
 }
 
@@ -353,7 +354,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             flush_latency: counters.flush_latency.summary(),
             trim_latency: counters.trim_latency.summary(),
             atomic_latency: counters.atomic_latency.summary(),
-            failed: state.failed.as_ref().map(|error| error.message.clone()),
+            failed: state
+                .failed
+                .as_ref()
+                .filter(|error| error.kind != ErrorKind::ReadOnly)
+                .map(|error| error.message.clone()),
         }
     }
 }

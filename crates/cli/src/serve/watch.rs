@@ -22,7 +22,6 @@ const DAMAGE_PERIODS: u32 = 10;
 pub async fn watch(
     engine: HostEngine,
     recorder: Rc<Recorder>,
-    read_only: bool,
     runtime: HostRuntime,
     stop: Rc<Stop>,
 ) {
@@ -51,8 +50,7 @@ pub async fn watch(
             ));
             (damaged, quiet) = (stats.checksum_errors, DAMAGE_PERIODS);
         }
-        // A store that is only read takes no changes, and that is no failure.
-        if let Some(why) = stats.failed.filter(|_| !was_failed && !read_only) {
+        if let Some(why) = stats.failed.filter(|_| !was_failed) {
             complain(&format!(
                 "error: {why} (reads go on; once that is mended, stop this server and start it anew)"
             ));

@@ -23,6 +23,7 @@ fn a_store_served_for_reading_stays_as_it_was() {
     }
     assert!(folder.ok("check s.mj").contains("no problems"));
     assert!(folder.ok("scrub s.mj").contains("no damage"));
+    assert!(!folder.ok("stats s.mj").contains("FAILED"), "that it takes no changes was asked for");
     server.stop();
     for words in ["volume list s.mj", "stats s.mj", "check s.mj", "scrub s.mj"] {
         folder.ok(words);
