@@ -202,20 +202,36 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.settle_zone(zone).await;
         let start = zone.start(info.zone_blocks);
         let first = self.device().read(start, AlignedBuf::zeroed(BLOCK_BYTES)).await;
+        let mut stray = None;
         match first.map_err(|error| fault::device(&format!("reading {start}"), error)) {
             Ok(block) => match SegmentHeader::decode(block.as_ref()) {
                 Some(header)
                     if header.uuid == info.uuid
                         && header.zone == zone
-                        && header.incarnation == segment.incarnation
-                        && header.stream == segment.stream => {}
-                Some(header) => report.problems.push(format!(
-                    "the header of segment {} is that of incarnation {} in stream {}, not {} in {}",
-                    zone.0, header.incarnation, header.stream, segment.incarnation, segment.stream
-                )),
-                None => report
-                    .problems
-                    .push(format!("the header of segment {} (at {start}) is damaged", zone.0)),
+                        && header.incarnation == segment.incarnation =>
+                {
+                    if header.stream != segment.stream {
+                        report.problems.push(format!(
+                            "the header of segment {} says that it is of stream {}, not {}",
+                            zone.0, header.stream, segment.stream
+                        ));
+                    }
+                }
+                Some(header) => {
+                    stray = Some(format!(
+                        "the header of segment {} is that of incarnation {}, not {}",
+                        zone.0, header.incarnation, segment.incarnation
+                    ));
+                }
+                None => {
+                    let why = format!("the header of segment {} (at {start}) is damaged", zone.0);
+                    let before = segment.incarnation - 1;
+                    if SegmentHeader::is_damaged(block.as_ref(), &info.uuid, zone, before) {
+                        report.problems.push(why);
+                    } else {
+                        stray = Some(why);
+                    }
+                }
             },
             Err(error) if error.kind == ErrorKind::Damaged => report.problems.push(error.message),
             Err(error) => return Err(error),
@@ -234,6 +250,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         }
         let walk = self.walk_segment(zone, segment.incarnation, end, u64::MAX).await?;
+        // A power cut may have taken the header and not the first group, which then stands in for it.
+        if walk.groups.first().is_none_or(|group| group.offset != 1) {
+            report.problems.extend(stray);
+        }
         for hole in &walk.breaks {
             let hole = hole.hole(zone, info.zone_blocks, end);
             if !has_footer {

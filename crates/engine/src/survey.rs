@@ -10,7 +10,7 @@ use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, ZoneId};
 
 use crate::engine::Engine;
 use crate::fault;
-use crate::format::group::GroupHeader;
+use crate::format::group::{GroupHeader, GroupPlace};
 use crate::format::manifest::{Manifest, SegmentEntry};
 use crate::format::record::Record;
 use crate::format::root::Root;
@@ -141,8 +141,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 First::Header(header) => Some(header.clone()),
                 _ => None,
             };
-            if matches!(found, First::Damaged | First::Unreadable)
-                && let Some(group) = self.headless_group(zone, root).await?
+            // One that was overwritten as a whole, or that a power cut took, looks unopened: then the first
+            // group tells, as long as that is whole.
+            let reach = match found {
+                First::Damaged | First::Unreadable => REACH,
+                First::Unopened => 2,
+                First::Header(_) => 0,
+            };
+            if reach > 0
+                && let Some(group) = self.headless_group(zone, root, reach).await?
             {
                 opened.headless.insert(zone);
                 let (incarnation, epoch) = (group.incarnation, group.epoch);
@@ -224,7 +231,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     return Ok((zone, false));
                 }
             }
-            Ok((zone, true))
+            // Its first group stands in for a header that is lost.
+            let place = GroupPlace { uuid, zone, offset: 1, incarnation };
+            let group = self.next_group(zone, 1, 2, |group, _| group.is_at(&place)).await?;
+            Ok((zone, group.is_none()))
         };
         let mut found = stream::iter(&manifest.segments).map(is_outdated).buffered(HEADERS);
         let mut lost = Vec::new();
@@ -270,11 +280,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// A group near the start of a segment that was opened since the root was written: it tells as
-    /// much as the segment's header, which is damaged. Nobody opened a segment without a group.
+    /// much as the segment's header, which is lost. Nobody opened a segment without a group.
     async fn headless_group(
         &self,
         zone: ZoneId,
         root: &Root,
+        reach: u64,
     ) -> Result<Option<GroupHeader>, Error> {
         let (zone_blocks, uuid) = {
             let state = self.state();
@@ -287,7 +298,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 && header.incarnation > root.incarnation
                 && header.epoch == root.epoch
         };
-        let found = self.next_group(zone, 1, zone_blocks.min(REACH), ours).await?;
+        let found = self.next_group(zone, 1, zone_blocks.min(reach), ours).await?;
         Ok(found.map(|(_, group)| group))
     }
 

@@ -38,6 +38,8 @@ pub enum Damage {
     Unreadable,
     /// Reads return it with this bit inverted (0 is the lowest bit of the first byte).
     Flipped(u32),
+    /// Reads return zeroes in its place.
+    Overwritten,
 }
 
 /// Passes requests on, and makes them fail as its [`FaultControl`] says.
@@ -151,19 +153,20 @@ impl FaultControl {
     fn spoil(&self, from: Pba, bytes: &mut [u8]) -> Result<(), Pba> {
         let plan = &mut *self.plan.borrow_mut();
         let end = from.plus((bytes.len() / BLOCK_BYTES) as u64);
-        let mut flip = |bit: usize| bytes[bit / 8] ^= 1 << (bit % 8);
+        let flip = |bytes: &mut [u8], bit: usize| bytes[bit / 8] ^= 1 << (bit % 8);
         for (&pba, damage) in plan.damage.range(from..end) {
             plan.faults += 1;
+            let start = (pba.0 - from.0) as usize * BLOCK_BYTES;
             match damage {
                 Damage::Unreadable => return Err(pba),
-                Damage::Flipped(bit) => {
-                    flip((pba.0 - from.0) as usize * BLOCK_BYTES * 8 + *bit as usize);
-                }
+                Damage::Flipped(bit) => flip(bytes, start * 8 + *bit as usize),
+                Damage::Overwritten => bytes[start..start + BLOCK_BYTES].fill(0),
             }
         }
         if one_in(&mut plan.chance, plan.rates.flip) {
             plan.faults += 1;
-            flip(below(&mut plan.chance, (end.0 - from.0) * BLOCK_BYTES as u64 * 8) as usize);
+            let bits = (end.0 - from.0) * BLOCK_BYTES as u64 * 8;
+            flip(bytes, below(&mut plan.chance, bits) as usize);
         }
         Ok(())
     }

@@ -196,3 +196,44 @@ fn a_store_that_failed_is_neither_checked_nor_scrubbed() {
         assert_eq!(tag_of(&engine, volume.id, 7).await, TAG, "memory knows");
     });
 }
+
+/// As good as never opened, but for the group that follows, which stands in for the header from then on.
+#[test]
+fn a_segment_whose_header_was_overwritten_is_known_by_its_first_group() {
+    run(async |runtime| {
+        let (mut memory, at) = flushed(&runtime).await;
+        let header = Pba(at.0 / ZONE * ZONE);
+        for _ in 0..3 {
+            memory = memory.reopen();
+            let device = Fault::new(memory.clone());
+            device.control().damage(header, Damage::Overwritten);
+            let engine = open(device, runtime.clone(), OpenOptions::default()).await.unwrap();
+            let volume = engine.find("v").unwrap();
+            assert_eq!(tag_of(&engine, volume.id, 7).await, TAG);
+            assert_eq!(engine.check().await.unwrap().problems, [""; 0]);
+            engine.close().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_check_tells_of_a_header_that_nothing_stands_in_for() {
+    run(async |runtime| {
+        let (memory, at) = flushed(&runtime).await;
+        let header = Pba(at.0 / ZONE * ZONE);
+        let device = Fault::new(memory.reopen());
+        let control = device.control();
+        let engine = open(device, runtime.clone(), OpenOptions::default()).await.unwrap();
+        let problems = async || engine.check().await.unwrap().problems;
+        assert_eq!(problems().await, [""; 0]);
+        control.damage(header, Damage::Overwritten);
+        assert_eq!(problems().await, [""; 0]);
+        control.damage(header.plus(1), Damage::Overwritten);
+        let told = problems().await;
+        assert!(told.iter().any(|problem| problem.contains("the header of segment")), "{told:?}");
+        control.repair(header.plus(1));
+        control.damage(header, Damage::Flipped(8 * 20));
+        let told = problems().await;
+        assert!(told.iter().any(|problem| problem.contains("the header of segment")), "{told:?}");
+    });
+}
