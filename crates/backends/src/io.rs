@@ -75,6 +75,17 @@ pub(crate) enum Request {
     Punch { offset: u64, length: u64 },
 }
 
+impl Request {
+    /// Bytes that are to be moved.
+    fn bytes(&self) -> usize {
+        match self {
+            Request::Write { pieces, .. } => total(pieces),
+            Request::Read { buffer, .. } => buffer.len(),
+            Request::Sync | Request::Punch { .. } => 0,
+        }
+    }
+}
+
 /// How requests are carried out.
 #[derive(Clone)]
 pub(crate) enum Io {

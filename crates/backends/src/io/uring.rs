@@ -43,6 +43,8 @@ const ENTRIES: u32 = 256;
 /// Requests that wait for no others. More at once would save system calls and leave the device idle
 /// while a deep queue of requests is prepared: client and device would take turns.
 const PROMPT: usize = 4;
+/// Bytes of a request that waits for none: beside what moving them takes, a system call is nothing.
+const PROMPT_BYTES: usize = 128 << 10;
 /// Bytes of writes that the kernel has at once, but for a single one that is larger: some milliseconds
 /// of a disk, and more than a fast one needs to be busy.
 const WRITE_BYTES_MAX: usize = 8 << 20;
@@ -132,6 +134,7 @@ impl Ring {
     /// at once.
     pub fn start(this: &Rc<Self>, request: Request, hold: Option<Hold>) -> Pending {
         let mut tables = this.tables.borrow_mut();
+        let long = request.bytes() >= PROMPT_BYTES;
         let slot = tables.slots.insert(Slot {
             request,
             done: 0,
@@ -144,8 +147,8 @@ impl Ring {
         });
         tables.enqueue(slot);
         let prompt = match tables.next() {
-            Some((_, Some(_))) => tables.writes.len() >= PROMPT,
-            Some((_, None)) => tables.queued.len() >= PROMPT,
+            Some((_, Some(_))) => long || tables.writes.len() >= PROMPT,
+            Some((_, None)) => long || tables.queued.len() >= PROMPT,
             None => false,
         };
         // What fails is tried again by the driver.

@@ -1,7 +1,7 @@
 //! Copy forward: a victim's live blocks are read, verified, and appended to the log elsewhere.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::ops::{Range, RangeInclusive};
 use std::pin::pin;
@@ -33,9 +33,12 @@ use crate::space::{Claim, RECLAIM_STREAM};
 /// Blocks read from a victim in one go, a slice. What is moved goes to the log with each of them, so
 /// shorter ones make shorter groups.
 const SLICE_BLOCKS: RangeInclusive<u64> = 128..=512;
-/// The part of what may wait unwritten that a slice is, within these bounds: one in so many. Two are
-/// in memory at once, with what of those before is being written.
+/// The part of what may wait unwritten that a slice is, within these bounds: one in so many.
 const SLICE_SHARE: u64 = 16;
+/// The part of it that those are which are being read, within the bounds that follow: one in so many. One
+/// more is in memory, which is being copied, and what of those before is being written.
+const AHEAD_SHARE: u64 = 8;
+const SLICES_AHEAD: RangeInclusive<u64> = 2..=3;
 /// Blocks of one read: more than the longest run has, which is verified out of a single one; as a rule
 /// a whole slice with its headers.
 const READ_BLOCKS_MAX: u64 = 640;
@@ -155,13 +158,22 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let now = state.log.sequence;
             state.placement.reclaimed(state.space.get(zone), live, opened, now);
         }
-        // The next slice is on its way while this one is copied.
-        let mut rest = slices(&runs, slice_blocks(&self.inner.options)).peekable();
-        let mut ahead = first;
-        while let Some(slice) = rest.next() {
+        // The next slices are on their way while this one is copied.
+        let slices: Vec<&[LiveRun]> = slices(&runs, slice_blocks(&self.inner.options)).collect();
+        let most = slices_ahead(&self.inner.options);
+        let read_on = |ahead: &mut VecDeque<Reads<D, R>>, from: usize| {
+            while ahead.len() < most
+                && let Some(next) = slices.get(from + ahead.len())
+            {
+                ahead.push_back(self.start_reads(zone, next));
+            }
+            from + ahead.len() == slices.len()
+        };
+        let mut ahead: VecDeque<Reads<D, R>> = first.into_iter().collect();
+        for (index, slice) in slices.iter().enumerate() {
             if !self.has_share_within(HOLD).await {
                 // That may be long: no payload is held meanwhile that can be read again.
-                if let Some(reads) = ahead.take() {
+                for reads in ahead.drain(..) {
                     reads.finish().await;
                 }
                 if let Some(written) = self.wait_for_share().await {
@@ -171,15 +183,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if self.state().closing {
                 return Ok(Copied::Closing);
             }
-            let reads = ahead.take().unwrap_or_else(|| self.start_reads(zone, slice));
-            match rest.peek() {
-                Some(next) => ahead = Some(self.start_reads(zone, next)),
-                None => {
-                    all_read.note();
-                    yield_now().await; // This one may be in memory: the next is begun before it is copied.
-                }
-            }
+            read_on(&mut ahead, index);
+            let reads = ahead.pop_front().expect("it was begun");
             let read = reads.finish().await;
+            // Before it is looked at: a device that tells of several at once has nothing to do else.
+            if read_on(&mut ahead, index + 1) {
+                all_read.note();
+                yield_now().await; // The next victim's is begun before this one is copied.
+            }
             let copied =
                 self.copy_slice(zone, slice, read, sums.as_ref(), &mut moves, groups).await;
             // Before any wait, and though the copy failed: clients may wait for what has not been
@@ -336,6 +347,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 fn slice_blocks(options: &OpenOptions) -> u64 {
     let blocks = dirty_bytes_max(options) / SLICE_SHARE / BLOCK_SIZE;
     blocks.clamp(*SLICE_BLOCKS.start(), *SLICE_BLOCKS.end())
+}
+
+/// Slices that are being read at once.
+fn slices_ahead(options: &OpenOptions) -> usize {
+    let slices = dirty_bytes_max(options) / AHEAD_SHARE / (slice_blocks(options) * BLOCK_SIZE);
+    slices.clamp(*SLICES_AHEAD.start(), *SLICES_AHEAD.end()) as usize
 }
 
 /// Groups runs so that each group is moved in one go: it ends with the run that makes it `most` blocks
