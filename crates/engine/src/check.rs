@@ -249,7 +249,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 )),
             }
         }
-        let walk = self.walk_segment(zone, segment.incarnation, end, u64::MAX).await?;
+        let walk = self.walk_segment(zone, segment.incarnation, end).await?;
         // A power cut may have taken the header and not the first group, which then stands in for it.
         if walk.groups.first().is_none_or(|group| group.offset != 1) {
             report.problems.extend(stray);

@@ -12,11 +12,11 @@ use crate::format::group::{GroupHeader, GroupPlace};
 use crate::headers_ahead::HeadersAhead;
 use crate::log::GROUP_BLOCKS_MAX;
 
-/// Blocks behind the end of a chain in which the group after a lost one begins: it cannot be
-/// longer than the longest.
+/// Blocks from a segment's start in which the group after a lost one begins: it cannot be longer than the
+/// longest.
 pub(crate) const REACH: u64 = 2 * (1 + GROUP_BLOCKS_MAX as u64);
 /// Blocks that are read at once in search of a header.
-const STRIDE: u64 = 64;
+const STRIDE: u64 = 256;
 /// How often a block is read before what it says is believed: what ends a chain decides what
 /// counts as written, and a fault that passes must not.
 pub(crate) const TRIES: usize = 3;
@@ -71,17 +71,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         incarnation: u64,
         end: u64,
     ) -> Result<Vec<GroupHeader>, Error> {
-        Ok(self.walk_segment(zone, incarnation, end, u64::MAX).await?.groups)
+        Ok(self.walk_segment(zone, incarnation, end).await?.groups)
     }
 
-    /// As [`walk_groups`](Self::walk_groups), and tells what was in the way. Looks for the next
-    /// group at most `reach` blocks behind a break.
+    /// As [`walk_groups`](Self::walk_groups), and tells what was in the way. Behind a break it looks for
+    /// the next group in all that is left: where very much was overwritten, that alone tells.
     pub(crate) async fn walk_segment(
         &self,
         zone: ZoneId,
         incarnation: u64,
         end: u64,
-        reach: u64,
     ) -> Result<Walk, Error> {
         self.settle_zone(zone).await;
         let (zone_blocks, uuid) = {
@@ -110,9 +109,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 }
                 Err(why) => why,
             };
-            let limit = end.min(offset.saturating_add(reach));
             let ours = |header: &GroupHeader, offset| header.is_at(&GroupPlace { offset, ..place });
-            let next = self.next_group(zone, offset + 1, limit, ours).await?;
+            let next = self.next_group(zone, offset + 1, end, ours).await?;
             let next = next.map(|(offset, _)| offset);
             // Short of a known end it is a break, whatever is there.
             if damage.is_some() || next.is_some() || end < zone_blocks {

@@ -106,7 +106,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if let Some(first) = outdated.first().filter(|_| !salvage) {
             return Err(refusal(&first.place));
         }
-        let mut survey = engine.survey(&root, &manifest, salvage).await?;
+        let mut survey = engine.survey(&root, &manifest).await?;
         survey.damage.extend(outdated);
         let groups = || {
             survey.walks.iter().flat_map(|of| of.walk.groups.iter().map(|group| (of.zone, group)))

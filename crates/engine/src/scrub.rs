@@ -110,7 +110,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         report.segments += 1;
         let end = if segment.footer > 0 { segment.footer } else { segment.used };
-        let walk = match self.walk_segment(zone, segment.incarnation, end.into(), u64::MAX).await {
+        let walk = match self.walk_segment(zone, segment.incarnation, end.into()).await {
             Ok(walk) => walk,
             Err(error) => {
                 report.damage.push(error.message);

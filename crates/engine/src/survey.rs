@@ -81,14 +81,8 @@ const HEADERS: usize = 32;
 const WALKS: usize = 8;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Looks at every segment that may hold newer records, and notes what is in it. Where a group
-    /// is lost, `thorough` looks for the next one in all of the segment.
-    pub(crate) async fn survey(
-        &self,
-        root: &Root,
-        manifest: &Manifest,
-        thorough: bool,
-    ) -> Result<Survey, Error> {
+    /// Looks at every segment that may hold newer records, and notes what is in it.
+    pub(crate) async fn survey(&self, root: &Root, manifest: &Manifest) -> Result<Survey, Error> {
         let zone_blocks = self.state().info.zone_blocks;
         let mut survey = Survey { walks: Vec::new(), epoch: root.epoch, damage: Vec::new() };
         let opened = self.find_opened(root, manifest, &mut survey).await?;
@@ -99,8 +93,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let segment = state.space.get(zone);
                 (segment.incarnation, u64::from(segment.used))
             };
-            let reach = if thorough { u64::MAX } else { REACH };
-            let walk = self.walk_segment(zone, incarnation, zone_blocks, reach).await;
+            let walk = self.walk_segment(zone, incarnation, zone_blocks).await;
             (zone, known, walk)
         };
         let mut walks = stream::iter(scan).map(walk).buffered(WALKS);

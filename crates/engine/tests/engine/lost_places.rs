@@ -237,3 +237,40 @@ fn a_check_tells_of_a_header_that_nothing_stands_in_for() {
         assert!(told.iter().any(|problem| problem.contains("the header of segment")), "{told:?}");
     });
 }
+
+/// More than the longest group: only one far behind tells that something was there.
+#[test]
+fn a_long_stretch_that_was_overwritten_is_missed_where_a_later_flush_tells_of_it() {
+    run(async |runtime| {
+        let (zones, blocks) = (32, 2048);
+        let memory = MemoryDevice::of_zones(zones, blocks);
+        format(memory.clone(), &runtime).await;
+        let engine = open(memory.clone(), runtime.clone(), OpenOptions::default());
+        let engine = engine.await.unwrap();
+        let volume = engine.create_volume("v", 1000 * BLOCK).await.unwrap();
+        engine.checkpoint().await.unwrap();
+        for lba in 0..900 {
+            put(&engine, volume.id, lba, TAG).await.unwrap();
+        }
+        engine.flush().await.unwrap();
+        put(&engine, volume.id, 7, TAG + 1).await.unwrap();
+        engine.flush().await.unwrap();
+        drop(engine);
+        let memory = memory.reopen();
+        let last = TAG + 1;
+        let mut at = None;
+        for pba in (0..u64::from(zones) * blocks).map(Pba) {
+            let block = memory.read(pba, AlignedBuf::zeroed(BLOCK as usize)).await.unwrap();
+            if block.as_ref()[..8] == (last * 1_000_003).to_le_bytes() {
+                at = Some(pba);
+            }
+        }
+        let at = at.expect("it was flushed");
+        let device = Fault::new(memory);
+        assert!(at.0 % blocks > 700, "it lies in the same segment, at {at}");
+        for pba in (at.0 - 700..at.0 - 2).map(Pba) {
+            device.control().damage(pba, Damage::Overwritten);
+        }
+        assert_eq!(found(device, &runtime).await, Err(ErrorKind::Damaged));
+    });
+}
