@@ -202,7 +202,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.settle_zone(zone).await;
         let start = zone.start(info.zone_blocks);
         let first = self.device().read(start, AlignedBuf::zeroed(BLOCK_BYTES)).await;
-        let mut stray = None;
+        let mut absent = None;
         match first.map_err(|error| fault::device(&format!("reading {start}"), error)) {
             Ok(block) => match SegmentHeader::decode(block.as_ref()) {
                 Some(header)
@@ -218,18 +218,23 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     }
                 }
                 Some(header) => {
-                    stray = Some(format!(
+                    let why = format!(
                         "the header of segment {} is that of incarnation {}, not {}",
                         zone.0, header.incarnation, segment.incarnation
-                    ));
+                    );
+                    let is_older = header.uuid == info.uuid
+                        && header.zone == zone
+                        && header.incarnation < segment.incarnation;
+                    match is_older {
+                        true => absent = Some(why),
+                        false => report.problems.push(why),
+                    }
                 }
                 None => {
                     let why = format!("the header of segment {} (at {start}) is damaged", zone.0);
-                    let before = segment.incarnation - 1;
-                    if SegmentHeader::is_damaged(block.as_ref(), &info.uuid, zone, before) {
-                        report.problems.push(why);
-                    } else {
-                        stray = Some(why);
+                    match block.as_ref().iter().all(|byte| *byte == 0) {
+                        true => absent = Some(why),
+                        false => report.problems.push(why),
                     }
                 }
             },
@@ -250,9 +255,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         }
         let walk = self.walk_segment(zone, segment.incarnation, end).await?;
-        // A power cut may have taken the header and not the first group, which then stands in for it.
+        // A power cut may have taken the header, so that what was there before is there still, and not
+        // the first group, which then stands in for it.
         if walk.groups.first().is_none_or(|group| group.offset != 1) {
-            report.problems.extend(stray);
+            report.problems.extend(absent);
         }
         for hole in &walk.breaks {
             let hole = hole.hole(zone, info.zone_blocks, end);

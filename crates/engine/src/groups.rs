@@ -185,7 +185,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// The first block from `from` to before `limit` that is the header of a group which `ours`
-    /// accepts, given its offset. Blocks that cannot be read are none.
+    /// accepts, given its offset. Blocks that cannot be read are none; behind very many of them in a row
+    /// nothing is looked for, since each may take a failing disk seconds.
     pub(crate) async fn next_group(
         &self,
         zone: ZoneId,
@@ -194,17 +195,18 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         ours: impl Fn(&GroupHeader, u32) -> bool,
     ) -> Result<Option<(u64, GroupHeader)>, Error> {
         let start = zone.start(self.state().info.zone_blocks);
-        let mut stride = STRIDE;
-        while from < limit {
+        let (mut stride, mut unreadable) = (STRIDE, 0);
+        while from < limit && unreadable < REACH {
             let count = stride.min(limit - from);
             let buffer = self.buffer(count as usize * BLOCK_BYTES);
             let read = self.device().read(start.plus(from), buffer).await;
             let bytes = match read.map_err(|error| fault::device("looking for a group", error)) {
                 Ok(bytes) => bytes,
-                // Block by block past what cannot be read.
+                // In smaller and smaller steps up to what cannot be read, and past that.
                 Err(error) if error.kind == ErrorKind::Damaged => {
                     from += u64::from(count == 1);
-                    stride = 1;
+                    unreadable += u64::from(count == 1);
+                    stride = (count / 2).max(1);
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -217,7 +219,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 }
             }
             from += count;
-            stride = if stride == 1 && !from.is_multiple_of(STRIDE) { 1 } else { STRIDE };
+            (stride, unreadable) = ((2 * stride).min(STRIDE), 0);
         }
         Ok(None)
     }

@@ -64,7 +64,7 @@ enum First {
     Damaged,
     /// Perhaps that: it cannot be read.
     Unreadable,
-    /// Something older.
+    /// Something older, or nothing: as a rule nobody opened the segment since.
     Unopened,
 }
 
@@ -99,11 +99,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut walks = stream::iter(scan).map(walk).buffered(WALKS);
         while let Some((zone, known, walk)) = walks.next().await {
             let walk = walk?;
-            if opened.headless.contains(&zone) {
+            let is_headless = opened.headless.contains(&zone);
+            if is_headless {
                 self.state().space.get_mut(zone).stream = stream_of(&walk.groups);
             }
-            // Only clients' streams hold records to replay.
-            if self.state().space.get(zone).stream > RECLAIM_STREAM {
+            // Only clients' streams hold records to replay. Without a header a lost group may have been what
+            // told of one.
+            let is_unsure = is_headless && !walk.breaks.is_empty();
+            if self.state().space.get(zone).stream > RECLAIM_STREAM || is_unsure {
                 survey.damage.extend(lost_groups(zone, &walk, root, zone_blocks));
             }
             self.note_walked(zone, &walk, known, u64::MAX);
@@ -146,7 +149,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             {
                 opened.headless.insert(zone);
                 let (incarnation, epoch) = (group.incarnation, group.epoch);
-                let stream = CLIENT_STREAM;
+                let stream = stream_of(std::slice::from_ref(&group));
                 header = Some(SegmentHeader { uuid: info.uuid, zone, incarnation, epoch, stream });
             }
             let Some(header) = header else {
@@ -215,14 +218,18 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         let is_outdated = async |entry: &SegmentEntry| {
             let SegmentEntry { zone, incarnation, .. } = *entry;
+            let mut given_up = false;
             for _ in 0..TRIES {
                 let block = self.read_first_block(zone).await?;
                 let header = block.and_then(|block| SegmentHeader::decode(block.as_ref()));
-                if header.is_some_and(|header| {
-                    (header.uuid, header.zone, header.incarnation) == (uuid, zone, incarnation)
-                }) {
+                let ours = header.filter(|header| (header.uuid, header.zone) == (uuid, zone));
+                if ours.as_ref().is_some_and(|header| header.incarnation == incarnation) {
                     return Ok((zone, false));
                 }
+                given_up |= ours.is_some_and(|header| header.incarnation > incarnation);
+            }
+            if given_up {
+                return Ok((zone, true)); // Whatever follows is left over from before.
             }
             // Its first group stands in for a header that is lost.
             let place = GroupPlace { uuid, zone, offset: 1, incarnation };
@@ -289,7 +296,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 && header.zone == zone
                 && header.offset == offset
                 && header.incarnation > root.incarnation
-                && header.epoch == root.epoch
+                && header.epoch >= root.epoch
         };
         let found = self.next_group(zone, 1, zone_blocks.min(reach), ours).await?;
         Ok(found.map(|(_, group)| group))

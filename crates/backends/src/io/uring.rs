@@ -3,7 +3,7 @@
 //! A request started goes into a queue. The *driver*, a task on the executor's thread, moves the
 //! queue into the ring and submits it: since it is woken by the first request and runs after the
 //! tasks that are ready already, what they start goes to the kernel in one system call, but for
-//! queues that are long enough to be submitted at once. The kernel tells of completions through an
+//! long requests and long queues, which are submitted at once. The kernel tells of completions through an
 //! eventfd, which wakes the driver.
 //!
 //! Writes wait for one another beyond some bytes: what the kernel has of them, a read waits for on the
@@ -130,8 +130,8 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Queues a request. The driver does the rest, but for a queue that is long enough to be submitted
-    /// at once.
+    /// Queues a request. The driver does the rest, but for a long one, or a long queue, which is
+    /// submitted at once.
     pub fn start(this: &Rc<Self>, request: Request, hold: Option<Hold>) -> Pending {
         let mut tables = this.tables.borrow_mut();
         let long = request.bytes() >= PROMPT_BYTES;

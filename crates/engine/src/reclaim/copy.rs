@@ -35,8 +35,9 @@ use crate::space::{Claim, RECLAIM_STREAM};
 const SLICE_BLOCKS: RangeInclusive<u64> = 128..=512;
 /// The part of what may wait unwritten that a slice is, within these bounds: one in so many.
 const SLICE_SHARE: u64 = 16;
-/// The part of it that those are which are being read, within the bounds that follow: one in so many. One
-/// more is in memory, which is being copied, and what of those before is being written.
+/// The part of it that those are which are being read, one in so many, but no fewer or more than these.
+/// Beside them one is in memory that is being copied, the next victim's first, and what of those before is
+/// being written.
 const AHEAD_SHARE: u64 = 8;
 const SLICES_AHEAD: RangeInclusive<u64> = 2..=3;
 /// Blocks of one read: more than the longest run has, which is verified out of a single one; as a rule
@@ -160,8 +161,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         // The next slices are on their way while this one is copied.
         let slices: Vec<&[LiveRun]> = slices(&runs, slice_blocks(&self.inner.options)).collect();
-        let most = slices_ahead(&self.inner.options);
         let read_on = |ahead: &mut VecDeque<Reads<D, R>>, from: usize| {
+            // Where reclaim waits again and again, what is ahead may be given up each time.
+            let is_paced = self.state().is_paced();
+            let most = if is_paced { 1 } else { slices_ahead(&self.inner.options) };
             while ahead.len() < most
                 && let Some(next) = slices.get(from + ahead.len())
             {

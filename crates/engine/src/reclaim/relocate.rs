@@ -87,8 +87,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     self.get_ready(zone, &live, &nothing_before).await
                 }
             };
-            // The headers of the next one are read while this one is copied, and its first slice while the
-            // last of this one is: else the device would wait for us in between.
+            // The headers of the next one are read while this one is copied, and its first slice once
+            // all of this one is on its way: else the device would wait for us in between.
             let all_read = AllRead::default();
             let following = next.peek().map(|zone| self.get_ready(*zone, &live, &all_read));
             let mut following = pin!(maybe_done(OptionFuture::from(following)));
