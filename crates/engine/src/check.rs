@@ -1,6 +1,7 @@
 //! Check: every invariant of the format and of the map that can be checked without reading the
 //! data (that is what scrub does), and what of the volumes is lost where they do not hold.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use mjolnir_device::{AlignedBuf, Device, DeviceInfo, Runtime};
@@ -36,6 +37,36 @@ pub struct CheckReport {
     /// What of the log is lost, if the store could only be opened by leaving that out.
     #[serde(default)]
     pub log: Option<LogLoss>,
+}
+
+/// What a check thinks of a segment's first block.
+enum Header {
+    Right,
+    /// What was there before the segment was opened is there still.
+    Absent(String),
+    Wrong(String),
+}
+
+fn judge_header(block: &[u8], zone: ZoneId, segment: &Segment, info: &DeviceInfo) -> Header {
+    let ZoneId(number) = zone;
+    let Some(header) = SegmentHeader::decode(block) else {
+        let at = zone.start(info.zone_blocks);
+        let what = |what| format!("the header of segment {number} (at {at}) is {what}");
+        return match block.iter().all(|byte| *byte == 0) {
+            true => Header::Absent(what("not there")),
+            false => Header::Wrong(what("damaged")),
+        };
+    };
+    let why = format!(
+        "the header of segment {number} is that of incarnation {} in stream {}, not {} in {}",
+        header.incarnation, header.stream, segment.incarnation, segment.stream
+    );
+    let is_ours = (header.uuid, header.zone) == (info.uuid, zone);
+    match header.incarnation.cmp(&segment.incarnation) {
+        Ordering::Equal if is_ours && header.stream == segment.stream => Header::Right,
+        Ordering::Less if is_ours => Header::Absent(why),
+        _ => Header::Wrong(why),
+    }
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
@@ -202,45 +233,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.settle_zone(zone).await;
         let start = zone.start(info.zone_blocks);
         let first = self.device().read(start, AlignedBuf::zeroed(BLOCK_BYTES)).await;
-        let mut absent = None;
-        match first.map_err(|error| fault::device(&format!("reading {start}"), error)) {
-            Ok(block) => match SegmentHeader::decode(block.as_ref()) {
-                Some(header)
-                    if header.uuid == info.uuid
-                        && header.zone == zone
-                        && header.incarnation == segment.incarnation =>
-                {
-                    if header.stream != segment.stream {
-                        report.problems.push(format!(
-                            "the header of segment {} says that it is of stream {}, not {}",
-                            zone.0, header.stream, segment.stream
-                        ));
-                    }
-                }
-                Some(header) => {
-                    let why = format!(
-                        "the header of segment {} is that of incarnation {}, not {}",
-                        zone.0, header.incarnation, segment.incarnation
-                    );
-                    let is_older = header.uuid == info.uuid
-                        && header.zone == zone
-                        && header.incarnation < segment.incarnation;
-                    match is_older {
-                        true => absent = Some(why),
-                        false => report.problems.push(why),
-                    }
-                }
-                None => {
-                    let why = format!("the header of segment {} (at {start}) is damaged", zone.0);
-                    match block.as_ref().iter().all(|byte| *byte == 0) {
-                        true => absent = Some(why),
-                        false => report.problems.push(why),
-                    }
-                }
-            },
-            Err(error) if error.kind == ErrorKind::Damaged => report.problems.push(error.message),
+        let header = match first.map_err(|error| fault::device(&format!("reading {start}"), error))
+        {
+            Ok(block) => judge_header(block.as_ref(), zone, &segment, &info),
+            Err(error) if error.kind == ErrorKind::Damaged => Header::Wrong(error.message),
             Err(error) => return Err(error),
-        }
+        };
         let mut end = u64::from(segment.used);
         let mut has_footer = false;
         if segment.footer != 0 {
@@ -255,10 +253,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         }
         let walk = self.walk_segment(zone, segment.incarnation, end).await?;
-        // A power cut may have taken the header, so that what was there before is there still, and not
-        // the first group, which then stands in for it.
-        if walk.groups.first().is_none_or(|group| group.offset != 1) {
-            report.problems.extend(absent);
+        match header {
+            Header::Right => {}
+            // A power cut may have taken it, and not the first group, which then stands in for it.
+            Header::Absent(_) if walk.groups.first().is_some_and(|group| group.offset == 1) => {}
+            Header::Absent(why) | Header::Wrong(why) => report.problems.push(why),
         }
         for hole in &walk.breaks {
             let hole = hole.hole(zone, info.zone_blocks, end);

@@ -147,9 +147,10 @@ impl Ring {
         });
         tables.enqueue(slot);
         let prompt = match tables.next() {
-            Some((_, Some(_))) => long || tables.writes.len() >= PROMPT,
-            Some((_, None)) => long || tables.queued.len() >= PROMPT,
             None => false,
+            Some(_) if long => true,
+            Some((_, Some(_))) => tables.writes.len() >= PROMPT,
+            Some((_, None)) => tables.queued.len() >= PROMPT,
         };
         // What fails is tried again by the driver.
         let failed = prompt && tables.submit().is_err();
