@@ -40,9 +40,15 @@ impl AlignedBuf {
 
     /// A buffer that holds a copy of `bytes`.
     pub fn copy_of(bytes: &[u8]) -> Self {
-        let mut buffer = Self::zeroed(bytes.len());
-        buffer.as_mut().copy_from_slice(bytes);
-        buffer
+        let mut blocks = Vec::with_capacity(bytes.len().div_ceil(BLOCK_BYTES));
+        let (whole, rest) = bytes.as_chunks::<BLOCK_BYTES>();
+        blocks.extend(whole.iter().map(|block| Block(*block)));
+        if !rest.is_empty() {
+            let mut last = Block([0; BLOCK_BYTES]);
+            last.0[..rest.len()].copy_from_slice(rest);
+            blocks.push(last);
+        }
+        AlignedBuf { memory: Memory::Own(blocks), len: bytes.len() }
     }
 
     /// Length in bytes.

@@ -120,8 +120,12 @@ impl State {
     pub fn size(&self, tree: TreeId) -> Result<u64, Error> {
         match self.kind(tree)? {
             TreeKind::Staging => Err(gone()),
-            _ => Ok(self.map.blocks(tree).ok_or_else(gone)? * BLOCK_SIZE),
+            _ => self.bytes_of(tree),
         }
+    }
+
+    fn bytes_of(&self, tree: TreeId) -> Result<u64, Error> {
+        Ok(self.map.blocks(tree).ok_or_else(gone)? * BLOCK_SIZE)
     }
 
     /// Bytes of a tree that may be changed.
@@ -135,7 +139,7 @@ impl State {
                     self.target(tree)?.name
                 ),
             )),
-            TreeKind::Volume(_) => self.size(tree),
+            TreeKind::Volume(_) => self.bytes_of(tree),
             TreeKind::Staging => Ok(self.map.blocks(tree).unwrap_or(0) * BLOCK_SIZE),
         }
     }

@@ -43,6 +43,8 @@ type Pieces = Vec<(u64, Bytes)>;
 
 struct Builder {
     offset: u32,
+    /// Where it must end: behind it lies the footer.
+    limit: u32,
     records: Vec<(u64, Record)>,
     record_bytes: usize,
     checksums: Vec<u32>,
@@ -56,10 +58,11 @@ struct Builder {
 }
 
 impl Builder {
-    /// An empty group, with room for one like `last`.
-    fn new(offset: u32, serial: u64, last: Size) -> Self {
+    /// An empty group in front of block `limit`, with room for one like `last`.
+    fn new(offset: u32, limit: u32, serial: u64, last: Size) -> Self {
         Builder {
             offset,
+            limit,
             records: Vec::with_capacity(last.records),
             record_bytes: 0,
             checksums: Vec::with_capacity(last.blocks),
@@ -79,12 +82,24 @@ impl Builder {
     }
 }
 
-/// What a group holds: the next one of its stream will hold about as much.
+/// What a group holds: the next one of its stream will hold about as much, or again as one before.
 #[derive(Clone, Copy, Debug, Default)]
 struct Size {
     records: usize,
     blocks: usize,
     pieces: usize,
+}
+
+impl Size {
+    /// Short ones come in between, such as the last of a victim.
+    fn or_three_quarters_of(self, last: Size) -> Size {
+        let most = |now: usize, last: usize| now.max(last * 3 / 4);
+        Size {
+            records: most(self.records, last.records),
+            blocks: most(self.blocks, last.blocks),
+            pieces: most(self.pieces, last.pieces),
+        }
+    }
 }
 
 struct OpenSegment {
@@ -211,14 +226,12 @@ impl Log {
                 self.open_segment(space, stream)?;
                 continue;
             };
-            let footer = Footer::blocks(self.zone_blocks, open.groups.len() + 1) as u32;
-            let limit = self.zone_blocks as u32 - footer;
             let least = blocks.min(1);
             if let Some(builder) = &open.builder {
                 let taken = builder.checksums.len() as u32;
                 let header = FIXED_BYTES + builder.record_bytes + 4 * builder.checksums.len();
                 let free_bytes = BLOCK_BYTES.saturating_sub(header + record_bytes) / 4;
-                let free_blocks = (limit.saturating_sub(builder.offset + 1 + taken))
+                let free_blocks = (builder.limit.saturating_sub(builder.offset + 1 + taken))
                     .min(most.saturating_sub(taken))
                     .min(free_bytes as u32);
                 if header + record_bytes <= BLOCK_BYTES && free_blocks >= least {
@@ -231,12 +244,14 @@ impl Log {
                 self.close_group(space, stream);
                 continue;
             }
+            let footer = Footer::blocks(self.zone_blocks, open.groups.len() + 1) as u32;
+            let limit = self.zone_blocks as u32 - footer;
             if open.next + 1 + least.max(1) > limit {
                 self.seal_segment(space, stream);
                 continue;
             }
             let last = self.sizes[usize::from(stream)];
-            open.builder = Some(Builder::new(open.next, self.next_group, last));
+            open.builder = Some(Builder::new(open.next, limit, self.next_group, last));
             self.next_group += 1;
         }
     }
@@ -345,7 +360,8 @@ impl Log {
         if builder.records.is_empty() && builder.payload.is_empty() {
             return;
         }
-        self.sizes[usize::from(stream)] = builder.size();
+        let size = &mut self.sizes[usize::from(stream)];
+        *size = builder.size().or_three_quarters_of(*size);
         let header = GroupHeader {
             uuid: self.uuid,
             zone: open.zone,

@@ -76,9 +76,15 @@ impl RelocationsBuilder {
         self
     }
 
+    /// Makes room for so many moves more.
+    pub fn reserve(&mut self, moves: usize) {
+        self.moves.reserve(moves);
+    }
+
     /// All moves added. No block may have been moved twice.
     pub fn build(mut self) -> Relocations {
-        self.moves.sort_unstable_by_key(|m| m.from);
+        // Victim after victim comes in order: a stable sort but puts these together.
+        self.moves.sort_by_key(|m| m.from);
         self.moves.dedup_by(|next, last| {
             let end = last.from + last.blocks;
             assert!(end <= next.from, "{} is moved twice", Pba(next.from));

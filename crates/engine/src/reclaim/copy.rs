@@ -152,6 +152,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         groups: &mut BTreeSet<u64>,
     ) -> Result<Copied, Error> {
         let mut moves = Relocations::builder();
+        moves.reserve(runs.len());
         {
             let mut guard = self.state();
             let state = &mut *guard;
@@ -260,7 +261,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         moves: &mut RelocationsBuilder,
         groups: &mut BTreeSet<u64>,
     ) -> Result<(), Error> {
-        let mut content = Vec::new();
+        let mut content = Vec::with_capacity(slice.iter().map(|run| run.blocks as usize).sum());
         let mut verified = Vec::with_capacity(slice.len());
         for run in slice {
             let from = content.len();
@@ -280,7 +281,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     Err(hurdle) => break Err(hurdle),
                 };
                 moves.add(next.run.at.plus(done), fit, at);
-                groups.insert(group);
+                if groups.last() != Some(&group) {
+                    groups.insert(group);
+                }
                 (moved, done) = (moved + fit, done + fit);
                 if done == next.run.blocks {
                     (runs, done) = (runs + 1, 0);

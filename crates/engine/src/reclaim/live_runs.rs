@@ -175,7 +175,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let groups = self.walk_groups(zone, segment.incarnation, u64::from(end)).await?;
         let opened = groups.first().map(|group| group.durable);
         let start = zone.start(zone_blocks);
-        let mut runs: Vec<LiveRun> = Vec::new();
+        let live_blocks = live.iter().filter(|live| **live).count();
+        let mut runs: Vec<LiveRun> = Vec::with_capacity(live_blocks);
         for group in groups {
             let mut offset = u64::from(group.offset) + 1;
             for (sequence, record) in &group.records {
