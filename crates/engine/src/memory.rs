@@ -86,9 +86,10 @@ impl MemoryUse {
 }
 
 /// Bytes of buffers for reads that are kept while nobody uses them: what relocation reads ahead, or
-/// a deep queue of clients.
+/// a deep queue of clients. Where little may wait to be written, little is relocated at once.
 pub(crate) fn buffer_bytes(options: &OpenOptions) -> usize {
-    (options.memory_bytes / 16).min(64 << 20) as usize
+    let relocated = options.dirty_bytes_max.saturating_mul(2);
+    (options.memory_bytes / 16).min(64 << 20).min(relocated) as usize
 }
 
 /// Bytes of buffers for what clients write that are kept while nobody uses them.

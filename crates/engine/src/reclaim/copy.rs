@@ -39,7 +39,7 @@ const SLICE_SHARE: u64 = 16;
 /// Beside them one is in memory that is being copied, the next victim's first, and what of those before is
 /// being written.
 const AHEAD_SHARE: u64 = 8;
-const SLICES_AHEAD: RangeInclusive<u64> = 2..=3;
+const SLICES_AHEAD: RangeInclusive<u64> = 1..=3;
 /// Blocks of one read: more than the longest run has, which is verified out of a single one; as a rule
 /// a whole slice with its headers.
 const READ_BLOCKS_MAX: u64 = 640;

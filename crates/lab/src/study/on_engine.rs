@@ -120,7 +120,7 @@ fn options(study: &Study, hardware: &Hardware, physical: u64) -> Result<OpenOpti
     // Without time there is nothing to be won by having much at hand, nor by reading far ahead.
     let (buffer, checksums) = match study.measure.timed {
         true => (own_buffer, u64::MAX),
-        false => (own_buffer.min(8 << 20), 512 << 10),
+        false => (own_buffer.min(4 << 20), 512 << 10),
     };
     let unsaid = OpenOptions {
         dirty_bytes_max: buffer,
