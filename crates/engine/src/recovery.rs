@@ -111,7 +111,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let groups = || {
             survey.walks.iter().flat_map(|of| of.walk.groups.iter().map(|group| (of.zone, group)))
         };
-        let durable = groups().map(|(_, group)| group.durable).fold(0, u64::max);
+        let durable = groups().map(|(_, group)| group.durable).fold(survey.durable, u64::max);
         let newest = |group: &GroupHeader| group.records.iter().map(|r| r.0).max().unwrap_or(0);
         let counts =
             |group: &GroupHeader| newest(group) > root.sequence && group.epoch == root.epoch;
@@ -249,7 +249,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         }
         state.update_reserve();
-        state.reclaim.nodes_marked = state.map.usage().nodes;
+        state.reclaim.nodes_marked = state.map.nodes();
         drop(guard);
         Ok(engine)
     }

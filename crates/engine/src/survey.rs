@@ -34,6 +34,8 @@ pub(crate) struct Survey {
     pub epoch: u64,
     /// What cannot be read and may have held records newer than the checkpoint.
     pub damage: Vec<LostGroups>,
+    /// Records up to here were durable, by groups in segments that look unopened otherwise.
+    pub durable: u64,
 }
 
 /// A segment that was walked.
@@ -84,7 +86,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Looks at every segment that may hold newer records, and notes what is in it.
     pub(crate) async fn survey(&self, root: &Root, manifest: &Manifest) -> Result<Survey, Error> {
         let zone_blocks = self.state().info.zone_blocks;
-        let mut survey = Survey { walks: Vec::new(), epoch: root.epoch, damage: Vec::new() };
+        let mut survey =
+            Survey { walks: Vec::new(), epoch: root.epoch, damage: Vec::new(), durable: 0 };
         let opened = self.find_opened(root, manifest, &mut survey).await?;
         let scan: BTreeSet<ZoneId> = manifest.scan.iter().chain(&opened.zones).copied().collect();
         let walk = async |zone| {
@@ -138,15 +141,23 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 _ => None,
             };
             // One that was overwritten as a whole, or that a power cut took, looks unopened: then the first
-            // group tells, as long as that is whole.
+            // group tells. Where that is gone, too, another one is looked for, but not in all that look
+            // unopened: it would be much to read, and the next one that was opened is not far.
             let reach = match found {
                 First::Damaged | First::Unreadable => REACH,
+                First::Unopened if misses < ORDER_SLACK => REACH,
                 First::Unopened => 2,
                 First::Header(_) => 0,
             };
             if reach > 0
                 && let Some(group) = self.headless_group(zone, root, reach).await?
             {
+                let looks_unopened = matches!(found, First::Unopened) && group.offset > 1;
+                if looks_unopened && group.epoch == root.epoch {
+                    self.note_trace(zone, &group, survey).await?;
+                    misses = 0;
+                    continue;
+                }
                 opened.headless.insert(zone);
                 let (incarnation, epoch) = (group.incarnation, group.epoch);
                 let stream = stream_of(std::slice::from_ref(&group));
@@ -204,6 +215,34 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             opened.zones.push(zone);
         }
         Ok(opened)
+    }
+
+    /// Notes what a segment tells that has neither a header nor a first group, but a later one. As a rule a
+    /// power cut took them, and what follows was never promised either: the segment stays unopened. Else
+    /// what was promised in it is missed by what its groups say was durable.
+    async fn note_trace(
+        &self,
+        zone: ZoneId,
+        group: &GroupHeader,
+        survey: &mut Survey,
+    ) -> Result<(), Error> {
+        let zone_blocks = self.state().info.zone_blocks;
+        let groups = self.walk_groups(zone, group.incarnation, zone_blocks).await?;
+        survey.durable = groups.iter().map(|group| group.durable).fold(survey.durable, u64::max);
+        let mut state = self.state();
+        state.space.incarnation = state.space.incarnation.max(group.incarnation);
+        survey.damage.push(LostGroups {
+            place: DamagedPlace {
+                zone: zone.0,
+                block: 0,
+                what: "the segment has neither a header nor a first group, but a later group"
+                    .into(),
+            },
+            certain: false,
+            before: None,
+            bytes: (zone_blocks - 1) * BLOCK_SIZE,
+        });
+        Ok(())
     }
 
     /// Segments that are not, or may not be, what the manifest says: a later root, which cannot be read,

@@ -1,7 +1,7 @@
 //! Damage to what was logged last, which nothing later vouches for: what was promised is
 //! there, or the store says that it is not.
 
-use mjolnir_device::filter::{Damage, Fault, Verb};
+use mjolnir_device::filter::{Call, Damage, Event, Fault, Record, Verb};
 use mjolnir_device::{AlignedBuf, Device, ErrorKind as DeviceKind, MemoryDevice};
 use mjolnir_engine::OpenOptions;
 use mjolnir_store::{ErrorKind, Store};
@@ -15,6 +15,11 @@ const TAG: u64 = 70;
 /// A store whose program ended after a flush: block 7 of `v` holds [`TAG`], the first that was
 /// written since the store was opened. And where that lies.
 async fn flushed(runtime: &Tick) -> (MemoryDevice, Pba) {
+    flushed_one_by_one(runtime, &[7]).await
+}
+
+/// The same for several blocks, with a flush after each, and where the first one lies.
+async fn flushed_one_by_one(runtime: &Tick, blocks: &[u64]) -> (MemoryDevice, Pba) {
     let memory = MemoryDevice::of_zones(32, ZONE);
     format(memory.clone(), runtime).await;
     let engine = open(memory.clone(), runtime.clone(), OpenOptions::default());
@@ -25,15 +30,24 @@ async fn flushed(runtime: &Tick) -> (MemoryDevice, Pba) {
     let engine = open(memory.clone(), runtime.clone(), OpenOptions::default());
     let engine = engine.await.unwrap();
     let volume = engine.find("v").unwrap();
-    put(&engine, volume.id, 7, TAG).await.unwrap();
-    engine.flush().await.unwrap();
-    for pba in (0..32 * ZONE).map(Pba) {
+    for lba in blocks {
+        put(&engine, volume.id, *lba, TAG).await.unwrap();
+        engine.flush().await.unwrap();
+    }
+    let at = places_of(&memory, 32 * ZONE, TAG).await[0];
+    (memory.reopen(), at)
+}
+
+/// Where blocks that a tag was put to lie, on a device of so many blocks.
+async fn places_of(memory: &MemoryDevice, blocks: u64, tag: u64) -> Vec<Pba> {
+    let mut places = Vec::new();
+    for pba in (0..blocks).map(Pba) {
         let block = memory.read(pba, AlignedBuf::zeroed(BLOCK as usize)).await.unwrap();
-        if block.as_ref()[..8] == (TAG * 1_000_003).to_le_bytes() {
-            return (memory.reopen(), pba);
+        if block.as_ref()[..8] == (tag * 1_000_003).to_le_bytes() {
+            places.push(pba);
         }
     }
-    panic!("it is nowhere")
+    places
 }
 
 /// What reading the flushed block gives on a store opened for reading; or why it does not open.
@@ -257,20 +271,63 @@ fn a_long_stretch_that_was_overwritten_is_missed_where_a_later_flush_tells_of_it
         engine.flush().await.unwrap();
         drop(engine);
         let memory = memory.reopen();
-        let last = TAG + 1;
-        let mut at = None;
-        for pba in (0..u64::from(zones) * blocks).map(Pba) {
-            let block = memory.read(pba, AlignedBuf::zeroed(BLOCK as usize)).await.unwrap();
-            if block.as_ref()[..8] == (last * 1_000_003).to_le_bytes() {
-                at = Some(pba);
-            }
-        }
-        let at = at.expect("it was flushed");
+        let at = places_of(&memory, u64::from(zones) * blocks, TAG + 1).await[0];
         let device = Fault::new(memory);
         assert!(at.0 % blocks > 700, "it lies in the same segment, at {at}");
         for pba in (at.0 - 700..at.0 - 2).map(Pba) {
             device.control().damage(pba, Damage::Overwritten);
         }
         assert_eq!(found(device, &runtime).await, Err(ErrorKind::Damaged));
+    });
+}
+
+/// A later flush tells that something was promised there.
+#[test]
+fn groups_that_a_segment_without_a_header_lost_are_missed() {
+    run(async |runtime| {
+        // Its first group, which stands in for the header, or one behind it.
+        for lost in [1, 3] {
+            let (memory, at) = flushed_one_by_one(&runtime, &[7, 8, 9]).await;
+            let start = at.zone(ZONE).start(ZONE);
+            assert_eq!(at, start.plus(2));
+            let device = Fault::new(memory);
+            device.control().damage(start, Damage::Overwritten);
+            device.control().damage(start.plus(lost), Damage::Overwritten);
+            let found = found(device, &runtime).await;
+            assert_eq!(found, Err(ErrorKind::Damaged), "group {lost}");
+        }
+    });
+}
+
+/// Each block of a failing disk may take seconds.
+#[test]
+fn no_group_is_looked_for_in_much_that_cannot_be_read() {
+    run(async |runtime| {
+        let blocks = 8192;
+        let memory = MemoryDevice::of_zones(16, blocks);
+        format(memory.clone(), &runtime).await;
+        let engine = open(memory.clone(), runtime.clone(), OpenOptions::default());
+        let engine = engine.await.unwrap();
+        let volume = engine.create_volume("v", 1000 * BLOCK).await.unwrap();
+        engine.checkpoint().await.unwrap();
+        put(&engine, volume.id, 7, TAG).await.unwrap();
+        engine.flush().await.unwrap();
+        drop(engine);
+        let memory = memory.reopen();
+        let at = places_of(&memory, 16 * blocks, TAG).await[0];
+        let fault = Fault::new(memory);
+        let end = at.zone(blocks).start(blocks).0 + blocks;
+        for pba in (at.0 + 1..end).map(Pba) {
+            fault.control().damage(pba, Damage::Unreadable);
+        }
+        let device = Record::new(fault);
+        let log = device.log();
+        assert_eq!(found(device, &runtime).await, Err(ErrorKind::Damaged), "it may have been more");
+        let is_there = |event: &&Event| match event {
+            Event::Called(_, Call::Read { from, .. }) => from.zone(blocks) == at.zone(blocks),
+            _ => false,
+        };
+        let reads = log.events().iter().filter(is_there).count();
+        assert!((514..1_000).contains(&reads), "{reads} reads");
     });
 }
