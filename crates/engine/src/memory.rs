@@ -41,6 +41,8 @@ const LEAF_SHARE: u64 = 64 << 10;
 /// A budget of which the leaves that reclaim holds are a small part.
 const HOLD_LEAVES_MIN: u64 = 64 << 20;
 
+/// Versions of nodes that are looked at whenever the budget is.
+const VERSIONS_A_LOOK: usize = 512;
 /// How long buffers are kept that nobody uses: what is needed again sooner is not asked of the system,
 /// which would have to clear it, again and again.
 const BUFFERS_REST: Duration = Duration::from_secs(1);
@@ -192,12 +194,20 @@ impl State {
         }
     }
 
+    /// Finds out of some versions of nodes whether they are held still. Of all of them, again and again
+    /// while a large map is written, it would take longer than to write it.
+    fn look_at_frozen(&mut self) {
+        let next = self.map.forget_superseded(self.frozen_looked_at, VERSIONS_A_LOOK);
+        self.frozen_looked_at = next.unwrap_or(0);
+    }
+
     /// Drops clean map nodes and checksums beyond the budget.
     pub fn keep_within(&mut self, options: &OpenOptions) {
         // Nodes go when there are a few more than that, since looking for some takes as long for one
         // as for many.
         let few = few_bytes(options);
         let budget = options.memory_bytes - few;
+        self.look_at_frozen();
         let memory = self.memory();
         let room = budget.saturating_sub(memory.fixed()).max(budget / DROPPABLE_SHARE);
         let mut nodes = memory.nodes;

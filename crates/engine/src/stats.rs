@@ -281,7 +281,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// The store at a glance.
     pub fn stats(&self) -> Stats {
         let now = self.runtime().now();
-        let state = self.state();
+        let mut state = self.state();
+        state.map.forget_superseded(0, usize::MAX);
         let counters = &state.counters;
         let reclaim = &state.reclaim.counters;
         let (usage, memory) = (state.map.usage(), state.memory());

@@ -19,7 +19,8 @@ pub struct Usage {
     pub dirty_bytes: usize,
     /// Bytes of the node table and its lists.
     pub table_bytes: usize,
-    /// Bytes of superseded versions that someone outside the map still holds.
+    /// Bytes of superseded versions that someone outside the map still holds, as far as
+    /// [`Map::forget_superseded`] was told that nobody does.
     pub frozen_bytes: usize,
     /// Dropped subtrees that [`Map::free_some`] has yet to work off, each counted once.
     pub deferred: usize,
@@ -38,7 +39,12 @@ impl Map {
         self.table.accounts.unwritten
     }
 
-    /// What the map takes of memory now. Linear only in the number of versions held outside.
+    /// Ids in use, as in [`usage`](Map::usage), and quicker to come by.
+    pub fn nodes(&self) -> usize {
+        self.table.accounts.nodes
+    }
+
+    /// What the map takes of memory now.
     pub fn usage(&self) -> Usage {
         let accounts = self.table.accounts;
         Usage {

@@ -221,7 +221,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 self.sweep().await;
                 let live = self.join(Arc::into_inner(live).expect("all jobs have ended")).await;
                 let mut state = self.state();
-                state.reclaim.nodes_marked = state.map.usage().nodes;
+                state.reclaim.nodes_marked = state.map.nodes();
                 let blocks = live.total();
                 let once = mapped_blocks == blocks && state.map.referred_again() == again;
                 state.reclaim.singly_at = once.then_some(again);

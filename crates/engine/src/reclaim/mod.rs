@@ -596,7 +596,7 @@ impl State {
         let news = reclaim.fruitless_at != Some(self.log.sequence);
         // Copies of shared nodes that nothing names any more are freed by a mark alone; without
         // this, snapshots that come and go on a mostly empty store would fill memory.
-        let garbage = self.map.usage().nodes > 2 * reclaim.nodes_marked + GARBAGE_NODES_MIN;
+        let garbage = self.map.nodes() > 2 * reclaim.nodes_marked + GARBAGE_NODES_MIN;
         reclaim.forced_done < reclaim.forced
             || garbage
             || (reclaim.options.enabled && (reclaim.urgent || (reclaim.last_pacing.active && news)))
