@@ -129,6 +129,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let added = (manifest.zones..info.zones).map(ZoneId);
         let order: Vec<ZoneId> = manifest.free.iter().copied().chain(added).collect();
         let mut opened = Opened { zones: Vec::new(), headless: BTreeSet::new() };
+        // Those that look unopened where the next one may have been opened.
+        let mut unopened = Vec::new();
         let mut misses = 0;
         for zone in order {
             // A segment overlooked is records lost, so what looks unopened is looked at twice.
@@ -141,23 +143,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 _ => None,
             };
             // One that was overwritten as a whole, or that a power cut took, looks unopened: then the first
-            // group tells. Where that is gone, too, another one is looked for, but not in all that look
-            // unopened: it would be much to read, and the next one that was opened is not far.
+            // group tells, as long as that is whole.
             let reach = match found {
                 First::Damaged | First::Unreadable => REACH,
-                First::Unopened if misses < ORDER_SLACK => REACH,
                 First::Unopened => 2,
                 First::Header(_) => 0,
             };
             if reach > 0
                 && let Some(group) = self.headless_group(zone, root, reach).await?
             {
-                let looks_unopened = matches!(found, First::Unopened) && group.offset > 1;
-                if looks_unopened && group.epoch == root.epoch {
-                    self.note_trace(zone, &group, survey).await?;
-                    misses = 0;
-                    continue;
-                }
                 opened.headless.insert(zone);
                 let (incarnation, epoch) = (group.incarnation, group.epoch);
                 let stream = stream_of(std::slice::from_ref(&group));
@@ -178,6 +172,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                         bytes: (info.zone_blocks - 1) * BLOCK_SIZE,
                     });
                 }
+                if matches!(found, First::Unopened) && misses < ORDER_SLACK {
+                    unopened.push(zone);
+                }
                 misses += 1;
                 if misses >= MISSES_MAX {
                     break;
@@ -192,19 +189,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 // Opened by a recovery that did not finish: it holds nothing that counts. One
                 // that did finish left a newer root than this.
                 if header.stream != MAP_STREAM && header.epoch > root.epoch {
-                    survey.damage.push(LostGroups {
-                        place: DamagedPlace {
-                            zone: zone.0,
-                            block: 0,
-                            what:
-                                "it was opened after a later checkpoint than the newest that can \
-                                   be read: the copy of the root that led there is damaged"
-                                    .into(),
-                        },
-                        certain: true,
-                        before: None,
-                        bytes: (info.zone_blocks - 1) * BLOCK_SIZE,
-                    });
+                    survey.damage.push(of_later_root(zone, info.zone_blocks));
                 }
                 continue;
             }
@@ -213,6 +198,17 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             segment.stream = header.stream;
             segment.incarnation = header.incarnation;
             opened.zones.push(zone);
+        }
+        let trace = async |zone| Ok((zone, self.headless_group(zone, root, REACH).await?));
+        let mut traces = stream::iter(unopened).map(trace).buffered(WALKS);
+        while let Some(trace) = traces.next().await {
+            let (zone, group) = trace?;
+            let Some(group) = group else { continue };
+            if group.epoch == root.epoch {
+                self.note_trace(zone, &group, survey).await?;
+            } else if stream_of(&[group]) != MAP_STREAM {
+                survey.damage.push(of_later_root(zone, info.zone_blocks));
+            }
         }
         Ok(opened)
     }
@@ -379,6 +375,18 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if !is_sealed || is_whole {
             state.checksums.insert(zone, values);
         }
+    }
+}
+
+/// A segment that holds what clients wrote after a later root than the newest that can be read.
+fn of_later_root(zone: ZoneId, zone_blocks: u64) -> LostGroups {
+    let what = "it was opened after a later checkpoint than the newest that can be read: the copy of the \
+                root that led there is damaged";
+    LostGroups {
+        place: DamagedPlace { zone: zone.0, block: 0, what: what.into() },
+        certain: true,
+        before: None,
+        bytes: (zone_blocks - 1) * BLOCK_SIZE,
     }
 }
 
