@@ -101,8 +101,6 @@ impl Planned for Scan {
         self.data.write(&engine, payload, turn).await?;
         let mut seconds = vec![Vec::new(); self.threads_max];
         let all = (self.rounds * self.threads_max) as f64;
-        // Once unmeasured: memory is touched, and what was not in it is read.
-        scan(&engine, &threads).await?;
         for round in 0..self.rounds {
             for (before, seconds) in seconds.iter_mut().enumerate() {
                 let share = (round * self.threads_max + before) as f64 / all;
@@ -110,6 +108,7 @@ impl Planned for Scan {
                     return Err(stopped());
                 }
                 threads.set(before + 1);
+                scan(&engine, &threads).await?; // New threads may be on one processor in the beginning.
                 seconds.push(scan(&engine, &threads).await?.seconds);
             }
         }

@@ -1,6 +1,6 @@
 //! A runtime with as many threads for pure jobs as it is told.
 
-use std::cell::RefCell;
+use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,19 +13,37 @@ use mjolnir_units::Instant;
 #[derive(Clone)]
 pub struct Threads {
     host: HostRuntime,
-    /// None where jobs run on the engine's own thread.
-    workers: Rc<RefCell<Option<Workers>>>,
+    choice: Rc<Choice>,
+}
+
+/// How many threads there are, and those that there were when they last were several: as a server's, they stay.
+/// A system starts all that wait for jobs where one processor is idle, and parts them only when they have
+/// worked for some milliseconds.
+struct Choice {
+    threads: Cell<usize>,
+    workers: RefCell<Option<Workers>>,
 }
 
 impl Threads {
     /// One thread.
     pub fn one(host: HostRuntime) -> Self {
-        Threads { host, workers: Rc::default() }
+        let choice = Choice { threads: Cell::new(1), workers: RefCell::default() };
+        Threads { host, choice: Rc::new(choice) }
     }
 
-    /// So many from now on. No job may be under way.
+    /// So many from now on; several are the same ones as before if they were as many. No job may be under way.
     pub fn set(&self, threads: usize) {
-        *self.workers.borrow_mut() = (threads > 1).then(|| Workers::new(threads));
+        self.choice.threads.set(threads);
+        let mut workers = self.choice.workers.borrow_mut();
+        if threads > 1 && workers.as_ref().is_none_or(|workers| workers.threads() != threads) {
+            *workers = Some(Workers::new(threads));
+        }
+    }
+
+    /// Those that jobs run on, unless it is the engine's own.
+    fn others(&self) -> Option<Ref<'_, Workers>> {
+        let workers = (self.choice.threads.get() > 1).then(|| self.choice.workers.borrow());
+        workers.and_then(|workers| Ref::filter_map(workers, Option::as_ref).ok())
     }
 }
 
@@ -46,7 +64,7 @@ impl Runtime for Threads {
         &self,
         job: impl FnOnce(usize) -> T + Send + 'static,
     ) -> impl Future<Output = (T, Duration)> + 'static {
-        let begun = match &*self.workers.borrow() {
+        let begun = match self.others() {
             Some(workers) => Ok(workers.run(job)),
             None => Err((self.host.clone(), job)),
         };
@@ -63,7 +81,7 @@ impl Runtime for Threads {
     }
 
     fn parallelism(&self) -> usize {
-        self.workers.borrow().as_ref().map_or(1, Workers::threads)
+        self.others().map_or(1, |workers| workers.threads())
     }
 
     fn random(&self) -> u64 {
@@ -77,6 +95,11 @@ impl Runtime for Threads {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+    use std::sync::{Arc, Barrier};
+
+    use futures_util::future::join_all;
+
     use super::*;
 
     #[test]
@@ -88,12 +111,24 @@ mod tests {
             assert_eq!(threads.parallel(id).await.0, own);
             threads.set(3);
             assert_eq!(threads.parallelism(), 3);
-            let ran = [threads.parallel(id), threads.parallel(id), threads.parallel(id)];
-            for ran in ran {
-                assert_ne!(ran.await.0, own);
-            }
+            let others = async || {
+                let all = Arc::new(Barrier::new(3));
+                let meet = || {
+                    let all = all.clone();
+                    threads.parallel(move |_| {
+                        all.wait();
+                        std::thread::current().id()
+                    })
+                };
+                let met = join_all([meet(), meet(), meet()]).await;
+                met.into_iter().map(|(id, _)| id).collect::<HashSet<_>>()
+            };
+            let three = others().await;
+            assert!(three.len() == 3 && !three.contains(&own));
             threads.set(1);
             assert_eq!(threads.parallel(id).await.0, own);
+            threads.set(3);
+            assert_eq!(others().await, three, "they stay");
         });
     }
 }
