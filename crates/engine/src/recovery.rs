@@ -19,7 +19,7 @@
 //! The caller then takes a checkpoint with a new epoch, so what lay beyond the gap never replays;
 //! a crash before that finds the same checkpoint again and repeats the same steps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 
 use futures_util::future::try_join;
@@ -111,7 +111,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let groups = || {
             survey.walks.iter().flat_map(|of| of.walk.groups.iter().map(|group| (of.zone, group)))
         };
-        let durable = groups().map(|(_, group)| group.durable).fold(survey.durable, u64::max);
+        let traced = survey.traces.iter().map(|trace| trace.durable);
+        let durable = groups().map(|(_, group)| group.durable).chain(traced).fold(0, u64::max);
         let newest = |group: &GroupHeader| group.records.iter().map(|r| r.0).max().unwrap_or(0);
         let counts =
             |group: &GroupHeader| newest(group) > root.sequence && group.epoch == root.epoch;
@@ -162,9 +163,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let ends_here = group.records.iter().any(|(sequence, _)| *sequence == next);
             ends_here.then_some(LostGroups { place, certain: true, before: None, bytes: 0 })
         }));
+        let missed = survey.traces.iter().filter(|trace| trace.durable >= next);
+        lost.extend(missed.map(|trace| {
+            let what = "the segment has neither a header nor a first group, but a later group, and what it held \
+                        was durable";
+            LostGroups::whole_segment(trace.zone, info.zone_blocks, what)
+        }));
         let gap = next <= durable || lost.iter().any(|lost| lost.certain);
         if gap && !salvage {
-            return Err(match lost.first() {
+            return Err(match lost.iter().find(|lost| lost.certain).or(lost.first()) {
                 Some(lost) => refusal(&lost.place),
                 None => fault::damaged(format!(
                     "the log is damaged: record {next} is missing, but a later one says that all \
@@ -172,7 +179,20 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 )),
             });
         }
+        // What tells of a loss stays, like a segment of the map that nothing leads to, until a root is durable
+        // that goes without: cut short, a salvage starts again from the same state.
+        let mut telling = BTreeSet::new();
         if gap {
+            let mut state = engine.state();
+            for zone in lost.iter().map(|lost| ZoneId(lost.place.zone)) {
+                let segment = state.space.get_mut(zone);
+                if segment.state == SegmentState::Free {
+                    segment.state = SegmentState::Sealed;
+                    (segment.stream, segment.used) = (MAP_STREAM, info.zone_blocks as u32);
+                    telling.insert(zone);
+                }
+            }
+            drop(state);
             loss.unknown_bytes += lost.iter().map(|lost| lost.bytes).sum::<u64>();
             loss.places.extend(lost.into_iter().map(|lost| lost.place));
             let known = logged.iter().map(|of| (of.sequence, of.record.clone())).collect();
@@ -242,7 +262,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if !engine.device().is_root_in_doubt() {
             for (at, zone) in manifest.free.iter().copied().chain(added).enumerate() {
                 let segment = state.space.get(zone);
-                let sealed = (segment.state, segment.stream) == (SegmentState::Sealed, MAP_STREAM);
+                let sealed = (segment.state, segment.stream) == (SegmentState::Sealed, MAP_STREAM)
+                    && !telling.contains(&zone);
                 if sealed && segment.map_bytes == 0 && at % LANDMARKS != LANDMARKS - 1 {
                     state.space.push_free(zone);
                 }

@@ -34,7 +34,15 @@ pub(crate) struct Survey {
     pub epoch: u64,
     /// What cannot be read and may have held records newer than the checkpoint.
     pub damage: Vec<LostGroups>,
-    /// Records up to here were durable, by groups in segments that look unopened otherwise.
+    pub traces: Vec<Trace>,
+}
+
+/// A segment that has neither a header nor a first group, but a later one. As a rule a power cut took
+/// them, and what follows was never promised either: it counts as unopened. Else what was promised in it is
+/// missed by what its groups say.
+pub(crate) struct Trace {
+    pub zone: ZoneId,
+    /// Records up to here were durable.
     pub durable: u64,
 }
 
@@ -58,6 +66,18 @@ pub(crate) struct LostGroups {
     pub bytes: u64,
 }
 
+impl LostGroups {
+    /// All that a segment may have held.
+    pub fn whole_segment(zone: ZoneId, zone_blocks: u64, what: &str) -> Self {
+        LostGroups {
+            place: DamagedPlace { zone: zone.0, block: 0, what: what.into() },
+            certain: true,
+            before: None,
+            bytes: (zone_blocks - 1) * BLOCK_SIZE,
+        }
+    }
+}
+
 /// What the first block of a segment is.
 enum First {
     /// The header of its present life.
@@ -77,6 +97,9 @@ struct Opened {
     headless: BTreeSet<ZoneId>,
 }
 
+const OF_LATER_ROOT: &str = "it was opened after a later checkpoint than the newest that can be read: the copy \
+                             of the root that led there is damaged";
+
 /// Headers of segments that are read at once.
 const HEADERS: usize = 32;
 /// Segments that are walked at once.
@@ -87,7 +110,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub(crate) async fn survey(&self, root: &Root, manifest: &Manifest) -> Result<Survey, Error> {
         let zone_blocks = self.state().info.zone_blocks;
         let mut survey =
-            Survey { walks: Vec::new(), epoch: root.epoch, damage: Vec::new(), durable: 0 };
+            Survey { walks: Vec::new(), epoch: root.epoch, damage: Vec::new(), traces: Vec::new() };
         let opened = self.find_opened(root, manifest, &mut survey).await?;
         let scan: BTreeSet<ZoneId> = manifest.scan.iter().chain(&opened.zones).copied().collect();
         let walk = async |zone| {
@@ -159,18 +182,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
             let Some(header) = header else {
                 if matches!(found, First::Damaged) {
-                    survey.damage.push(LostGroups {
-                        place: DamagedPlace {
-                            zone: zone.0,
-                            block: 0,
-                            what: "the segment's header is damaged, and no group in it tells what \
-                                   the segment holds"
-                                .into(),
-                        },
-                        certain: true,
-                        before: None,
-                        bytes: (info.zone_blocks - 1) * BLOCK_SIZE,
-                    });
+                    let what = "the segment's header is damaged, and no group in it tells what the segment holds";
+                    survey.damage.push(LostGroups::whole_segment(zone, info.zone_blocks, what));
                 }
                 if matches!(found, First::Unopened) && misses < ORDER_SLACK {
                     unopened.push(zone);
@@ -189,7 +202,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 // Opened by a recovery that did not finish: it holds nothing that counts. One
                 // that did finish left a newer root than this.
                 if header.stream != MAP_STREAM && header.epoch > root.epoch {
-                    survey.damage.push(of_later_root(zone, info.zone_blocks));
+                    survey.damage.push(LostGroups::whole_segment(
+                        zone,
+                        info.zone_blocks,
+                        OF_LATER_ROOT,
+                    ));
                 }
                 continue;
             }
@@ -199,46 +216,31 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             segment.incarnation = header.incarnation;
             opened.zones.push(zone);
         }
-        let trace = async |zone| Ok((zone, self.headless_group(zone, root, REACH).await?));
+        let trace = async |zone| {
+            let Some(first) = self.headless_group(zone, root, REACH).await? else {
+                return Ok(None);
+            };
+            let groups = self.walk_groups(zone, first.incarnation, info.zone_blocks).await?;
+            Ok(Some((zone, first, groups)))
+        };
         let mut traces = stream::iter(unopened).map(trace).buffered(WALKS);
         while let Some(trace) = traces.next().await {
-            let (zone, group) = trace?;
-            let Some(group) = group else { continue };
-            if group.epoch == root.epoch {
-                self.note_trace(zone, &group, survey).await?;
-            } else if stream_of(&[group]) != MAP_STREAM {
-                survey.damage.push(of_later_root(zone, info.zone_blocks));
+            let Some((zone, first, groups)) = trace? else { continue };
+            survey.epoch = survey.epoch.max(first.epoch);
+            let mut state = self.state();
+            state.space.incarnation = state.space.incarnation.max(first.incarnation);
+            if first.epoch == root.epoch {
+                let durable = groups.iter().map(|group| group.durable).max().unwrap_or(0);
+                survey.traces.push(Trace { zone, durable });
+            } else if stream_of(&groups) != MAP_STREAM {
+                survey.damage.push(LostGroups::whole_segment(
+                    zone,
+                    info.zone_blocks,
+                    OF_LATER_ROOT,
+                ));
             }
         }
         Ok(opened)
-    }
-
-    /// Notes what a segment tells that has neither a header nor a first group, but a later one. As a rule a
-    /// power cut took them, and what follows was never promised either: the segment stays unopened. Else
-    /// what was promised in it is missed by what its groups say was durable.
-    async fn note_trace(
-        &self,
-        zone: ZoneId,
-        group: &GroupHeader,
-        survey: &mut Survey,
-    ) -> Result<(), Error> {
-        let zone_blocks = self.state().info.zone_blocks;
-        let groups = self.walk_groups(zone, group.incarnation, zone_blocks).await?;
-        survey.durable = groups.iter().map(|group| group.durable).fold(survey.durable, u64::max);
-        let mut state = self.state();
-        state.space.incarnation = state.space.incarnation.max(group.incarnation);
-        survey.damage.push(LostGroups {
-            place: DamagedPlace {
-                zone: zone.0,
-                block: 0,
-                what: "the segment has neither a header nor a first group, but a later group"
-                    .into(),
-            },
-            certain: false,
-            before: None,
-            bytes: (zone_blocks - 1) * BLOCK_SIZE,
-        });
-        Ok(())
     }
 
     /// Segments that are not, or may not be, what the manifest says: a later root, which cannot be read,
@@ -277,12 +279,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let (zone, true) = of? else { continue };
             let what = "it is not what the only root says that can be read: a later one, whose copy \
                         is damaged, had given it up";
-            lost.push(LostGroups {
-                place: DamagedPlace { zone: zone.0, block: 0, what: what.into() },
-                certain: true,
-                before: None,
-                bytes: (zone_blocks - 1) * BLOCK_SIZE,
-            });
+            lost.push(LostGroups::whole_segment(zone, zone_blocks, what));
         }
         Ok(lost)
     }
@@ -375,18 +372,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if !is_sealed || is_whole {
             state.checksums.insert(zone, values);
         }
-    }
-}
-
-/// A segment that holds what clients wrote after a later root than the newest that can be read.
-fn of_later_root(zone: ZoneId, zone_blocks: u64) -> LostGroups {
-    let what = "it was opened after a later checkpoint than the newest that can be read: the copy of the \
-                root that led there is damaged";
-    LostGroups {
-        place: DamagedPlace { zone: zone.0, block: 0, what: what.into() },
-        certain: true,
-        before: None,
-        bytes: (zone_blocks - 1) * BLOCK_SIZE,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Damage to what was logged last, which nothing later vouches for: what was promised is
 //! there, or the store says that it is not.
 
+use futures_lite::future::yield_now;
 use mjolnir_device::filter::{Call, Damage, Event, Fault, Record, Verb};
 use mjolnir_device::{AlignedBuf, Device, ErrorKind as DeviceKind, MemoryDevice};
 use mjolnir_engine::OpenOptions;
@@ -296,6 +297,156 @@ fn groups_that_a_segment_without_a_header_lost_are_missed() {
             let found = found(device, &runtime).await;
             assert_eq!(found, Err(ErrorKind::Damaged), "group {lost}");
         }
+    });
+}
+
+/// A store with 900 blocks in one segment, all written before a flush, if there was one, and in several groups,
+/// of which only a later flush tells; and the segment's start.
+async fn many_groups(runtime: &Tick, flushed: bool) -> (MemoryDevice, Pba) {
+    let (zones, blocks) = (32, 2048);
+    let memory = MemoryDevice::of_zones(zones, blocks);
+    format(memory.clone(), runtime).await;
+    let engine = open(memory.clone(), runtime.clone(), OpenOptions::default());
+    let engine = engine.await.unwrap();
+    engine.create_volume("v", 1000 * BLOCK).await.unwrap();
+    engine.close().await.unwrap();
+    let memory = memory.reopen();
+    let engine = open(memory.clone(), runtime.clone(), OpenOptions::default());
+    let engine = engine.await.unwrap();
+    let volume = engine.find("v").unwrap();
+    for lba in 0..900 {
+        put(&engine, volume.id, lba, TAG).await.unwrap();
+    }
+    if flushed {
+        engine.flush().await.unwrap();
+        put(&engine, volume.id, 8, TAG).await.unwrap();
+        engine.flush().await.unwrap();
+    } else {
+        // All of it is on its way, but for nothing is there a promise.
+        while places_of(&memory, u64::from(zones) * blocks, TAG).await.len() < 300 {
+            yield_now().await;
+        }
+    }
+    let places = places_of(&memory, u64::from(zones) * blocks, TAG).await;
+    let start = places[0].zone(blocks).start(blocks);
+    assert!(places.iter().filter(|place| place.zone(blocks) == start.zone(blocks)).count() > 250);
+    (memory.reopen(), start)
+}
+
+/// Damages the header of a segment and of its first group, which leaves those of later ones.
+fn without_a_beginning(memory: MemoryDevice, start: Pba, how: Damage) -> Fault<MemoryDevice> {
+    let device = Fault::new(memory);
+    device.control().damage(start, how);
+    device.control().damage(start.plus(1), how);
+    device
+}
+
+#[test]
+fn a_segment_without_a_beginning_is_missed_where_any_later_group_of_it_tells_that_it_was_durable() {
+    run(async |runtime| {
+        let (memory, start) = many_groups(&runtime, true).await;
+        let device = without_a_beginning(memory, start, Damage::Overwritten);
+        assert_eq!(found(device, &runtime).await, Err(ErrorKind::Damaged));
+    });
+}
+
+/// A power cut may leave the same where nothing was flushed.
+#[test]
+fn a_segment_without_a_beginning_of_which_nothing_was_promised_is_not_missed() {
+    run(async |runtime| {
+        let (memory, start) = many_groups(&runtime, false).await;
+        let device = without_a_beginning(memory, start, Damage::Overwritten);
+        assert_eq!(found(device, &runtime).await, Ok(0));
+    });
+}
+
+/// The newest root is damaged, and the segment that was opened after it has no beginning either.
+#[test]
+fn a_segment_without_a_beginning_tells_of_a_later_root_than_the_one_that_is_left() {
+    run(async |runtime| {
+        let (memory, _) = flushed(&runtime).await;
+        let older = memory.read_root().await.unwrap().unwrap();
+        let engine = open(memory.clone(), runtime.clone(), OpenOptions::default());
+        let engine = engine.await.unwrap();
+        let volume = engine.find("v").unwrap();
+        for lba in [7, 8, 9] {
+            put(&engine, volume.id, lba, TAG + 1).await.unwrap();
+            engine.flush().await.unwrap();
+        }
+        let at = places_of(&memory, 32 * ZONE, TAG + 1).await[0];
+        let start = at.zone(ZONE).start(ZONE);
+        let mut memory = memory;
+        for damaged in [false, true] {
+            memory = memory.reopen();
+            let held = Held::new(memory.clone());
+            let device = Fault::new(held.clone());
+            if damaged {
+                device.control().damage(start, Damage::Overwritten);
+                device.control().damage(start.plus(1), Damage::Overwritten);
+            }
+            held.damage_root(older.clone());
+            assert_eq!(found(device, &runtime).await, Err(ErrorKind::Damaged), "{damaged}");
+        }
+    });
+}
+
+/// A salvage that was cut short is no salvage: the damage is found again, though its program, or the power,
+/// ended when it had made segments ready to be written.
+#[test]
+fn a_salvage_that_is_cut_short_leaves_what_tells_of_the_loss() {
+    run(async |runtime| {
+        for (how, seed) in [Damage::Overwritten, Damage::Flipped(8 * 20)]
+            .into_iter()
+            .flat_map(|how| [None, Some(1), Some(2), Some(3)].map(|seed| (how, seed)))
+        {
+            // Of the second one nothing is left that tells what it was.
+            let blocks = if how == Damage::Overwritten { &[7, 8, 9][..] } else { &[7] };
+            let (memory, at) = flushed_one_by_one(&runtime, blocks).await;
+            let start = at.zone(ZONE).start(ZONE);
+            let device = without_a_beginning(memory.clone(), start, how);
+            assert_eq!(found(device, &runtime).await, Err(ErrorKind::Damaged));
+            let memory = memory.reopen();
+            let device = without_a_beginning(memory.clone(), start, how);
+            let control = device.control();
+            (1..20).for_each(|nth| control.fail(Verb::Append, nth, DeviceKind::Io, false));
+            let options = OpenOptions { salvage: true, ..OpenOptions::default() };
+            let opened = open(device, runtime.clone(), options.clone()).await;
+            assert_eq!(opened.err().expect("it cannot write").kind, ErrorKind::Io);
+            let memory = match seed {
+                None => memory.reopen(),
+                Some(seed) => memory.crash(seed),
+            };
+            let device = without_a_beginning(memory.clone(), start, how);
+            assert_eq!(found(device, &runtime).await, Err(ErrorKind::Damaged), "{how:?}, {seed:?}");
+            let memory = memory.reopen();
+            let device = without_a_beginning(memory.clone(), start, how);
+            let salvaged = open(device, runtime.clone(), options).await.unwrap();
+            assert!(salvaged.log_loss().is_some());
+            salvaged.close().await.unwrap();
+            // From then on it is as if it had never been.
+            let device = without_a_beginning(memory.reopen(), start, how);
+            let engine = open(device, runtime.clone(), OpenOptions::default()).await.unwrap();
+            assert_eq!(engine.check().await.unwrap().problems, [""; 0]);
+            engine.close().await.unwrap();
+        }
+    });
+}
+
+/// What a power cut left beside it is not what the refusal is for.
+#[test]
+fn a_refusal_names_what_is_damaged_for_certain() {
+    run(async |runtime| {
+        let blocks: Vec<u64> = (0..50).collect();
+        let (memory, at) = flushed_one_by_one(&runtime, &blocks).await;
+        let places = places_of(&memory, 32 * ZONE, TAG).await;
+        let other = places.iter().map(|place| place.zone(ZONE)).find(|zone| *zone != at.zone(ZONE));
+        let device = without_a_beginning(memory, other.unwrap().start(ZONE), Damage::Overwritten);
+        let group = at.zone(ZONE).start(ZONE).plus(11);
+        device.control().damage(group, Damage::Flipped(8 * 60));
+        let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let error = open(device, runtime.clone(), options).await.err().unwrap();
+        let named = format!("segment {}, block 11", at.zone(ZONE).0);
+        assert!(error.message.contains(&named), "{error}, not {named}");
     });
 }
 
