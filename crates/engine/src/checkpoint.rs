@@ -158,10 +158,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             drop(nodes);
             state.keep_within(&self.inner.options);
         }
-        let mut next = Some(0);
-        while let Some(from) = next {
-            next = self.state().map.forget_superseded(from, NODES_A_STEP);
-            self.let_clients_in().await?;
+        // From where it stopped to the last one, and then all.
+        for _ in 0..2 {
+            while !self.state().map.forget_superseded(NODES_A_STEP) {
+                self.let_clients_in().await?;
+            }
         }
         let pages: Vec<_> = {
             let mut state = self.state();

@@ -98,8 +98,6 @@ pub(crate) struct State {
     pub clients_waiting: usize,
     /// What [`follow_budget`](Self::follow_budget) measures growth from.
     pub kept_at: u64,
-    /// Which of the versions of nodes that may be held is looked at next.
-    pub frozen_looked_at: usize,
     pub info: DeviceInfo,
 }
 

@@ -41,7 +41,8 @@ const LEAF_SHARE: u64 = 64 << 10;
 /// A budget of which the leaves that reclaim holds are a small part.
 const HOLD_LEAVES_MIN: u64 = 64 << 20;
 
-/// Versions of nodes that are looked at whenever the budget is.
+/// Versions of nodes of which it is found out whenever the budget is kept whether somebody holds them still.
+/// Of all of them, again and again while a large map is written, it would take longer than to write it.
 const VERSIONS_A_LOOK: usize = 512;
 /// How long buffers are kept that nobody uses: what is needed again sooner is not asked of the system,
 /// which would have to clear it, again and again.
@@ -88,7 +89,8 @@ impl MemoryUse {
 }
 
 /// Bytes of buffers for reads that are kept while nobody uses them: what relocation reads ahead, or
-/// a deep queue of clients. Where little may wait to be written, little is relocated at once.
+/// a deep queue of clients, and of payload that recovery verifies at once. Where little may wait to be
+/// written, little is relocated at once.
 pub(crate) fn buffer_bytes(options: &OpenOptions) -> usize {
     let relocated = options.dirty_bytes_max.saturating_mul(2);
     (options.memory_bytes / 16).min(64 << 20).min(relocated) as usize
@@ -194,20 +196,13 @@ impl State {
         }
     }
 
-    /// Finds out of some versions of nodes whether they are held still. Of all of them, again and again
-    /// while a large map is written, it would take longer than to write it.
-    fn look_at_frozen(&mut self) {
-        let next = self.map.forget_superseded(self.frozen_looked_at, VERSIONS_A_LOOK);
-        self.frozen_looked_at = next.unwrap_or(0);
-    }
-
     /// Drops clean map nodes and checksums beyond the budget.
     pub fn keep_within(&mut self, options: &OpenOptions) {
         // Nodes go when there are a few more than that, since looking for some takes as long for one
         // as for many.
         let few = few_bytes(options);
         let budget = options.memory_bytes - few;
-        self.look_at_frozen();
+        self.map.forget_superseded(VERSIONS_A_LOOK);
         let memory = self.memory();
         let room = budget.saturating_sub(memory.fixed()).max(budget / DROPPABLE_SHARE);
         let mut nodes = memory.nodes;

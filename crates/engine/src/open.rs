@@ -199,7 +199,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             tasks: 0,
             clients_waiting: 0,
             kept_at: 0,
-            frozen_looked_at: 0,
             info,
         };
         let opened_at = runtime.now();

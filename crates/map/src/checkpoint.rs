@@ -106,10 +106,10 @@ impl Map {
     }
 
     /// Looks at up to `limit` versions that were superseded while somebody held them, such as a
-    /// checkpoint, from the one numbered `from` on, and gives back what is left of those that nobody
-    /// holds any more. Returns where to go on; none at the end.
-    pub fn forget_superseded(&mut self, from: usize, limit: usize) -> Option<usize> {
-        self.table.superseded.forget(from, limit)
+    /// checkpoint, on from where it stopped before, and gives back what is left of those that nobody
+    /// holds any more. Whether that was the last one: then it begins anew.
+    pub fn forget_superseded(&mut self, limit: usize) -> bool {
+        self.table.superseded.forget(limit)
     }
 
     /// The pages of the durable node table that changed since the last call, in order. Call it

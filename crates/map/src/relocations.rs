@@ -83,7 +83,8 @@ impl RelocationsBuilder {
 
     /// All moves added. No block may have been moved twice.
     pub fn build(mut self) -> Relocations {
-        // Victim after victim comes in order: a stable sort but puts these together.
+        // Victim after victim comes in order: a stable sort but puts these together. For that it takes as much
+        // memory again, or half as much where that is more than 8 MB.
         self.moves.sort_by_key(|m| m.from);
         self.moves.dedup_by(|next, last| {
             let end = last.from + last.blocks;

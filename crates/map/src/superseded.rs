@@ -16,37 +16,40 @@ pub(crate) struct Superseded {
     bytes: usize,
     /// How many of them are so many that all of them are looked at.
     many: usize,
+    /// Which of them is looked at next.
+    next: usize,
 }
 
 impl Superseded {
     /// Somebody else holds a version that the map is letting go of.
     pub fn note(&mut self, node: &Arc<Node>) {
         if self.versions.len() >= self.many {
-            self.forget(0, usize::MAX);
+            self.next = 0;
+            self.forget(usize::MAX);
         }
         self.bytes += node.bytes();
         self.versions.push((Arc::downgrade(node), node.bytes()));
     }
 
-    /// Looks at up to `limit` versions, from one on, and forgets those that nobody holds any more.
-    /// Returns where to go on; none at the end.
-    pub fn forget(&mut self, from: usize, limit: usize) -> Option<usize> {
-        let mut at = from;
+    /// Looks at up to `limit` versions, on from where it stopped before, and forgets those that nobody holds
+    /// any more. Whether that was the last one: then it begins anew.
+    pub fn forget(&mut self, limit: usize) -> bool {
         for _ in 0..limit {
-            match self.versions.get(at) {
-                Some((node, _)) if node.strong_count() > 0 => at += 1,
+            match self.versions.get(self.next) {
+                Some((node, _)) if node.strong_count() > 0 => self.next += 1,
                 Some((_, bytes)) => {
                     self.bytes -= bytes;
-                    self.versions.swap_remove(at);
+                    self.versions.swap_remove(self.next);
                 }
                 None => {
+                    self.next = 0;
                     self.many = MANY.max(2 * self.versions.len());
                     self.versions.shrink_to(self.many);
-                    return None;
+                    return true;
                 }
             }
         }
-        Some(at)
+        false
     }
 
     /// Bytes of the versions that somebody holds, or held when they were last looked at.
@@ -76,12 +79,11 @@ mod tests {
         }
         assert!(list.versions.len() <= 2 * held.len(), "{}", list.versions.len());
         assert!((bytes..=3 * bytes).contains(&list.bytes()), "of some it was not noticed yet");
-        assert_eq!(list.forget(0, usize::MAX), None);
+        assert!(list.forget(usize::MAX));
         assert_eq!(list.bytes(), bytes);
         drop(held);
-        let (mut next, mut pieces) = (Some(0), 0);
-        while let Some(from) = next {
-            next = list.forget(from, 100);
+        let mut pieces = 1;
+        while !list.forget(100) {
             pieces += 1;
         }
         assert!(pieces > 1000 / 100 && list.versions.is_empty() && list.bytes() == 0);
