@@ -95,7 +95,7 @@ impl Runtime for Threads {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
+    use std::collections::BTreeMap;
     use std::sync::{Arc, Barrier};
 
     use futures_util::future::join_all;
@@ -115,16 +115,16 @@ mod tests {
                 let all = Arc::new(Barrier::new(3));
                 let meet = || {
                     let all = all.clone();
-                    threads.parallel(move |_| {
+                    threads.parallel(move |number| {
                         all.wait();
-                        std::thread::current().id()
+                        (number, std::thread::current().id())
                     })
                 };
                 let met = join_all([meet(), meet(), meet()]).await;
-                met.into_iter().map(|(id, _)| id).collect::<HashSet<_>>()
+                met.into_iter().map(|(met, _)| met).collect::<BTreeMap<_, _>>()
             };
             let three = others().await;
-            assert!(three.len() == 3 && !three.contains(&own));
+            assert!(three.len() == 3 && three.values().all(|id| *id != own));
             threads.set(1);
             assert_eq!(threads.parallel(id).await.0, own);
             threads.set(3);
