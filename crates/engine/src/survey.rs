@@ -149,6 +149,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         survey: &mut Survey,
     ) -> Result<Opened, Error> {
         let info = self.state().info.clone();
+        let whole = |zone, what| LostGroups::whole_segment(zone, info.zone_blocks, what);
         let added = (manifest.zones..info.zones).map(ZoneId);
         let order: Vec<ZoneId> = manifest.free.iter().copied().chain(added).collect();
         let mut opened = Opened { zones: Vec::new(), headless: BTreeSet::new() };
@@ -183,7 +184,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let Some(header) = header else {
                 if matches!(found, First::Damaged) {
                     let what = "the segment's header is damaged, and no group in it tells what the segment holds";
-                    survey.damage.push(LostGroups::whole_segment(zone, info.zone_blocks, what));
+                    survey.damage.push(whole(zone, what));
                 }
                 if matches!(found, First::Unopened) && misses < ORDER_SLACK {
                     unopened.push(zone);
@@ -202,11 +203,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 // Opened by a recovery that did not finish: it holds nothing that counts. One
                 // that did finish left a newer root than this.
                 if header.stream != MAP_STREAM && header.epoch > root.epoch {
-                    survey.damage.push(LostGroups::whole_segment(
-                        zone,
-                        info.zone_blocks,
-                        OF_LATER_ROOT,
-                    ));
+                    survey.damage.push(whole(zone, OF_LATER_ROOT));
                 }
                 continue;
             }
@@ -233,11 +230,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let durable = groups.iter().map(|group| group.durable).max().unwrap_or(0);
                 survey.traces.push(Trace { zone, durable });
             } else if stream_of(&groups) != MAP_STREAM {
-                survey.damage.push(LostGroups::whole_segment(
-                    zone,
-                    info.zone_blocks,
-                    OF_LATER_ROOT,
-                ));
+                survey.damage.push(whole(zone, OF_LATER_ROOT));
             }
         }
         Ok(opened)
