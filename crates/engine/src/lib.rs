@@ -52,6 +52,7 @@ mod recovery;
 mod remap;
 mod room;
 mod scrub;
+mod settle;
 mod space;
 mod stats;
 mod store_impl;

@@ -11,7 +11,7 @@
 //! 5. replay records by sequence number until one is missing or did not arrive: the payload of
 //!    groups that no later group calls durable is verified ahead of it (`arrivals.rs`);
 //! 6. drop what was staged for vectors that never came;
-//! 7. count what lives in the map's segments.
+//! 7. count what lives in the map's segments, and settle which are free (`settle.rs`).
 //!
 //! Damage that may have taken records is refused, unless the caller is to *salvage*: then the store
 //! is as of the last record that is whole with all before it, and says what it lacks.
@@ -42,7 +42,7 @@ use crate::node_io::{LOST, Place};
 use crate::options::OpenOptions;
 use crate::reclaim::yield_now;
 use crate::space::{MAP_STREAM, Segment, SegmentState};
-use crate::survey::{LANDMARKS, LostGroups, Walked};
+use crate::survey::{LostGroups, Walked};
 
 /// Reads that are under way at once.
 const READS: usize = 32;
@@ -113,6 +113,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         let traced = survey.traces.iter().map(|trace| trace.durable);
         let durable = groups().map(|(_, group)| group.durable).chain(traced).fold(0, u64::max);
+        let traces = survey.traces.iter().map(|trace| (trace.zone, trace.durable));
+        let promises = groups().map(|(zone, group)| (zone, group.durable)).chain(traces);
+        let says = |of: &(ZoneId, u64)| of.1 == durable && durable > root.sequence;
+        let witnesses: BTreeSet<ZoneId> = promises.filter(says).map(|(zone, _)| zone).collect();
         let newest = |group: &GroupHeader| group.records.iter().map(|r| r.0).max().unwrap_or(0);
         let counts =
             |group: &GroupHeader| newest(group) > root.sequence && group.epoch == root.epoch;
@@ -165,9 +169,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }));
         let missed = survey.traces.iter().filter(|trace| trace.durable >= next);
         lost.extend(missed.map(|trace| {
-            let what = "the segment has neither a header nor a first group, but a later group, and what it held \
-                        was durable";
-            LostGroups::whole_segment(trace.zone, info.zone_blocks, what)
+            let what = format!(
+                "the segment has neither a header nor a first group, but a later group, by which all records up \
+                 to {} were durable",
+                trace.durable
+            );
+            let whole = LostGroups::whole_segment(trace.zone, info.zone_blocks, &what);
+            LostGroups { certain: false, ..whole } // They need not have been in this one.
         }));
         let gap = next <= durable || lost.iter().any(|lost| lost.certain);
         if gap && !salvage {
@@ -179,20 +187,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 )),
             });
         }
-        // What tells of a loss stays, like a segment of the map that nothing leads to, until a root is durable
-        // that goes without: cut short, a salvage starts again from the same state.
-        let mut telling = BTreeSet::new();
+        let mut telling: Vec<ZoneId> = Vec::new();
         if gap {
-            let mut state = engine.state();
-            for zone in lost.iter().map(|lost| ZoneId(lost.place.zone)) {
-                let segment = state.space.get_mut(zone);
-                if segment.state == SegmentState::Free {
-                    segment.state = SegmentState::Sealed;
-                    (segment.stream, segment.used) = (MAP_STREAM, info.zone_blocks as u32);
-                    telling.insert(zone);
-                }
-            }
-            drop(state);
+            telling.extend(lost.iter().map(|lost| ZoneId(lost.place.zone)));
             loss.unknown_bytes += lost.iter().map(|lost| lost.bytes).sum::<u64>();
             loss.places.extend(lost.into_iter().map(|lost| lost.place));
             let known = logged.iter().map(|of| (of.sequence, of.record.clone())).collect();
@@ -243,33 +240,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
             state.space.add_map_bytes(place, 1);
         }
-        // What is not in use is free, in the manifest's order.
-        for zone in &manifest.free {
-            if state.space.get(*zone).state == SegmentState::Free {
-                state.space.push_free(*zone);
-            }
-        }
-        let added = (manifest.zones..info.zones).map(ZoneId);
-        for zone in added.clone() {
-            if state.space.get(zone).state == SegmentState::Free {
-                state.space.push_free(zone);
-            }
-        }
-        // So is what a checkpoint wrote that never got its root, and on a full store the next one needs
-        // that room. It comes last, and not where a root that cannot be read now may lead there. One in
-        // some stays as it is: if the power fails, what was reset and is not on the medium again looks
-        // unopened, and behind very many such nobody would look for clients' segments.
-        if !engine.device().is_root_in_doubt() {
-            for (at, zone) in manifest.free.iter().copied().chain(added).enumerate() {
-                let segment = state.space.get(zone);
-                let sealed = (segment.state, segment.stream) == (SegmentState::Sealed, MAP_STREAM)
-                    && !telling.contains(&zone);
-                if sealed && segment.map_bytes == 0 && at % LANDMARKS != LANDMARKS - 1 {
-                    state.space.push_free(zone);
-                }
-            }
-        }
         state.update_reserve();
+        let order = manifest.order(info.zones);
+        state.space.settle(&order, engine.device().is_root_in_doubt(), &telling, &witnesses);
         state.reclaim.nodes_marked = state.map.nodes();
         drop(guard);
         Ok(engine)

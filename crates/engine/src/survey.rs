@@ -17,14 +17,12 @@ use crate::format::root::Root;
 use crate::format::segment::SegmentHeader;
 use crate::groups::{REACH, TRIES, Walk};
 use crate::loss::DamagedPlace;
+use crate::settle::LANDMARKS;
 use crate::space::{CLIENT_STREAM, MAP_STREAM, ORDER_SLACK, RECLAIM_STREAM, SegmentState};
 
 /// Unopened segments in a row that end the search for opened ones: more than could be skipped or
 /// lost at the front of the order.
 const MISSES_MAX: usize = 2 * ORDER_SLACK + LANDMARKS;
-/// Of the segments in the order of the manifest, one in so many is not used again by recovery before a new
-/// root is durable, once it was opened.
-pub(crate) const LANDMARKS: usize = 16;
 
 /// See the module.
 pub(crate) struct Survey {
@@ -150,13 +148,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     ) -> Result<Opened, Error> {
         let info = self.state().info.clone();
         let whole = |zone, what| LostGroups::whole_segment(zone, info.zone_blocks, what);
-        let added = (manifest.zones..info.zones).map(ZoneId);
-        let order: Vec<ZoneId> = manifest.free.iter().copied().chain(added).collect();
         let mut opened = Opened { zones: Vec::new(), headless: BTreeSet::new() };
         // Those that look unopened where the next one may have been opened.
         let mut unopened = Vec::new();
         let mut misses = 0;
-        for zone in order {
+        for zone in manifest.order(info.zones) {
             // A segment overlooked is records lost, so what looks unopened is looked at twice.
             let mut found = self.read_segment_header(zone, root).await?;
             if !matches!(found, First::Header(_)) {

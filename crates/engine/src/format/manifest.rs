@@ -78,6 +78,12 @@ impl Manifest {
     /// The most bytes that each zone of a store takes: an entry, and that it is to be scanned.
     pub const SEGMENT_BYTES_MAX: u64 = 33 + 4;
 
+    /// All segments that may have been opened since, in that order, those included that the device, which has
+    /// so many now, has grown by.
+    pub fn order(&self, zones: u32) -> Vec<ZoneId> {
+        self.free.iter().copied().chain((self.zones..zones).map(ZoneId)).collect()
+    }
+
     /// The bytes on media.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Encoder::default();

@@ -432,21 +432,78 @@ fn a_salvage_that_is_cut_short_leaves_what_tells_of_the_loss() {
     });
 }
 
-/// What a power cut left beside it is not what the refusal is for.
+/// Only what a checkpoint wrote that did not end tells that the last flush was promised. Where that lies in a
+/// segment of its own, the next one does not use it.
+#[test]
+fn a_checkpoint_that_did_not_end_tells_of_a_promise_until_the_next_one_has() {
+    run(async |runtime| {
+        let mut kept = 0;
+        for (checkpoints, idle) in (8..14).flat_map(|busy| (0..4).map(move |idle| (busy, idle))) {
+            let device = Fault::new(flushed(&runtime).await.0);
+            let (memory, control) = (device.inner().clone(), device.control());
+            let engine = open(device, runtime.clone(), OpenOptions::default()).await.unwrap();
+            let volume = engine.find("v").unwrap();
+            for lba in 10..10 + checkpoints {
+                put(&engine, volume.id, lba, 1).await.unwrap();
+                engine.checkpoint().await.unwrap();
+            }
+            for _ in 0..idle {
+                engine.checkpoint().await.unwrap();
+            }
+            for lba in [8, 9, 7] {
+                put(&engine, volume.id, lba, TAG + 1).await.unwrap();
+                engine.flush().await.unwrap();
+            }
+            control.fail(Verb::WriteRoot, 1, DeviceKind::Io, false);
+            engine.close().await.unwrap_err();
+            let last = *places_of(&memory, 32 * ZONE, TAG + 1).await.last().unwrap();
+            let damaged = |memory: MemoryDevice| {
+                let device = Fault::new(memory);
+                device.control().damage(Pba(last.0 - 1), Damage::Overwritten);
+                device
+            };
+            let memory = memory.reopen();
+            assert_eq!(found(damaged(memory.clone()), &runtime).await, Err(ErrorKind::Damaged));
+            let memory = memory.reopen();
+            let salvage = OpenOptions { salvage: true, ..OpenOptions::default() };
+            let looked = OpenOptions { read_only: true, ..salvage.clone() };
+            let engine = open(damaged(memory.clone()), runtime.clone(), looked).await.unwrap();
+            kept += engine.stats().space.retiring_bytes / BLOCK / ZONE;
+            drop(engine);
+            let memory = memory.reopen();
+            let salvaged = open(damaged(memory.clone()), runtime.clone(), salvage).await.unwrap();
+            assert!(salvaged.log_loss().is_some());
+            salvaged.close().await.unwrap();
+            assert_eq!(found(damaged(memory.reopen()), &runtime).await, Ok(TAG));
+        }
+        assert!((1..12).contains(&kept), "{kept}");
+    });
+}
+
+/// What a power cut may have left beside it is not what the refusal is for: neither a group without a header,
+/// nor a segment without a beginning, which comes last.
 #[test]
 fn a_refusal_names_what_is_damaged_for_certain() {
     run(async |runtime| {
         let blocks: Vec<u64> = (0..50).collect();
-        let (memory, at) = flushed_one_by_one(&runtime, &blocks).await;
+        let (mut memory, at) = flushed_one_by_one(&runtime, &blocks).await;
         let places = places_of(&memory, 32 * ZONE, TAG).await;
         let other = places.iter().map(|place| place.zone(ZONE)).find(|zone| *zone != at.zone(ZONE));
-        let device = without_a_beginning(memory, other.unwrap().start(ZONE), Damage::Overwritten);
-        let group = at.zone(ZONE).start(ZONE).plus(11);
-        device.control().damage(group, Damage::Flipped(8 * 60));
-        let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-        let error = open(device, runtime.clone(), options).await.err().unwrap();
-        let named = format!("segment {}, block 11", at.zone(ZONE).0);
-        assert!(error.message.contains(&named), "{error}, not {named}");
+        let (at, other) = (at.zone(ZONE).start(ZONE), other.unwrap().start(ZONE));
+        let (gone, flipped) = (Damage::Overwritten, Damage::Flipped(8 * 60));
+        for (damage, named) in [
+            (vec![(at.plus(5), gone), (other.plus(11), flipped)], other.plus(11)),
+            (vec![(other, gone), (other.plus(1), gone), (at.plus(11), flipped)], at.plus(11)),
+            (vec![(other, gone), (other.plus(1), gone), (at.plus(5), gone)], at.plus(5)),
+        ] {
+            memory = memory.reopen();
+            let device = Fault::new(memory.clone());
+            damage.into_iter().for_each(|(pba, how)| device.control().damage(pba, how));
+            let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+            let error = open(device, runtime.clone(), options).await.err().unwrap();
+            let named = format!("segment {}, block {}", named.zone(ZONE).0, named.offset(ZONE));
+            assert!(error.message.contains(&named), "{error}, not {named}");
+        }
     });
 }
 

@@ -1,0 +1,141 @@
+//! Which segments are free after recovery, and which stay until its checkpoint is durable.
+
+use std::collections::BTreeSet;
+
+use mjolnir_units::ZoneId;
+
+use crate::space::{MAP_STREAM, Segment, SegmentState, Space};
+
+/// Of the segments in the order of the manifest, one in so many is not used again by recovery before a new
+/// root is durable, once it was opened.
+pub(crate) const LANDMARKS: usize = 16;
+
+impl Segment {
+    fn is_free(&self) -> bool {
+        self.state == SegmentState::Free
+    }
+
+    /// Whether it is of a checkpoint that never got its root, as soon as it was counted what lives in the map's
+    /// segments.
+    fn is_left_over(&self) -> bool {
+        (self.state, self.stream, self.map_bytes) == (SegmentState::Sealed, MAP_STREAM, 0)
+    }
+}
+
+impl Space {
+    /// Lists what nobody needs as free, in this `order`. What tells of a loss, and of how much was promised,
+    /// stays until a root is durable that goes without: recovery that is cut short starts again from the same
+    /// state. `telling` are segments that may have lost something, `witnesses` all that tell up to
+    /// where records were durable, of which one is enough.
+    pub fn settle(
+        &mut self,
+        order: &[ZoneId],
+        is_root_in_doubt: bool,
+        telling: &[ZoneId],
+        witnesses: &BTreeSet<ZoneId>,
+    ) {
+        let stays = |of: &Segment| !of.is_free() && !of.is_left_over();
+        let has_one = witnesses.iter().any(|zone| stays(self.get(*zone)));
+        let witness = witnesses.first().copied().filter(|_| !has_one);
+        for zone in telling.iter().copied().chain(witness) {
+            let segment = self.get_mut(zone);
+            if segment.is_free() || Some(zone) == witness {
+                segment.state = SegmentState::Retiring;
+            }
+        }
+        for zone in order {
+            if self.get(*zone).is_free() {
+                self.push_free(*zone);
+            }
+        }
+        if is_root_in_doubt {
+            return; // It may lead to what seems left over.
+        }
+        // On a full store the next checkpoint needs what is left over. It comes last. One in some stays as it
+        // is: if the power fails, what was reset and is not on the medium again looks unopened, and behind very
+        // many such nobody would look for clients' segments.
+        for (at, zone) in order.iter().enumerate() {
+            if self.get(*zone).is_left_over() && at % LANDMARKS != LANDMARKS - 1 {
+                self.push_free(*zone);
+            }
+        }
+        // A store that cannot be opened for want of room would be worse.
+        if self.free_count() < self.checkpoint_reserve() {
+            witness.inspect(|zone| self.push_free(*zone));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ORDER: std::ops::Range<u32> = 10..40;
+
+    /// Forty segments: of clients to 10, the next `left_over` of the map and dead, all others free.
+    fn space(left_over: u32) -> Space {
+        let mut space = Space::new(40, 64);
+        space.reserve_for_checkpoint(10 * space.payload_bytes(), 0);
+        for zone in 0..10 + left_over {
+            let segment = space.get_mut(ZoneId(zone));
+            segment.state = SegmentState::Sealed;
+            segment.stream = if zone < 10 { 3 } else { MAP_STREAM };
+        }
+        space
+    }
+
+    fn settle(space: &mut Space, telling: &[u32], witnesses: &[u32], is_root_in_doubt: bool) {
+        let order: Vec<ZoneId> = ORDER.map(ZoneId).collect();
+        let telling: Vec<ZoneId> = telling.iter().copied().map(ZoneId).collect();
+        let witnesses = witnesses.iter().copied().map(ZoneId).collect();
+        space.settle(&order, is_root_in_doubt, &telling, &witnesses);
+    }
+
+    /// The segments of the order that are not free.
+    fn kept(space: &Space) -> Vec<u32> {
+        ORDER.filter(|zone| !space.get(ZoneId(*zone)).is_free()).collect()
+    }
+
+    #[test]
+    fn what_is_left_over_is_free_but_for_landmarks_and_unless_the_root_is_in_doubt() {
+        let mut space = space(20);
+        settle(&mut space, &[], &[], false);
+        assert_eq!((kept(&space), space.free_count()), (vec![25], 29));
+        let mut space = self::space(20);
+        settle(&mut space, &[], &[12], true);
+        assert_eq!((kept(&space), space.free_count()), ((10..30).collect(), 10));
+    }
+
+    #[test]
+    fn what_alone_tells_of_a_promise_stays_and_what_tells_of_a_loss() {
+        for (witnesses, kept_of_them) in
+            [(&[11, 12][..], &[11][..]), (&[35], &[35]), (&[3, 11], &[]), (&[25, 26], &[])]
+        {
+            let mut space = space(20);
+            space.get_mut(ZoneId(26)).map_bytes = 1; // A root leads there.
+            settle(&mut space, &[2, 26, 38], witnesses, false);
+            let mut expected = [kept_of_them, &[25, 26, 38]].concat();
+            expected.sort();
+            assert_eq!(kept(&space), expected);
+            assert_eq!(
+                space.get(ZoneId(38)).state,
+                SegmentState::Retiring,
+                "until there is a root"
+            );
+            assert_eq!(space.get(ZoneId(26)).state, SegmentState::Sealed, "it is in use");
+            assert_eq!(space.get(ZoneId(2)).state, SegmentState::Sealed, "it is in use");
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_has_room_whoever_tells_of_a_promise() {
+        let mut space = space(20);
+        space.reserve_for_checkpoint(26 * space.payload_bytes(), 0);
+        settle(&mut space, &[], &[11], false);
+        assert_eq!(kept(&space), [11, 25], "there is just as much room");
+        let mut space = self::space(20);
+        space.reserve_for_checkpoint(27 * space.payload_bytes(), 0);
+        settle(&mut space, &[], &[11], false);
+        assert_eq!((kept(&space), space.free_count()), (vec![25], 29));
+    }
+}
