@@ -158,11 +158,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             drop(nodes);
             state.keep_within(&self.inner.options);
         }
-        // From where it stopped to the last one, and then all.
-        for _ in 0..2 {
-            while !self.state().map.forget_superseded(NODES_A_STEP) {
-                self.let_clients_in().await?;
-            }
+        // On to the last one and then all, with whoever else looks at some of them meanwhile.
+        let begun = self.state().map.forget_superseded(0);
+        while self.state().map.forget_superseded(NODES_A_STEP) < begun + 2 {
+            self.let_clients_in().await?;
         }
         let pages: Vec<_> = {
             let mut state = self.state();

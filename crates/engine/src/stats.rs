@@ -282,10 +282,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub fn stats(&self) -> Stats {
         let now = self.runtime().now();
         let mut state = self.state();
-        // From where it stopped to the last one, and then all.
-        for _ in 0..2 {
-            state.map.forget_superseded(usize::MAX);
-        }
+        state.map.forget_all_superseded();
         let counters = &state.counters;
         let reclaim = &state.reclaim.counters;
         let (usage, memory) = (state.map.usage(), state.memory());

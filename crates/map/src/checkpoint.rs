@@ -107,9 +107,15 @@ impl Map {
 
     /// Looks at up to `limit` versions that were superseded while somebody held them, such as a
     /// checkpoint, on from where it stopped before, and gives back what is left of those that nobody
-    /// holds any more. Whether that was the last one: then it begins anew.
-    pub fn forget_superseded(&mut self, limit: usize) -> bool {
+    /// holds any more. From the last one it begins anew; returns how often that has been reached: all were
+    /// looked at when it is two more.
+    pub fn forget_superseded(&mut self, limit: usize) -> u64 {
         self.table.superseded.forget(limit)
+    }
+
+    /// The same for all of them at once.
+    pub fn forget_all_superseded(&mut self) {
+        self.table.superseded.forget_all();
     }
 
     /// The pages of the durable node table that changed since the last call, in order. Call it

@@ -18,22 +18,23 @@ pub(crate) struct Superseded {
     many: usize,
     /// Which of them is looked at next.
     next: usize,
+    /// How often the last one was reached.
+    rounds: u64,
 }
 
 impl Superseded {
     /// Somebody else holds a version that the map is letting go of.
     pub fn note(&mut self, node: &Arc<Node>) {
         if self.versions.len() >= self.many {
-            self.next = 0;
-            self.forget(usize::MAX);
+            self.forget_all();
         }
         self.bytes += node.bytes();
         self.versions.push((Arc::downgrade(node), node.bytes()));
     }
 
     /// Looks at up to `limit` versions, on from where it stopped before, and forgets those that nobody holds
-    /// any more. Whether that was the last one: then it begins anew.
-    pub fn forget(&mut self, limit: usize) -> bool {
+    /// any more. From the last one it begins anew; returns how often that has been reached, which ends the call.
+    pub fn forget(&mut self, limit: usize) -> u64 {
         for _ in 0..limit {
             match self.versions.get(self.next) {
                 Some((node, _)) if node.strong_count() > 0 => self.next += 1,
@@ -43,13 +44,20 @@ impl Superseded {
                 }
                 None => {
                     self.next = 0;
+                    self.rounds += 1;
                     self.many = MANY.max(2 * self.versions.len());
                     self.versions.shrink_to(self.many);
-                    return true;
+                    break;
                 }
             }
         }
-        false
+        self.rounds
+    }
+
+    /// Looks at all of them at once.
+    pub fn forget_all(&mut self) {
+        self.next = 0;
+        self.forget(usize::MAX);
     }
 
     /// Bytes of the versions that somebody holds, or held when they were last looked at.
@@ -79,11 +87,11 @@ mod tests {
         }
         assert!(list.versions.len() <= 2 * held.len(), "{}", list.versions.len());
         assert!((bytes..=3 * bytes).contains(&list.bytes()), "of some it was not noticed yet");
-        assert!(list.forget(usize::MAX));
+        list.forget_all();
         assert_eq!(list.bytes(), bytes);
         drop(held);
-        let mut pieces = 1;
-        while !list.forget(100) {
+        let (begun, mut pieces) = (list.rounds, 1);
+        while list.forget(100) == begun {
             pieces += 1;
         }
         assert!(pieces > 1000 / 100 && list.versions.is_empty() && list.bytes() == 0);
