@@ -108,7 +108,10 @@ impl Planned for Scan {
                     return Err(stopped());
                 }
                 threads.set(before + 1);
-                scan(&engine, &threads).await?; // New threads may be on one processor in the beginning.
+                if round == 0 || before > 0 {
+                    // The first one brings the map back, and new threads may be on one processor in the beginning.
+                    scan(&engine, &threads).await?;
+                }
                 seconds.push(scan(&engine, &threads).await?.seconds);
             }
         }

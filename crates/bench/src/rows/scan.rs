@@ -1,9 +1,11 @@
 //! The mark of a whole store, on one thread and on as many as there are cores.
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use mjolnir_device::{AlignedBuf, Device};
+use futures_util::future::join_all;
+use mjolnir_device::{AlignedBuf, Device, Runtime};
 use mjolnir_engine::Engine;
 use mjolnir_host::HostRuntime;
 use mjolnir_store::{Durability, Store};
@@ -94,34 +96,37 @@ async fn marks(host: HostRuntime, device: ThinDevice, cores: usize) -> Result<Pa
     Ok(pairs)
 }
 
-/// The seconds that as many threads as there are parts take to set a bit for each address, each on a
-/// sheet of its own, several times.
-fn bare_pass(parts: &[&[u64]], bits: usize) -> f64 {
-    let addresses: usize = parts.iter().map(|part| part.len()).sum();
-    let times = BARE_ADDRESSES.div_ceil(addresses);
-    let mut sheets: Vec<_> = parts.iter().map(|_| vec![u64::MAX; bits.div_ceil(64)]).collect();
+/// The seconds that so many threads, the same as a mark's, take to set a bit for each address, each for its
+/// part of them on a sheet of its own, several times.
+async fn bare_pass(threads: &Threads, count: usize, addresses: &Arc<[u64]>, bits: usize) -> f64 {
+    threads.set(count);
+    let times = BARE_ADDRESSES.div_ceil(addresses.len());
+    let share = addresses.len().div_ceil(count);
+    let mut sheets: Vec<_> = (0..count).map(|_| vec![u64::MAX; bits.div_ceil(64)]).collect();
     let timer = Timer::start();
-    std::thread::scope(|scope| {
-        for (part, sheet) in parts.iter().zip(&mut sheets) {
-            scope.spawn(move || {
-                for _ in 0..times {
-                    for address in *part {
-                        sheet[(address / 64) as usize] |= 1 << (address % 64);
-                    }
-                    black_box(&sheet);
+    let jobs = sheets.drain(..).enumerate().map(|(part, mut sheet)| {
+        let addresses = addresses.clone();
+        threads.parallel(move |_| {
+            for _ in 0..times {
+                for address in addresses.iter().skip(part * share).take(share) {
+                    sheet[(address / 64) as usize] |= 1 << (address % 64);
                 }
-            });
-        }
+                black_box(&sheet);
+            }
+        })
     });
+    join_all(jobs).await;
     timer.took().wall_s
 }
 
 /// What all cores are worth to such a loop over these addresses, in turns as with marks.
-fn bare(addresses: &[u64], bits: usize, cores: usize) -> f64 {
-    let parts: Vec<&[u64]> = addresses.chunks(addresses.len().div_ceil(cores)).collect();
+async fn bare(host: HostRuntime, addresses: &Arc<[u64]>, bits: usize, cores: usize) -> f64 {
+    let threads = Threads::one(host);
+    bare_pass(&threads, cores, addresses, bits).await; // As with marks.
     let mut ratio = Samples::new();
     for _ in 0..PAIRS {
-        ratio.push(bare_pass(&[addresses], bits) / bare_pass(&parts, bits));
+        let one = bare_pass(&threads, 1, addresses, bits).await;
+        ratio.push(one / bare_pass(&threads, cores, addresses, bits).await);
     }
     ratio.median()
 }
@@ -146,14 +151,14 @@ fn speed_up(bench: &Bench, report: &mut Report) -> Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut rounds = Pairs::new();
     let (mut bare_ratio, shuffle) = (Samples::new(), Shuffle::of(count));
-    let addresses: Vec<u64> = (0..count).map(|lba| shuffle.place(lba)).collect();
+    let addresses: Arc<[u64]> = (0..count).map(|lba| shuffle.place(lba)).collect();
     let bits = (device.info().zones as u64 * zone_blocks) as usize;
     for _ in 0..bench.rounds {
         let round = mjolnir_host::run(async |host| marks(host, device.clone(), cores).await)?;
         rounds.one.push(round.one.median());
         rounds.all.push(round.all.median());
         rounds.ratio.push(round.ratio.median());
-        bare_ratio.push(bare(&addresses, bits, cores));
+        bare_ratio.push(mjolnir_host::run(async |host| bare(host, &addresses, bits, cores).await));
     }
     let rate = |samples: &Samples| count as f64 / samples.median() / 1e6;
     let note = format!(
