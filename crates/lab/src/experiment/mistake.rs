@@ -25,6 +25,15 @@ impl Place<'_> {
         }
     }
 
+    /// A mistake that a sentence about the value of `key` tells of: on the line that has what it quotes, or else
+    /// where the dotted `field` is written.
+    pub fn of(&self, key: &str, field: &str, why: &str) -> Mistake {
+        match line_with(self.text, key, why) {
+            Some(line) => Mistake(format!("{} line {line}: {why}", self.name)),
+            None => self.at(field, why),
+        }
+    }
+
     /// The line where a dotted key, or the nearest table above it, is written.
     pub fn line(&self, key: &str) -> Option<usize> {
         line_of(self.text, key)
@@ -131,6 +140,34 @@ fn line_at(text: &str, byte: usize) -> usize {
     text.as_bytes()[..byte.min(text.len())].iter().filter(|&&byte| byte == b'\n').count() + 1
 }
 
+/// The line on which a sentence finds fault: that of a key that it quotes and that is none, or of a key with a
+/// value that it quotes.
+fn line_with(text: &str, key: &str, why: &str) -> Option<usize> {
+    let quoted = why.split('"').nth(1).filter(|quoted| !quoted.is_empty());
+    let is_letter = |c: char| c.is_alphanumeric() || c == '_';
+    let number = why.split([' ', ',', ';', ':']).find(|word| word.parse::<f64>().is_ok());
+    let key = key.rsplit('.').next().unwrap_or(key);
+    // Whether a key is written on a line: as a word of its own, and what follows is its value.
+    let names = |line: &str, key: &str| {
+        line.match_indices(key).any(|(at, _)| {
+            let after = line[at + key.len()..].trim_start_matches(['"', '\'']).trim_start();
+            !line[..at].ends_with(is_letter) && after.starts_with('=')
+        })
+    };
+    let finds_fault = |line: &str| match quoted {
+        Some(quoted) if why.contains("no field") => names(line, quoted),
+        Some(quoted) => {
+            let written = ['"', '\''].map(|mark| format!("{mark}{quoted}{mark}"));
+            names(line, key) && written.iter().any(|text| line.contains(text))
+        }
+        None => number.is_some_and(|number| {
+            names(line, key) && line.split(['[', ',', ']', '=', ' ']).any(|word| word == number)
+        }),
+    };
+    let lines = text.lines().map(|line| line.split(" #").next().unwrap_or(line));
+    (1..).zip(lines).find_map(|(number, line)| finds_fault(line).then_some(number))
+}
+
 /// The line where a dotted key is written, or the nearest table above it. A number names an
 /// element of a list of tables: `figure.0.x`.
 fn line_of(text: &str, key: &str) -> Option<usize> {
@@ -184,6 +221,25 @@ mod tests {
             ("nothing", None),
         ] {
             assert_eq!(line_of(TEXT, key), line, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_sentence_has_the_line_of_what_it_quotes() {
+        let text = "pages = 64 # \"gready\"\n[sweep]\nspare = [0.1, 0.2]\npolicy = [\n  { victim = \"gready\" },\n]\n\
+                    [quick]\nconfiguration.erase_blokcs = 1\nsweep.spare = [0.1, 2.8]\n";
+        for (key, why, line) in [
+            ("policy.victim", "policy.victim: no victim is called \"gready\"", Some(5)),
+            (
+                "there",
+                "there is no field \"erase_blokcs\"; \"erase_blocks\" comes nearest",
+                Some(8),
+            ),
+            ("spare", "spare 2.8: write a part of 1", Some(9)),
+            ("spare", "spare: write a part of 1", None),
+            ("pages", "pages: text \"a\" cannot stand here", None),
+        ] {
+            assert_eq!(line_with(text, key, why), line, "{why}");
         }
     }
 

@@ -327,7 +327,7 @@ fn check(
         line.is_some_and(|line| place.text.lines().nth(line - 1).is_some_and(|l| l.contains(last)))
     };
     let field = fields.iter().find(written).unwrap_or(&fields[3]);
-    Err(place.at(field, why))
+    Err(place.of(key, field, &why))
 }
 
 /// Refuses runs that write files of their own: all of them would write the same.

@@ -16,6 +16,8 @@ const TOP: f64 = 14.0;
 const LINE: f64 = 17.0;
 /// What a letter takes, about.
 const LETTER: f64 = 6.6;
+/// The same of an axis' label, which is larger.
+const LABEL_LETTER: f64 = 7.2;
 /// Colours that there are; beyond them, lines are dashed.
 const COLOURS: usize = 8;
 
@@ -72,10 +74,16 @@ pub fn draw(chart: &Chart, x_log: bool, y_log: bool, id: &str) -> String {
         axis_bottom + 12.0
     );
     let centre = TOP + PLOT_HEIGHT / 2.0;
+    // A long one is pressed into what there is.
+    let room = 2.0 * centre - 4.0;
+    let pressed = match chart.y_label.chars().count() as f64 * LABEL_LETTER > room {
+        true => format!(" textLength=\"{room:.0}\" lengthAdjust=\"spacingAndGlyphs\""),
+        false => String::new(),
+    };
     let _ = writeln!(
         svg,
         "<text class=\"label\" transform=\"translate(15 {centre:.0}) rotate(-90)\" \
-         text-anchor=\"middle\">{y_label}</text>"
+         text-anchor=\"middle\"{pressed}>{y_label}</text>"
     );
     let bars: Vec<usize> = (0..chart.series.len()).filter(|&s| frame.is_bar(s)).collect();
     for (index, line) in chart.series.iter().enumerate() {
@@ -113,13 +121,18 @@ impl Frame<'_> {
         let bottom = TOP + PLOT_HEIGHT;
         let Some(categories) = &self.chart.categories else {
             for &tick in &self.x.ticks {
-                let x = self.px(tick);
+                let (x, label) = (self.px(tick), self.x.tick_label(tick));
+                // The last one must not reach beyond the edge.
+                let half = label.chars().count() as f64 * LETTER / 2.0;
+                let (at, anchor) = match x + half > WIDTH {
+                    true => (WIDTH, "end"),
+                    false => (x, "middle"),
+                };
                 let _ = writeln!(
                     svg,
                     "<path class=\"grid\" d=\"M{x:.1} {TOP}V{bottom}\"/><text class=\"tick\" \
-                     x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                    bottom + LINE,
-                    self.x.tick_label(tick)
+                     x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{label}</text>",
+                    bottom + LINE
                 );
             }
             return (svg, 1);
@@ -372,6 +385,17 @@ mod tests {
         assert!(svg.contains("A &amp; B") && !svg.contains("NaN"), "{svg}");
         let svg = draw(&chart(Some(vec!["one".into(), "two words".into()])), false, true, "f");
         assert_eq!(svg.matches("<rect class=\"bar\"").count(), 3);
+    }
+
+    #[test]
+    fn nothing_reaches_beyond_the_edge() {
+        let mut chart = chart(None);
+        assert!(!draw(&chart, false, false, "f").contains("textLength"));
+        chart.y_label = "processor time of scans, ms a GiB that clients write".to_owned();
+        assert!(draw(&chart, false, false, "f").contains("textLength=\"344\""));
+        chart.series[0].points[1].x = 40_000.0;
+        let svg = draw(&chart, false, false, "f");
+        assert!(svg.contains("x=\"760.0\" y=\"351.0\" text-anchor=\"end\">40,000</text>"), "{svg}");
     }
 
     #[test]
