@@ -102,6 +102,11 @@ impl Placement {
         self.streams
     }
 
+    /// Streams that clients' writes are spread over as they come.
+    pub fn spread(&self) -> u8 {
+        if self.client_by_block { 1 } else { self.streams }
+    }
+
     /// Streams that the policy's classes have.
     pub fn classes(&self) -> u8 {
         self.policy.streams()

@@ -255,6 +255,8 @@ pub struct Stats {
     pub placement: String,
     /// Streams that its classes have.
     pub placement_streams: u64,
+    /// Streams that clients' writes are spread over as they come; 1 where the policy decides for each block.
+    pub client_streams: u64,
     /// Streams that they would have if more zones could be open, or there were more segments.
     pub placement_streams_wanted: u64,
     /// Memory that it holds.
@@ -286,7 +288,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let counters = &state.counters;
         let reclaim = &state.reclaim.counters;
         let (usage, memory) = (state.map.usage(), state.memory());
-        let written: u64 = state.log.blocks_written.iter().sum();
         let by_stream = |stream: u8| state.log.blocks_written[usize::from(stream)] * BLOCK_SIZE;
         let moved_bytes = state.log.moved_beside_clients * BLOCK_SIZE;
         let log_blocks: u64 = state.log.blocks_written[usize::from(RELIEF_STREAM)..].iter().sum();
@@ -306,7 +307,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             write_amplification: if counters.client_write_blocks == 0 {
                 0.0
             } else {
-                written as f64 / counters.client_write_blocks as f64
+                counters.device_write_blocks as f64 / counters.client_write_blocks as f64
             },
             space: state.space_stats(),
             segment_bytes: state.space.zone_blocks * BLOCK_SIZE,
@@ -346,6 +347,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             dirty_bytes: memory.unwritten,
             placement: state.placement.name().into(),
             placement_streams: state.placement.classes().into(),
+            client_streams: state.placement.spread().into(),
             placement_streams_wanted: state.placement.wanted.into(),
             placement_bytes: memory.placement,
             displaced_bytes: state.placement.displaced_blocks * BLOCK_SIZE,
