@@ -31,7 +31,7 @@ Examples:
   mjolnir lab run all --quick                     run the lab's experiments, and report
 
 Every command works the same on a store at rest and on one being served. `format` and `salvage`
-alone refuse the latter, and `check` says what it left out.
+alone refuse the latter, `record` the former, and `check` says what it left out.
 
 Sizes take units of 1024: 4096, 64K, 10M, 16G, 1T. Ranges are VOLUME:OFFSET+LENGTH, such as
 v:1G+64K; a snapshot is VOLUME@NAME.
@@ -232,7 +232,7 @@ pub enum VolumeCommand {
     /// Grow a volume, or shrink it with --shrink. What lies past a smaller size is lost.
     ///
     /// Clients that use it keep the size that they were told: they see a larger one once they
-    /// connect again, and requests past a smaller one fail.
+    /// connect again. One that clients use does not become smaller, unless told otherwise.
     Resize {
         /// The store.
         store: PathBuf,
@@ -244,6 +244,9 @@ pub enum VolumeCommand {
         /// Accept a smaller size, and lose what lies past it.
         #[arg(long)]
         shrink: bool,
+        /// Make it smaller though clients use it: their requests past its new end fail.
+        #[arg(long, requires = "shrink")]
+        force: bool,
     },
 }
 
@@ -335,7 +338,7 @@ pub enum RangeCommand {
     Write {
         /// The store.
         store: PathBuf,
-        /// The file; whole blocks.
+        /// The file (`-` for standard input); whole blocks.
         file: PathBuf,
         /// VOLUME:OFFSET.
         to: Place,

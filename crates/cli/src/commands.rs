@@ -93,8 +93,8 @@ fn plan(command: StoreCommand) -> Result<(PathBuf, Request, View), Failure> {
             VolumeCommand::Rename { store, name, new } => {
                 plain(store, Request::RenameVolume { name, new })
             }
-            VolumeCommand::Resize { store, name, size, shrink } => {
-                plain(store, Request::ResizeVolume { name, bytes: size, shrink })
+            VolumeCommand::Resize { store, name, size, shrink, force } => {
+                plain(store, Request::ResizeVolume { name, bytes: size, shrink, force })
             }
         },
         StoreCommand::Snapshot(command) => match command {

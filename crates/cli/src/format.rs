@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use mjolnir_host::{HostRuntime, NewStore, create_store, run as run_host};
+use mjolnir_host::{HostRuntime, NewStore, create_store, default_segment_bytes, run as run_host};
 use mjolnir_store::{Error, ErrorKind};
 use serde_json::json;
 
@@ -40,7 +40,7 @@ pub fn run(options: &FormatOptions, json: bool) -> Result<(), Failure> {
             "segment_bytes": shape.segment_bytes,
         }));
     }
-    let fits = volume_bytes(bytes);
+    let fits = volume_bytes(bytes, shape.segment_bytes);
     let size = match fits >> 30 {
         0..16 => format!("{}M", (fits >> 20).max(1)),
         gib => format!("{gib}G"),
@@ -62,15 +62,31 @@ pub fn run(options: &FormatOptions, json: bool) -> Result<(), Failure> {
 /// The part of a store that a volume which is to be filled may have, and reclaim have room left.
 /// Volumes are thin and may be larger.
 const FILLED: (u64, u64) = (3, 4);
+/// Segments that clients' data never fill: kept for reclaim and checkpoints, begun, and before the first one. In a
+/// small store they are much of it; of the others a volume may have the part that follows.
+const KEPT_SEGMENTS: u64 = 10;
+const FILLED_BESIDES: (u64, u64) = (7, 8);
+/// The least that a store is made of.
+const SEGMENTS_LEAST: u64 = 17;
 
 /// The largest volume that a store of so many bytes takes in whole.
-fn volume_bytes(store: u64) -> u64 {
-    store / FILLED.1 * FILLED.0
+fn volume_bytes(store: u64, segment: u64) -> u64 {
+    let besides = store.saturating_sub(KEPT_SEGMENTS * segment);
+    (store / FILLED.1 * FILLED.0).min(besides / FILLED_BESIDES.1 * FILLED_BESIDES.0)
 }
 
-/// Bytes of a store that takes in a volume of so many.
+/// Bytes of a store, with segments of the usual size, that takes in a volume of so many.
 pub fn store_bytes(volume: u64) -> u64 {
-    volume.div_ceil(FILLED.0) * FILLED.1
+    let mut store = volume.div_ceil(FILLED.0) * FILLED.1;
+    loop {
+        let segment = default_segment_bytes(store);
+        let filled = volume.div_ceil(FILLED_BESIDES.0) * FILLED_BESIDES.1;
+        let least = (filled + KEPT_SEGMENTS * segment).max(SEGMENTS_LEAST * segment);
+        if least <= store {
+            return store;
+        }
+        store = least; // Its segments may be larger, then.
+    }
 }
 
 fn refuse_destruction(store: &Path, force: bool) -> Result<(), Error> {
@@ -94,5 +110,73 @@ fn refuse_destruction(store: &Path, force: bool) -> Result<(), Error> {
             ),
         )),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use mjolnir_host::{DeviceOptions, open_store};
+    use mjolnir_store::{Durability, Store};
+    use mjolnir_units::BLOCK_SIZE;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_store_that_takes_in_a_volume_takes_it_in() {
+        for volume in [1, 5, 13, 29, 40, 100, 300, 1_000, 5_000, 100_000].map(|mib| mib * MIB) {
+            let store = store_bytes(volume);
+            assert!(volume_bytes(store, default_segment_bytes(store)) >= volume, "{volume}");
+            assert!(store >= 17 * MIB, "smaller ones cannot be made");
+            let less = store - store / 16;
+            assert!(
+                store == 17 * MIB || volume_bytes(less, default_segment_bytes(less)) < volume,
+                "{volume}: {store}"
+            );
+        }
+    }
+
+    /// The smallest stores keep most of their segments to themselves.
+    #[test]
+    fn a_volume_of_the_size_that_is_told_can_be_filled_and_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        for mib in [17, 20, 39, 64] {
+            let path = folder.path().join(format!("{mib}.mj"));
+            run_host(async |runtime: HostRuntime| {
+                let new = NewStore {
+                    bytes: Some(mib * MIB),
+                    segment_bytes: None,
+                    preallocate: false,
+                    overwrite: false,
+                };
+                let shape = create_store(&path, new, &runtime).await.unwrap();
+                let opened = open_store(
+                    &path,
+                    DeviceOptions::default(),
+                    Default::default(),
+                    &runtime,
+                    |_| (),
+                );
+                let engine = opened.await.unwrap().engine;
+                let bytes = shape.segments * shape.segment_bytes;
+                let size = volume_bytes(bytes, shape.segment_bytes) / BLOCK_SIZE * BLOCK_SIZE;
+                let volume = engine.create_volume("v", size).await.unwrap().id;
+                let blocks = size / BLOCK_SIZE;
+                let data = Bytes::from(vec![1; BLOCK_SIZE as usize]);
+                for write in 0..3 * blocks {
+                    // In order, and then scattered.
+                    let block = if write < blocks { write } else { write * 7919 % blocks };
+                    let offset = block * BLOCK_SIZE;
+                    let written =
+                        engine.write(volume, offset, data.clone(), Durability::Buffered).await;
+                    written
+                        .unwrap_or_else(|error| panic!("{mib} MiB, {write} of {blocks}: {error}"));
+                }
+                engine.flush().await.unwrap();
+                engine.close().await.unwrap();
+            });
+        }
     }
 }

@@ -70,7 +70,7 @@ pub async fn handle<D: Device, R: Runtime>(
             engine.delete_volume(&name, snapshots).await.map(done)
         }
         Request::RenameVolume { name, new } => engine.rename_volume(&name, &new).await.map(target),
-        Request::ResizeVolume { name, bytes, shrink } => {
+        Request::ResizeVolume { name, bytes, shrink, .. } => {
             if !shrink {
                 refuse_to_shrink(engine, &name, bytes).await?;
             }
@@ -153,7 +153,7 @@ fn of_host(error: HostError) -> Error {
         HostErrorKind::Invalid => ErrorKind::Invalid,
         HostErrorKind::Busy => ErrorKind::Busy,
         HostErrorKind::Exists => ErrorKind::Exists,
-        HostErrorKind::Io => ErrorKind::Io,
+        HostErrorKind::Unwritable | HostErrorKind::Io => ErrorKind::Io,
     };
     Error::new(kind, error.context)
 }
@@ -220,7 +220,7 @@ async fn reserve<D: Device, R: Runtime>(
         let affected: Vec<_> = engine
             .targets()
             .into_iter()
-            .filter_map(|target| Some((what_becomes_of(&target.name, request)?, target)))
+            .filter_map(|target| Some((what_becomes_of(&target, request)?, target)))
             .collect();
         let used = affected.iter().find(|(_, target)| serving.users.of(target.id) > 0);
         let Some((what, target)) = used else {
@@ -243,12 +243,17 @@ async fn reserve<D: Device, R: Runtime>(
 
 /// What an unforced request would do to the clients of a volume or snapshot, if they are not to
 /// expect it.
-fn what_becomes_of(target: &str, request: &Request) -> Option<&'static str> {
+fn what_becomes_of(target: &TargetInfo, request: &Request) -> Option<&'static str> {
+    let (target, size) = (target.name.as_str(), target.size);
+    let past = "their requests past its new end would fail";
     let (fails, changes) = ("their requests would fail", "its content would change below them");
     let snapshot_of = |volume: &str| target.split_once('@').is_some_and(|(of, _)| of == volume);
     match request {
         Request::DeleteVolume { name, snapshots, force: false } => {
             (target == name || *snapshots && snapshot_of(name)).then_some(fails)
+        }
+        Request::ResizeVolume { name, bytes, shrink: true, force: false } => {
+            (target == name && *bytes < size).then_some(past)
         }
         Request::DeleteSnapshot { volume, name, force: false } => {
             (target.split_once('@') == Some((volume.as_str(), name.as_str()))).then_some(fails)

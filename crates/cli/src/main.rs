@@ -22,6 +22,7 @@ mod failure;
 mod format;
 mod generate;
 mod handle;
+mod interrupt;
 mod lab;
 mod meter;
 mod output;

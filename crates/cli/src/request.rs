@@ -27,12 +27,15 @@ pub enum Request {
     },
     /// Give a volume another name.
     RenameVolume { name: String, new: String },
-    /// Give a volume another size, in bytes; a smaller one only if `shrink`.
+    /// Give a volume another size, in bytes; a smaller one only if `shrink`, and while it is in use only if
+    /// `force`.
     ResizeVolume {
         name: String,
         bytes: u64,
         #[serde(default)]
         shrink: bool,
+        #[serde(default)]
+        force: bool,
     },
     /// All volumes, with their mapped bytes if `mapped`.
     ListVolumes { mapped: bool },

@@ -7,7 +7,7 @@ mod watch;
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_lite::future::or;
+use futures_lite::future::{or, pending};
 use mjolnir_device::Runtime;
 use mjolnir_engine::{OpenOptions, ReclaimOptions};
 use mjolnir_host::{
@@ -23,14 +23,12 @@ use crate::control;
 use crate::door;
 use crate::failure::Failure;
 use crate::handle::{Circumstances, Serving};
+use crate::interrupt::SAME_SIGNAL;
 
 use clients::Clients;
 
 /// How long requests in flight may take to end once the server is told to stop.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
-/// A signal that comes so soon after the first is the same one: `timeout` signals a program, and then the
-/// group that it is in.
-const SAME_SIGNAL: Duration = Duration::from_millis(500);
 /// Open files that are not for clients: the store, doors, those who control it, a recording.
 const FILES_KEPT: u64 = 64;
 /// Who may use the control socket: its owner.
@@ -82,16 +80,17 @@ pub fn run(mut options: ServeOptions, json: bool) -> Result<(), Failure> {
             .and_then(|doors| record(&options, &recorder).map(|()| doors));
         match doors {
             Ok((control, doors)) => {
+                tell_of_streams(&options, &engine);
                 let clients = Clients::new(engine.clone(), serving, &options, tls);
                 let clients = Rc::new(clients);
-                let control = control::answer_all(
-                    control,
-                    engine.clone(),
-                    circumstances,
-                    runtime.clone(),
-                    Duration::from_secs(options.control_time.into()),
-                );
-                let served = Served { engine, recorder, runtime, clients };
+                let time = Duration::from_secs(options.control_time.into());
+                let (controlled, world) = (engine.clone(), runtime.clone());
+                let is_controlled = control.is_some();
+                let control = async move {
+                    let Some(control) = control else { return pending().await };
+                    control::answer_all(control, controlled, circumstances, world, time).await
+                };
+                let served = Served { engine, recorder, runtime, clients, is_controlled };
                 let work = attend(&options, &served, doors, &shutdown, json);
                 // The control socket answers until the store is closed.
                 or(work, async {
@@ -109,12 +108,26 @@ pub fn run(mut options: ServeOptions, json: bool) -> Result<(), Failure> {
     })
 }
 
+/// Says so if clients' writes are not spread as they were asked to be.
+fn tell_of_streams(options: &ServeOptions, engine: &HostEngine) {
+    let streams = engine.stats().client_streams;
+    if streams < options.streams.into() {
+        complain(&format!(
+            "warning: --streams {} is not in force, but {streams}: either {} gives each block a stream by itself, \
+             or the device can have no more zones open",
+            options.streams, options.placement
+        ));
+    }
+}
+
 /// What is served, and by what.
 struct Served {
     engine: HostEngine,
     recorder: Rc<Recorder>,
     runtime: HostRuntime,
     clients: Rc<Clients>,
+    /// Whether there is a control socket.
+    is_controlled: bool,
 }
 
 /// Begins to record, if that is wanted.
@@ -141,8 +154,8 @@ async fn attend(
     shutdown: &Shutdown,
     json: bool,
 ) -> Result<(), Failure> {
-    let Served { engine, recorder, runtime, clients } = served;
-    announce::ready(options, engine, &doors, json)?;
+    let Served { engine, recorder, runtime, clients, is_controlled } = served;
+    announce::ready(options, engine, &doors, json.then_some(*is_controlled))?;
     for door in doors {
         runtime.spawn(clients.clone().accept_all(door));
     }
@@ -274,8 +287,25 @@ fn listen(
     options: &ServeOptions,
     addresses: Vec<NbdAddress>,
     inherited: Vec<Listener>,
-) -> Result<(Listener, Vec<Listener>), Failure> {
-    let control = Listener::unix(&door::control_path(&options.store), CONTROL_MODE)?;
+) -> Result<(Option<Listener>, Vec<Listener>), Failure> {
+    let control = match Listener::unix(&door::control_path(&options.store), CONTROL_MODE) {
+        Ok(control) => Some(control),
+        // Another one serves it for reading, too.
+        Err(error)
+            if error.kind == HostErrorKind::Busy
+                && door::knock(&options.store).is_ok_and(|server| server.is_some()) =>
+        {
+            return Err(door::busy(&options.store).into());
+        }
+        Err(error) if options.read_only && error.kind == HostErrorKind::Unwritable => {
+            complain(&format!(
+                "warning: {error}: so it is served without a control socket; commands look at the store \
+                 themselves, and tell nothing of this server or its clients"
+            ));
+            None
+        }
+        Err(error) => return Err(error.into()),
+    };
     let mut doors = inherited;
     for address in addresses {
         doors.push(match address {

@@ -75,10 +75,11 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
             text += &damage::first(report.damage.iter().map(damaged));
             text += &damage::losses(&report.losses);
             if report.stale_blocks > 0 {
+                let them = if report.stale_blocks == 1 { "it" } else { "them" };
                 text += &format!(
-                    "{} did not verify, but nothing refers to them: a crash or a full disk left \
-                     them, or the medium is failing\n",
-                    count(report.stale_blocks, "stale block")
+                    "{} did not verify, but nothing refers to {them}: a crash or a full disk left \
+                     {them}, or the medium is failing\n",
+                    count(report.stale_blocks, "stale block"),
                 );
             }
             if report.damage.is_empty() && report.losses.is_empty() {
@@ -195,7 +196,7 @@ fn stats(store: &Path, of: &StatsOf) -> String {
         _ => format!("{:.3}", stats.write_amplification),
     };
     text += &format!(
-        "\nwrite amplification {amplification} = {} written to the device / {} accepted from clients\n",
+        "\nwrite amplification {amplification} = {} written to the device / {} accepted from clients, in whole blocks\n",
         bytes(stats.device_write_bytes),
         bytes(stats.accepted_write_bytes),
     );
@@ -213,8 +214,12 @@ fn stats(store: &Path, of: &StatsOf) -> String {
             stats.placement_streams_wanted,
         ),
     };
+    let spread = match stats.client_streams {
+        0 | 1 => String::new(),
+        streams => format!(", what clients write spread over {streams}"),
+    };
     text += &format!(
-        "  placement: {}, {streams}; {} went elsewhere for want of space\n",
+        "  placement: {}, {streams}{spread}; {} went elsewhere for want of space\n",
         stats.placement,
         bytes(stats.displaced_bytes),
     );

@@ -130,12 +130,18 @@ pub fn run(command: &TraceCommand, json: bool) -> Result<(), Failure> {
         TraceCommand::Convert { file, target, to, force, reading } => {
             let mut reader = reading.open(file)?;
             let start = reader.look_ahead().map_err(refused)?.start_unix_ns;
+            let name = target.display();
             let target = Target::open(target, *force)?;
             let writer = TraceWriter::new(target, *to, start).map_err(refused)?;
             let (target, conversion) = match convert(&mut reader, writer) {
                 // Who reads standard output has seen enough.
                 Err(ConvertError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
                     return Ok(());
+                }
+                Err(ConvertError::Write(error)) => {
+                    return Err(Failure::new(format!(
+                        "writing {name}: {error}; nothing is left of it: make room, or choose another place"
+                    )));
                 }
                 outcome => outcome.map_err(refused)?,
             };

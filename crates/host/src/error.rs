@@ -21,6 +21,8 @@ pub enum HostErrorKind {
     Busy,
     /// Something is there already, and is not to be lost.
     Exists,
+    /// Nothing can be written there: the file system is read-only, or permission is missing.
+    Unwritable,
     /// The system refused.
     Io,
 }
@@ -36,6 +38,9 @@ impl HostError {
         move |error| {
             let kind = match error.kind() {
                 io::ErrorKind::AddrInUse => HostErrorKind::Busy,
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                    HostErrorKind::Unwritable
+                }
                 _ => HostErrorKind::Io,
             };
             HostError::new(kind, format!("{what}: {error}"))

@@ -55,7 +55,8 @@ pub struct ServeOptions {
     #[arg(long, value_name = "SECONDS", default_value = "60",
         value_parser = clap::value_parser!(u32).range(1..))]
     pub control_time: u32,
-    /// Refuse changes, and write nothing to the store.
+    /// Refuse changes, and write nothing to the store. Where nothing can be written beside it either, there is no
+    /// control socket.
     #[arg(long)]
     pub read_only: bool,
     /// Memory for the map, checksums, reclaim, unwritten data and what clients have in flight together;

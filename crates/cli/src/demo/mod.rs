@@ -30,14 +30,12 @@ mod writer;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use mjolnir_engine::OpenOptions;
 use mjolnir_units::ByteSize;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use content::Content;
 use load::{Load, Loaded};
@@ -48,6 +46,8 @@ use summary::Summary;
 use tally::Tally;
 use versions::{Deal, Versions};
 use view::{View, say};
+
+use crate::interrupt;
 
 /// What can be chosen.
 #[derive(Clone, Debug, clap::Args)]
@@ -96,7 +96,8 @@ pub fn run(options: DemoOptions, json: bool) -> Result<()> {
         ByteSize(STORE_BYTES_MIN)
     );
     // Before there are files: who interrupts leaves none behind.
-    let tally = Arc::new(Tally::new(signals()?));
+    let interrupted = interrupt::requested(|signal| 128 + signal);
+    let tally = Arc::new(Tally::new(interrupted.context("listening for signals")?));
     let place = Place::find(options.dir.as_deref(), bytes)?;
     let demo = Demo { deal: Deal::of(bytes / 5 * 2, WRITERS), options, json, place, tally };
     let outcome = demo.run();
@@ -122,19 +123,6 @@ pub fn run(options: DemoOptions, json: bool) -> Result<()> {
         "what was read back is not what was written, or the store is damaged"
     );
     Ok(())
-}
-
-/// The first SIGINT or SIGTERM sets the flag, the second one ends the process.
-fn signals() -> Result<Arc<AtomicBool>> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // In this order: the flag is looked at before it is set.
-        let status = 128 + signal;
-        signal_hook::flag::register_conditional_shutdown(signal, status, interrupted.clone())
-            .and_then(|_| signal_hook::flag::register(signal, interrupted.clone()))
-            .context("listening for signals")?;
-    }
-    Ok(interrupted)
 }
 
 /// A signal came.

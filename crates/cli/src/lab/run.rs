@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use mjolnir_lab::experiment::{self, Changes, Plan, Results, RunError, SHIPPED, Setting, report};
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::SIGXFSZ;
 
 use super::progress::Progress;
 use super::{RunOptions, build};
 use crate::complaints::complain;
 use crate::failure::Failure;
+use crate::interrupt;
 use crate::output;
 
 /// What a shell says of who was interrupted.
@@ -153,17 +154,10 @@ pub fn stopped(error: &RunError, out: &Path) -> Failure {
     }
 }
 
-/// The first SIGINT or SIGTERM sets the flag, the second one ends the process.
+/// The first SIGINT or SIGTERM sets the flag, a later one ends the process.
 pub fn signals() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
     let failed = |error| Failure::new(format!("listening for signals: {error}"));
-    for signal in [SIGINT, SIGTERM] {
-        // In this order: the flag is looked at before it is set.
-        let status = i32::from(INTERRUPTED);
-        signal_hook::flag::register_conditional_shutdown(signal, status, stop.clone())
-            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
-            .map_err(failed)?;
-    }
+    let stop = interrupt::requested(|_| INTERRUPTED.into()).map_err(failed)?;
     // A limit on the size of files is an error of the write that meets it.
     signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map_err(failed)?;
     Ok(stop)

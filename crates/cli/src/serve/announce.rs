@@ -14,12 +14,13 @@ use crate::output;
 /// Volumes whose addresses are told; a store may have thousands.
 const VOLUMES_MAX: usize = 8;
 
-/// Tells the addresses of volumes, on one line.
+/// Tells the addresses of volumes, on one line; in JSON if it is known whether there is a control socket, which is
+/// told there.
 pub fn ready(
     options: &ServeOptions,
     engine: &HostEngine,
     doors: &[Listener],
-    json: bool,
+    json: Option<bool>,
 ) -> Result<(), Failure> {
     let volumes: Vec<String> = engine
         .targets()
@@ -38,8 +39,9 @@ pub fn ready(
         .iter()
         .flat_map(|name| doors.iter().map(move |door| uri(door, name, secured)))
         .collect();
-    if json {
-        let control = door::control_path(&options.store).display().to_string();
+    if let Some(is_controlled) = json {
+        let control =
+            is_controlled.then(|| door::control_path(&options.store).display().to_string());
         let line = json!({ "ready": uris, "control": control, "volumes": volumes.len() });
         return output::print(&format!("{line}\n"));
     }

@@ -56,14 +56,15 @@ impl Write for Target {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Target::Stdout => io::stdout().lock().write(bytes),
-            Target::File { file, .. } => file.write(bytes),
+            // Whose errors name no file that nobody has heard of.
+            Target::File { file, .. } => file.as_file_mut().write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Target::Stdout => io::stdout().lock().flush(),
-            Target::File { file, .. } => file.flush(),
+            Target::File { file, .. } => file.as_file_mut().flush(),
         }
     }
 }

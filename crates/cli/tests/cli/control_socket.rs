@@ -76,7 +76,8 @@ fn a_volume_that_is_deleted_or_shrunk_in_use_fails_its_clients_requests() {
     w.write(0, 5 << 20, &pattern(4, 8192)).unwrap();
     folder.refused("volume resize s.mj w --size 1M", &["8 KiB stored past", "--shrink"]);
     assert!(w.read(5 << 20, 8192).unwrap() == pattern(4, 8192), "nothing is lost unasked");
-    folder.ok("volume resize s.mj w --size 1M --shrink");
+    folder.refused("volume resize s.mj w --size 1M --shrink", &used);
+    folder.ok("volume resize s.mj w --size 1M --shrink --force");
     assert_eq!(w.write(0, 4 << 20, &[0; 4096]), Err(nbd::ENOSPC), "as past any export's end");
     assert_eq!(w.read(4 << 20, 4096), Err(nbd::EINVAL));
     assert!(w.read(0, 65536).unwrap() == pattern(2, 65536));

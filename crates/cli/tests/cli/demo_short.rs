@@ -63,7 +63,10 @@ fn an_interrupted_demo_cleans_up_and_says_so() {
         assert!(child.try_wait().unwrap().is_none() && Instant::now() < patience, "it is not up");
         std::thread::yield_now();
     }
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    // One right after the other, as `timeout` signals a program and then its group.
+    for signal in [Signal::INT, Signal::TERM] {
+        kill_process(Pid::from_child(&child), signal).unwrap();
+    }
     let output = child.wait_with_output().unwrap();
     let text = text(&output);
     assert_eq!(output.status.code(), Some(130), "{text}");

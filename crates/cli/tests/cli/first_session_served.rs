@@ -82,6 +82,11 @@ fn reclaim_settings_are_taken() {
     for round in 12..16 {
         assert_eq!(client.read((round % 4) << 20, 1 << 20).unwrap(), pattern(round, 1 << 20));
     }
+    let stats = folder.ok("stats s.mj");
+    assert!(stats.contains("apart, 2 streams, what clients write spread over 2"), "{stats}");
+    server.stop();
+    let server = folder.serve("--placement sepbit --streams 4");
+    server.wait_for("--streams 4 is not in force");
     server.stop();
     folder.misused("serve s.mj --policy gredy", &["greedy", "cost-benefit"]);
     folder.misused("serve s.mj --placement sepbits", &["sepbit", "apart"]);

@@ -90,6 +90,11 @@ fn a_full_disk_is_told_and_loses_nothing() {
     assert!((4..16).contains(&pieces), "{pieces} MiB were written");
     server.wait_for("takes no more changes");
     assert!(client.read(0, PIECE as u32).unwrap() == pattern(0, PIECE), "it is still readable");
+    let request =
+        |at| format!("{},a,0,Write,{},4096,100\n", 128_166_372_000_000_000 + at, at * 4096);
+    std::fs::write(folder.path("a.csv"), (0..200_000u64).map(request).collect::<String>()).unwrap();
+    let parts = ["writing small/a.log: No space left", "choose another place"];
+    folder.refused("trace convert a.csv small/a.log --to fio-v3", &parts);
     drop(client);
     server.signal(rustix::process::Signal::TERM);
     assert_eq!(server.wait(), Some(1), "a failed store does not end well");
