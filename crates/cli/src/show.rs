@@ -234,12 +234,12 @@ fn stats(store: &Path, of: &StatsOf) -> String {
         },
     );
     text += &format!(
-        "\nmemory: {} of {}: map {} ({} nodes), node table {}, held versions {}, checksums {}, \
+        "\nmemory: {} of {}: map {} ({}), node table {}, held versions {}, checksums {}, \
          reclaim {}, placement {}, unwritten data {}, buffers {}\n",
         bytes(stats.memory_bytes),
         bytes(stats.memory_budget_bytes),
         bytes(stats.map_bytes),
-        stats.map_nodes,
+        count(stats.map_nodes, "node"),
         bytes(stats.map_table_bytes),
         bytes(stats.frozen_bytes),
         bytes(stats.checksum_bytes),
