@@ -65,6 +65,7 @@ pub use engine::Engine;
 #[doc(hidden)]
 pub use format::bind;
 pub use loss::{DamagedPlace, LogLoss, Loss, RecordRange};
+pub use open::SEGMENTS_MIN;
 pub use options::{FormatOptions, OpenOptions, ReclaimOptions};
 #[doc(hidden)]
 pub use reclaim::MarkLoop;

@@ -30,7 +30,7 @@ use crate::space::{CLIENT_STREAM, Space};
 use crate::stats::Counters;
 
 /// The fewest segments that a store can work with: the reserve, open streams, and some to win.
-const SEGMENTS_MIN: u32 = 16;
+pub const SEGMENTS_MIN: u32 = 16;
 /// The fewest blocks in a segment.
 const SEGMENT_BLOCKS_MIN: u64 = 32;
 

@@ -34,28 +34,34 @@ impl Space {
         telling: &[ZoneId],
         witnesses: &BTreeSet<ZoneId>,
     ) {
-        let stays = |of: &Segment| !of.is_free() && !of.is_left_over();
-        let has_one = witnesses.iter().any(|zone| stays(self.get(*zone)));
-        let witness = witnesses.first().copied().filter(|_| !has_one);
-        for zone in telling.iter().copied().chain(witness) {
-            let segment = self.get_mut(zone);
-            if segment.is_free() || Some(zone) == witness {
+        for zone in telling {
+            let segment = self.get_mut(*zone);
+            if segment.is_free() {
                 segment.state = SegmentState::Retiring;
             }
+        }
+        // On a full store the next checkpoint needs what is left over. One in some stays as it is: if the power
+        // fails, what was reset and is not on the medium again looks unopened, and behind very many such
+        // nobody would look for clients' segments. And a root that is in doubt may lead to any of them.
+        let left_over: BTreeSet<ZoneId> = (0..)
+            .zip(order)
+            .filter(|(at, _)| !is_root_in_doubt && at % LANDMARKS != LANDMARKS - 1)
+            .map(|(_, zone)| *zone)
+            .filter(|zone| self.get(*zone).is_left_over())
+            .collect();
+        let goes = |zone: &ZoneId| self.get(*zone).is_free() || left_over.contains(zone);
+        let witness = witnesses.first().copied().filter(|_| witnesses.iter().all(goes));
+        if let Some(zone) = witness {
+            self.get_mut(zone).state = SegmentState::Retiring;
         }
         for zone in order {
             if self.get(*zone).is_free() {
                 self.push_free(*zone);
             }
         }
-        if is_root_in_doubt {
-            return; // It may lead to what seems left over.
-        }
-        // On a full store the next checkpoint needs what is left over. It comes last. One in some stays as it
-        // is: if the power fails, what was reset and is not on the medium again looks unopened, and behind very
-        // many such nobody would look for clients' segments.
-        for (at, zone) in order.iter().enumerate() {
-            if self.get(*zone).is_left_over() && at % LANDMARKS != LANDMARKS - 1 {
+        // It comes last.
+        for zone in order {
+            if left_over.contains(zone) && Some(*zone) != witness {
                 self.push_free(*zone);
             }
         }
@@ -108,9 +114,14 @@ mod tests {
 
     #[test]
     fn what_alone_tells_of_a_promise_stays_and_what_tells_of_a_loss() {
-        for (witnesses, kept_of_them) in
-            [(&[11, 12][..], &[11][..]), (&[35], &[35]), (&[3, 11], &[]), (&[25, 26], &[])]
-        {
+        for (witnesses, kept_of_them) in [
+            (&[11, 12][..], &[11][..]),
+            (&[35], &[35]),
+            (&[3, 11], &[]),
+            (&[11, 26], &[]),
+            (&[11, 25], &[]), // A landmark stays.
+            (&[35, 38], &[]), // One that tells of a loss stays.
+        ] {
             let mut space = space(20);
             space.get_mut(ZoneId(26)).map_bytes = 1; // A root leads there.
             settle(&mut space, &[2, 26, 38], witnesses, false);
@@ -137,5 +148,12 @@ mod tests {
         space.reserve_for_checkpoint(27 * space.payload_bytes(), 0);
         settle(&mut space, &[], &[11], false);
         assert_eq!((kept(&space), space.free_count()), (vec![25], 29));
+        let mut space = self::space(20);
+        settle(&mut space, &[], &[35], true);
+        assert_eq!(
+            (kept(&space), space.free_count()),
+            ((10..30).collect(), 10),
+            "no other had room"
+        );
     }
 }

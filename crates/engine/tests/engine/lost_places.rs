@@ -471,6 +471,13 @@ fn a_checkpoint_that_did_not_end_tells_of_a_promise_until_the_next_one_has() {
             kept += engine.stats().space.retiring_bytes / BLOCK / ZONE;
             drop(engine);
             let memory = memory.reopen();
+            let device = damaged(memory.clone());
+            device.control().fail(Verb::WriteRoot, 1, DeviceKind::Io, false);
+            let cut_short = open(device, runtime.clone(), salvage.clone()).await;
+            assert_eq!(cut_short.err().expect("it has no root").kind, ErrorKind::Io);
+            let memory = memory.reopen();
+            assert_eq!(found(damaged(memory.clone()), &runtime).await, Err(ErrorKind::Damaged));
+            let memory = memory.reopen();
             let salvaged = open(damaged(memory.clone()), runtime.clone(), salvage).await.unwrap();
             assert!(salvaged.log_loss().is_some());
             salvaged.close().await.unwrap();
