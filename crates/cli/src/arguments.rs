@@ -338,7 +338,7 @@ pub enum RangeCommand {
     Write {
         /// The store.
         store: PathBuf,
-        /// The file (`-` for standard input); whole blocks.
+        /// The file; whole blocks.
         file: PathBuf,
         /// VOLUME:OFFSET.
         to: Place,

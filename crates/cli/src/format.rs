@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use mjolnir_engine::SEGMENTS_MIN;
 use mjolnir_host::{HostRuntime, NewStore, create_store, default_segment_bytes, run as run_host};
 use mjolnir_store::{Error, ErrorKind};
 use serde_json::json;
@@ -66,8 +67,8 @@ const FILLED: (u64, u64) = (3, 4);
 /// small store they are much of it; of the others a volume may have the part that follows.
 const KEPT_SEGMENTS: u64 = 10;
 const FILLED_BESIDES: (u64, u64) = (7, 8);
-/// The least that a store is made of.
-const SEGMENTS_LEAST: u64 = 17;
+/// The least that a store is made of: what the engine takes, and what lies before it.
+const SEGMENTS_LEAST: u64 = SEGMENTS_MIN as u64 + 1;
 
 /// The largest volume that a store of so many bytes takes in whole.
 fn volume_bytes(store: u64, segment: u64) -> u64 {

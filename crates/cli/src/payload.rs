@@ -3,7 +3,7 @@
 //! written. However long the files are, no more is read than one vector takes.
 
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -52,9 +52,6 @@ impl From<Payload> for Json {
     }
 }
 
-/// More than a vector takes, in bytes.
-const STANDARD_INPUT_BYTES_MAX: u64 = 128 << 20;
-
 /// A file of which so many bytes are to be written.
 pub struct Source {
     file: File,
@@ -65,11 +62,7 @@ pub struct Source {
 
 impl Source {
     fn open(path: &Path) -> Result<Self, Error> {
-        let file = match path == Path::new("-") {
-            true => standard_input(),
-            false => File::open(path),
-        };
-        let file = file.map_err(|error| unreadable(path, &error))?;
+        let file = File::open(path).map_err(|error| unreadable(path, &error))?;
         let bytes = file.metadata().map_err(|error| unreadable(path, &error))?.len();
         if bytes == 0 || !bytes.is_multiple_of(BLOCK_SIZE) {
             return Err(Error::new(
@@ -106,21 +99,8 @@ impl Source {
     }
 }
 
-/// What comes from standard input, as a file: its length is told before it. No more than a vector takes, and then
-/// some.
-fn standard_input() -> io::Result<File> {
-    let mut file = tempfile::tempfile()?;
-    io::copy(&mut io::stdin().lock().take(STANDARD_INPUT_BYTES_MAX), &mut file)?;
-    file.rewind()?;
-    Ok(file)
-}
-
 fn unreadable(path: &Path, why: &dyn std::fmt::Display) -> Error {
-    let name = match path == Path::new("-") {
-        true => "standard input".into(),
-        false => path.display().to_string(),
-    };
-    Error::new(ErrorKind::Io, format!("reading what to write from {name}: {why}"))
+    Error::new(ErrorKind::Io, format!("reading what to write from {}: {why}", path.display()))
 }
 
 /// The payloads of a request, in order.

@@ -155,7 +155,7 @@ async fn attend(
     json: bool,
 ) -> Result<(), Failure> {
     let Served { engine, recorder, runtime, clients, is_controlled } = served;
-    announce::ready(options, engine, &doors, json.then_some(*is_controlled))?;
+    announce::ready(options, engine, &doors, (json, *is_controlled))?;
     for door in doors {
         runtime.spawn(clients.clone().accept_all(door));
     }
@@ -288,6 +288,7 @@ fn listen(
     addresses: Vec<NbdAddress>,
     inherited: Vec<Listener>,
 ) -> Result<(Option<Listener>, Vec<Listener>), Failure> {
+    let mut uncontrolled = None;
     let control = match Listener::unix(&door::control_path(&options.store), CONTROL_MODE) {
         Ok(control) => Some(control),
         // Another one serves it for reading, too.
@@ -298,10 +299,7 @@ fn listen(
             return Err(door::busy(&options.store).into());
         }
         Err(error) if options.read_only && error.kind == HostErrorKind::Unwritable => {
-            complain(&format!(
-                "warning: {error}: so it is served without a control socket; commands look at the store \
-                 themselves, and tell nothing of this server or its clients"
-            ));
+            uncontrolled = Some(error);
             None
         }
         Err(error) => return Err(error.into()),
@@ -318,10 +316,21 @@ fn listen(
                         path.display()
                     ));
                 }
-                Listener::unix(&path, options.socket_mode)?
+                Listener::unix(&path, options.socket_mode).map_err(|error| match error.kind {
+                    HostErrorKind::Unwritable => {
+                        Failure::new(format!("{error}; name another place by --nbd unix:PATH"))
+                    }
+                    _ => error.into(),
+                })?
             }
             NbdAddress::Tcp(address) => Listener::tcp(address)?,
         });
+    }
+    if let Some(error) = uncontrolled {
+        complain(&format!(
+            "warning: {error}: so it is served without a control socket; commands look at the store themselves, \
+             and tell nothing of this server or its clients"
+        ));
     }
     Ok((control, doors))
 }

@@ -132,20 +132,20 @@ pub fn run(command: &TraceCommand, json: bool) -> Result<(), Failure> {
             let start = reader.look_ahead().map_err(refused)?.start_unix_ns;
             let name = target.display();
             let target = Target::open(target, *force)?;
+            let to_stdout = target.is_stdout();
             let writer = TraceWriter::new(target, *to, start).map_err(refused)?;
             let (target, conversion) = match convert(&mut reader, writer) {
                 // Who reads standard output has seen enough.
                 Err(ConvertError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
                     return Ok(());
                 }
-                Err(ConvertError::Write(error)) => {
+                Err(ConvertError::Write(error)) if !to_stdout => {
                     return Err(Failure::new(format!(
-                        "writing {name}: {error}; nothing is left of it: make room, or choose another place"
+                        "writing {name}: {error}; nothing is left of it"
                     )));
                 }
                 outcome => outcome.map_err(refused)?,
             };
-            let to_stdout = target.is_stdout();
             target.keep()?;
             let report = reader.report();
             let told = if json {

@@ -210,6 +210,13 @@ fn remove_stale(path: &Path) -> Result<(), HostError> {
             HostErrorKind::Busy,
             format!("another program listens on {name}; stop it, or choose another path"),
         )),
+        // It is somebody else's, and may well be in use.
+        Err(Errno::ACCESS) => Err(HostError::new(
+            HostErrorKind::Busy,
+            format!(
+                "the socket {name} is another user's; choose another path, or remove it if no program listens on it"
+            ),
+        )),
         Err(Errno::CONNREFUSED) => fs::remove_file(path).map_err(failed()),
         Err(error) => Err(failed()(error.into())),
     }

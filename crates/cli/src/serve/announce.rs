@@ -14,13 +14,12 @@ use crate::output;
 /// Volumes whose addresses are told; a store may have thousands.
 const VOLUMES_MAX: usize = 8;
 
-/// Tells the addresses of volumes, on one line; in JSON if it is known whether there is a control socket, which is
-/// told there.
+/// Tells the addresses of volumes, on one line; in JSON with the control socket, if there is one.
 pub fn ready(
     options: &ServeOptions,
     engine: &HostEngine,
     doors: &[Listener],
-    json: Option<bool>,
+    (json, is_controlled): (bool, bool),
 ) -> Result<(), Failure> {
     let volumes: Vec<String> = engine
         .targets()
@@ -39,7 +38,7 @@ pub fn ready(
         .iter()
         .flat_map(|name| doors.iter().map(move |door| uri(door, name, secured)))
         .collect();
-    if let Some(is_controlled) = json {
+    if json {
         let control =
             is_controlled.then(|| door::control_path(&options.store).display().to_string());
         let line = json!({ "ready": uris, "control": control, "volumes": volumes.len() });

@@ -93,7 +93,7 @@ fn a_full_disk_is_told_and_loses_nothing() {
     let request =
         |at| format!("{},a,0,Write,{},4096,100\n", 128_166_372_000_000_000 + at, at * 4096);
     std::fs::write(folder.path("a.csv"), (0..200_000u64).map(request).collect::<String>()).unwrap();
-    let parts = ["writing small/a.log: No space left", "choose another place"];
+    let parts = ["writing small/a.log: No space left", "nothing is left of it"];
     folder.refused("trace convert a.csv small/a.log --to fio-v3", &parts);
     drop(client);
     server.signal(rustix::process::Signal::TERM);

@@ -35,12 +35,33 @@ fn a_store_served_for_reading_stays_as_it_was() {
     assert!(std::fs::read(folder.path("s.mj")).unwrap() == before, "not a byte has changed");
 }
 
+/// A command of another user than root, who may write anywhere; and elsewhere than in `ro`, so that this one can
+/// make sockets there.
+fn as_nobody(folder: &Folder, words: &str) -> Command {
+    std::fs::copy(program(), folder.path("mjolnir")).unwrap();
+    chmod(folder, ".", 0o777);
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "./mjolnir"]);
+    command.args(words.split_whitespace()).current_dir(folder.path("."));
+    command
+}
+
+fn chmod(folder: &Folder, name: &str, mode: u32) {
+    std::fs::set_permissions(folder.path(name), Permissions::from_mode(mode)).unwrap();
+}
+
 #[test]
 fn another_server_is_told_that_the_store_is_served() {
     let folder = Folder::with_store();
     let server = folder.serve("--read-only");
     let other = "serve s.mj --read-only --nbd unix:other.sock";
     folder.refused(other, &["s.mj is being served already", "stop that server"]);
+    if rustix::process::geteuid().is_root() {
+        chmod(&folder, "s.mj", 0o444);
+        let output = as_nobody(&folder, other).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains("s.mj.ctl is another user's"), "{said}");
+    }
     server.stop();
 }
 
@@ -48,29 +69,27 @@ fn another_server_is_told_that_the_store_is_served() {
 #[test]
 fn a_store_is_served_for_reading_where_nothing_can_be_written() {
     let folder = Folder::empty();
-    let chmod = |name: &str, mode| {
-        std::fs::set_permissions(folder.path(name), Permissions::from_mode(mode)).unwrap();
-    };
     std::fs::create_dir(folder.path("ro")).unwrap();
     folder.ok("format ro/s.mj --size 64M");
     folder.ok("volume create ro/s.mj v --size 16M");
-    let mut command = folder.command("serve ro/s.mj --read-only --nbd unix:n.sock");
-    // Root may write there all the same, so it is somebody else then, who may write elsewhere.
-    if rustix::process::geteuid().is_root() {
-        std::fs::copy(program(), folder.path("mjolnir")).unwrap();
-        chmod(".", 0o777);
-        command = Command::new("setpriv");
-        command.current_dir(folder.path("."));
-        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "./mjolnir"]);
-        command.args(["serve", "ro/s.mj", "--read-only", "--nbd", "unix:n.sock"]);
-    }
-    chmod("ro/s.mj", 0o444);
-    chmod("ro", 0o555);
-    let server = folder.start(command);
+    chmod(&folder, "ro/s.mj", 0o444);
+    chmod(&folder, "ro", 0o555);
+    let command = |words: &str| match rustix::process::geteuid().is_root() {
+        true => as_nobody(&folder, words),
+        false => folder.command(words),
+    };
+    let beside = command("serve ro/s.mj --read-only").output().unwrap();
+    let said = String::from_utf8(beside.stderr).unwrap();
+    assert!(
+        said.contains("s.mj.sock: Permission denied") && said.contains("--nbd unix:PATH"),
+        "{said}"
+    );
+    assert!(!said.contains("warning"), "it is not served: {said}");
+    let server = folder.start(command("serve ro/s.mj --read-only --nbd unix:n.sock"));
     assert!(server.client("v").read(0, 65536).unwrap() == [0; 65536]);
     server.wait_for("s.mj.ctl: Permission denied");
     server.wait_for("without a control socket");
     assert!(folder.ok("volume list ro/s.mj").contains("16 MiB"));
     server.stop();
-    chmod("ro", 0o755);
+    chmod(&folder, "ro", 0o755);
 }
