@@ -145,7 +145,11 @@ fn line_at(text: &str, byte: usize) -> usize {
 fn line_with(text: &str, key: &str, why: &str) -> Option<usize> {
     let quoted = why.split('"').nth(1).filter(|quoted| !quoted.is_empty());
     let is_letter = |c: char| c.is_alphanumeric() || c == '_';
-    let number = why.split([' ', ',', ';', ':']).find(|word| word.parse::<f64>().is_ok());
+    // What follows the first colon may be advice, with numbers of its own.
+    let said = why.split(": ").next().unwrap_or_default();
+    let is_number =
+        |word: &&str| !word.ends_with(char::is_alphabetic) && word.parse::<f64>().is_ok();
+    let number = said.split([' ', ',', ';', ':']).find(is_number);
     let key = key.rsplit('.').next().unwrap_or(key);
     // Whether a key is written on a line: as a word of its own, and what follows is its value.
     let names = |line: &str, key: &str| {
@@ -235,7 +239,8 @@ mod tests {
                 "there is no field \"erase_blokcs\"; \"erase_blocks\" comes nearest",
                 Some(8),
             ),
-            ("spare", "spare 2.8: write a part of 1", Some(9)),
+            ("spare", "spare = 2.8: write a part of 1", Some(9)),
+            ("spare", "spare: write 0.2 or more", None),
             ("spare", "spare: write a part of 1", None),
             ("pages", "pages: text \"a\" cannot stand here", None),
         ] {
