@@ -155,7 +155,7 @@ async fn attend(
     json: bool,
 ) -> Result<(), Failure> {
     let Served { engine, recorder, runtime, clients, is_controlled } = served;
-    announce::ready(options, engine, &doors, (json, *is_controlled))?;
+    announce::ready(options, engine, &doors, json, *is_controlled)?;
     for door in doors {
         runtime.spawn(clients.clone().accept_all(door));
     }

@@ -111,12 +111,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let groups = || {
             survey.walks.iter().flat_map(|of| of.walk.groups.iter().map(|group| (of.zone, group)))
         };
-        let traced = survey.traces.iter().map(|trace| trace.durable);
-        let durable = groups().map(|(_, group)| group.durable).chain(traced).fold(0, u64::max);
-        let traces = survey.traces.iter().map(|trace| (trace.zone, trace.durable));
-        let promises = groups().map(|(zone, group)| (zone, group.durable)).chain(traces);
+        let promises = || {
+            let traces = survey.traces.iter().map(|trace| (trace.zone, trace.durable));
+            groups().map(|(zone, group)| (zone, group.durable)).chain(traces)
+        };
+        let durable = promises().map(|(_, durable)| durable).fold(0, u64::max);
         let says = |of: &(ZoneId, u64)| of.1 == durable && durable > root.sequence;
-        let witnesses: BTreeSet<ZoneId> = promises.filter(says).map(|(zone, _)| zone).collect();
+        let witnesses: BTreeSet<ZoneId> = promises().filter(says).map(|(zone, _)| zone).collect();
         let newest = |group: &GroupHeader| group.records.iter().map(|r| r.0).max().unwrap_or(0);
         let counts =
             |group: &GroupHeader| newest(group) > root.sequence && group.epoch == root.epoch;

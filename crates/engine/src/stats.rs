@@ -255,10 +255,10 @@ pub struct Stats {
     pub placement: String,
     /// Streams that its classes have.
     pub placement_streams: u64,
-    /// Streams that clients' writes are spread over as they come; 1 where the policy decides for each block.
-    pub client_streams: u64,
     /// Streams that they would have if more zones could be open, or there were more segments.
     pub placement_streams_wanted: u64,
+    /// Streams that clients' writes are spread over as they come; 1 where the policy decides for each block.
+    pub client_streams: u64,
     /// Memory that it holds.
     pub placement_bytes: u64,
     /// Bytes that went to another stream than it said, because space was short.

@@ -38,9 +38,6 @@ impl HostError {
         move |error| {
             let kind = match error.kind() {
                 io::ErrorKind::AddrInUse => HostErrorKind::Busy,
-                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                    HostErrorKind::Unwritable
-                }
                 _ => HostErrorKind::Io,
             };
             HostError::new(kind, format!("{what}: {error}"))

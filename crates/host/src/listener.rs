@@ -55,11 +55,21 @@ impl Listener {
     /// # Errors
     ///
     /// [`Busy`](HostErrorKind::Busy) if a program answers there;
-    /// [`Invalid`](HostErrorKind::Invalid) if something else than a socket is there; else
+    /// [`Invalid`](HostErrorKind::Invalid) if something else than a socket is there;
+    /// [`Unwritable`](HostErrorKind::Unwritable) if no file can be made there; else
     /// [`Io`](HostErrorKind::Io).
     pub fn unix(path: &Path, permissions: u32) -> Result<Self, HostError> {
         let name = path.display();
-        let failed = || HostError::of(format!("listening on {name}"));
+        let failed = || {
+            |error: io::Error| {
+                let unwritable =
+                    [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem]
+                        .contains(&error.kind());
+                let error = HostError::of(format!("listening on {name}"))(error);
+                let kind = if unwritable { HostErrorKind::Unwritable } else { error.kind };
+                HostError { kind, ..error }
+            }
+        };
         // One program at a time looks for a stale socket and replaces it. The lock is on the
         // folder, so that no lock file stays behind.
         let folder = match path.parent() {

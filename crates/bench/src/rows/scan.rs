@@ -102,9 +102,9 @@ async fn bare_pass(threads: &Threads, count: usize, addresses: &Arc<[u64]>, bits
     threads.set(count);
     let times = BARE_ADDRESSES.div_ceil(addresses.len());
     let share = addresses.len().div_ceil(count);
-    let mut sheets: Vec<_> = (0..count).map(|_| vec![u64::MAX; bits.div_ceil(64)]).collect();
+    let sheets: Vec<_> = (0..count).map(|_| vec![u64::MAX; bits.div_ceil(64)]).collect();
     let timer = Timer::start();
-    let jobs = sheets.drain(..).enumerate().map(|(part, mut sheet)| {
+    let jobs = sheets.into_iter().enumerate().map(|(part, mut sheet)| {
         let addresses = addresses.clone();
         threads.parallel(move |_| {
             for _ in 0..times {

@@ -19,7 +19,8 @@ pub fn ready(
     options: &ServeOptions,
     engine: &HostEngine,
     doors: &[Listener],
-    (json, is_controlled): (bool, bool),
+    json: bool,
+    is_controlled: bool,
 ) -> Result<(), Failure> {
     let volumes: Vec<String> = engine
         .targets()
