@@ -36,8 +36,8 @@ const BATCH_SHARE: u64 = 64;
 /// Bytes of budget for each map node that is brought into memory beside others, and the most of those.
 const LOAD_SHARE: u64 = 256 << 10;
 const LOADS_MAX: u64 = 64;
-/// Bytes of budget for each leaf that a job of a mark holds.
-const LEAF_SHARE: u64 = 64 << 10;
+/// Bytes of budget for each leaf that jobs of a mark hold.
+const LEAF_SHARE: u64 = 24 << 10;
 /// A budget of which the leaves that reclaim holds are a small part.
 const HOLD_LEAVES_MIN: u64 = 64 << 20;
 
@@ -117,7 +117,7 @@ pub(crate) fn loads_at_once(options: &OpenOptions) -> usize {
     (options.memory_bytes / LOAD_SHARE).clamp(1, LOADS_MAX) as usize
 }
 
-/// Leaves that a mark may hold for each of its jobs, where that is fewer than it likes.
+/// Leaves that a mark may hold for its jobs.
 pub(crate) fn leaves_held(options: &OpenOptions) -> usize {
     (options.memory_bytes / LEAF_SHARE).max(1) as usize
 }

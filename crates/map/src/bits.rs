@@ -1,6 +1,7 @@
 //! One bit for each of many blocks.
 
-use std::ops::Range;
+/// Words of 64 bits that are joined at once.
+const PIECE: usize = 256;
 
 /// A bit for each block of some stretch of addresses, counted from its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,20 +40,10 @@ impl Bits {
         }
     }
 
-    /// Those of words `words` of 64 that are set in any of some, all of which have as much room.
-    pub fn union(all: &[Bits], words: Range<usize>) -> Bits {
-        let (first, others) = all.split_first().expect("there are some");
-        let mut union = Bits { words: first.words[words.clone()].to_vec() };
-        for other in others {
-            let other = &other.words[words.clone()];
-            union.words.iter_mut().zip(other).for_each(|(bits, other)| *bits |= other);
-        }
-        union
-    }
-
-    /// Puts others in the place of those from word `at` of 64 on.
-    pub fn put(&mut self, at: usize, part: &Bits) {
-        self.words[at..at + part.words.len()].copy_from_slice(&part.words);
+    /// Sets all that are set in another, which has as much room.
+    pub fn set_those_of(&mut self, other: &Bits) {
+        debug_assert_eq!(self.room(), other.room());
+        self.words.iter_mut().zip(&other.words).for_each(|(bits, other)| *bits |= other);
     }
 
     /// Clears all that are set in another, which has as much room.
@@ -102,21 +93,34 @@ impl Bits {
 
     /// How many are set in `from..to`, for which there must be room.
     pub fn count(&self, from: u64, to: u64) -> u64 {
-        if from >= to {
-            return 0;
-        }
-        let (first, last) = ((from / 64) as usize, ((to - 1) / 64) as usize);
-        let (head, tail) = (u64::MAX << (from % 64), u64::MAX >> (63 - (to - 1) % 64));
-        let ones = |word: u64| u64::from(word.count_ones());
-        match &self.words[first..=last] {
-            [only] => ones(only & head & tail),
-            // A plain loop over whole words, of which a processor counts several at once.
-            [begin, whole @ .., end] => {
-                let within: u64 = whole.iter().map(|word| ones(*word)).sum();
-                ones(begin & head) + within + ones(end & tail)
+        Bits::count_in_any(std::slice::from_ref(self), from, to)
+    }
+
+    /// How many are set in any of some, in `from..to`, for which there must be room in each.
+    pub fn count_in_any(all: &[Bits], from: u64, to: u64) -> u64 {
+        let Some((first, others)) = all.split_first().filter(|_| from < to) else { return 0 };
+        let (begin, last) = ((from / 64) as usize, ((to - 1) / 64) as usize);
+        // Piece by piece: each is joined where it is near, and a plain loop over whole words counts several
+        // at once.
+        let mut piece = [0; PIECE];
+        let mut count = 0;
+        for at in (begin..=last).step_by(PIECE) {
+            let here = at..(at + PIECE).min(last + 1);
+            let piece = &mut piece[..here.len()];
+            piece.copy_from_slice(&first.words[here.clone()]);
+            for other in others {
+                let other = &other.words[here.clone()];
+                piece.iter_mut().zip(other).for_each(|(bits, other)| *bits |= other);
             }
-            [] => 0,
+            if at == begin {
+                piece[0] &= u64::MAX << (from % 64);
+            }
+            if here.end > last {
+                piece[last - at] &= u64::MAX >> (63 - (to - 1) % 64);
+            }
+            count += piece.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
         }
+        count
     }
 
     /// Bytes of memory, beside its own.
@@ -163,7 +167,9 @@ mod tests {
         let mut chance = Pcg64::seed_from_u64(2);
         let mut below = |limit: u64| chance.next_u64() % limit;
         for _ in 0..3_000 {
-            let blocks = 1 + below(400);
+            // Of more than a piece now and then.
+            let most = if below(20) == 0 { 40_000 } else { 400 };
+            let blocks = 1 + below(most);
             let (bits, naive) = some(blocks, &mut below);
             let (other, others) = some(blocks, &mut below);
             let from = below(blocks);
@@ -177,15 +183,15 @@ mod tests {
             let common = others.range(from..to).filter(|at| within.contains(at)).count();
             assert_eq!(part.in_common_with(&other.part(from, to)), common as u64);
             assert_eq!(bits.in_common_with(&other), (&naive & &others).len() as u64);
-            let sheets = [bits, other];
-            let words = sheets[0].words.len();
-            let cut = below(words as u64 + 1) as usize;
-            let mut both = Bits::new(blocks);
-            both.put(cut, &Bits::union(&sheets, cut..words));
-            both.put(0, &Bits::union(&sheets, 0..cut));
-            let [mut less, other] = sheets;
+            let sheets = [bits, other, Bits::new(blocks)];
+            let either: BTreeSet<u64> = &naive | &others;
+            let within = either.range(from..to).count();
+            assert_eq!(Bits::count_in_any(&sheets, from, to), within as u64);
+            let [mut less, other, mut both] = sheets;
+            both.set_those_of(&less);
+            both.set_those_of(&other);
             less.clear_those_of(&other);
-            assert_eq!(all(&both, 0, blocks), &naive | &others);
+            assert_eq!(all(&both, 0, blocks), either);
             assert_eq!(all(&less, 0, blocks), &naive - &others);
         }
     }
@@ -198,5 +204,6 @@ mod tests {
         bits.set(u64::MAX);
         assert_eq!((bits.count(0, 64), bits.room(), bits.bytes()), (2, 64, 8));
         assert_eq!((Bits::default().room(), Bits::default().count(5, 5)), (0, 0));
+        assert_eq!(Bits::count_in_any(&[], 0, 9), 0);
     }
 }

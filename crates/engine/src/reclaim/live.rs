@@ -3,8 +3,9 @@
 //! Several jobs mark at once. Each processor has a sheet of bits of its own, so that setting a bit is
 //! a plain store: an atomic one would stop the processor from overlapping the cache misses, of which
 //! a mark of a large map is made. And it is the same sheet in each of its jobs: one that another
-//! processor wrote last has to come over from its cache, line by line. The sheets are joined when the
-//! mark has ended, by as many jobs: with many processors, they are much to go through.
+//! processor wrote last has to come over from its cache, line by line. When the mark has ended as many jobs
+//! count what any sheet has: with many processors, they are much to go through. They are never made one,
+//! since only a few segments' bits are asked for afterwards.
 
 use std::ops::{Add, Sub};
 use std::sync::{Mutex, MutexGuard};
@@ -12,7 +13,7 @@ use std::sync::{Mutex, MutexGuard};
 use mjolnir_map::{Bits, a_line, prefetch_line, word};
 use mjolnir_units::{Pba, ZoneId};
 
-/// Bytes of each sheet that a piece has at least: less is not worth handing to another processor.
+/// Bytes of all sheets that a piece has at least: less is not worth handing to another processor.
 const PIECE_BYTES_MIN: usize = 16 << 10;
 
 /// What words refer to.
@@ -119,91 +120,82 @@ impl Sheets {
         8 * self.judged.blocks().div_ceil(64)
     }
 
-    /// Ends the marking. What is left to do can be done by `jobs` jobs at once.
-    pub fn join(self, jobs: usize) -> Join {
+    /// Ends the marking. What is left to do is counted by up to `jobs` jobs at once.
+    pub fn end(self, jobs: usize) -> LiveBits {
         let unlocked = |sheet: Mutex<Bits>| sheet.into_inner().expect("no job panicked");
         let sheets = self.sheets.into_iter().map(unlocked);
-        let mut sheets: Vec<Bits> = sheets.filter(|sheet| sheet.room() > 0).collect();
-        if sheets.is_empty() {
-            sheets.push(Bits::new(self.judged.blocks()));
-        }
-        let parts = (sheets[0].bytes() / PIECE_BYTES_MIN).clamp(1, jobs);
-        Join { judged: self.judged, sheets, parts }
+        let sheets: Vec<Bits> = sheets.filter(|sheet| sheet.room() > 0).collect();
+        let bytes: usize = sheets.iter().map(Bits::bytes).sum();
+        let most = jobs.min(self.judged.zones as usize).max(1);
+        let pieces = (bytes / PIECE_BYTES_MIN).clamp(1, most);
+        LiveBits { judged: self.judged, sheets, pieces }
     }
 
-    /// Ends the marking, in this thread.
-    pub fn joined(self) -> LiveMap {
-        let join = self.join(1);
-        let pieces = (0..join.pieces()).map(|number| join.piece(number)).collect();
-        join.finish(pieces)
+    /// Ends the marking, and counts in this thread.
+    pub fn counted(self) -> LiveMap {
+        let bits = self.end(1);
+        let counts = bits.count(0);
+        bits.counted(counts)
     }
 }
 
-/// The sheets of a mark that has ended, to be made one, piece by piece.
-pub(super) struct Join {
+/// What the jobs of a mark that has ended found live, to be counted piece by piece.
+pub(super) struct LiveBits {
     judged: Judged,
-    /// At least one.
     sheets: Vec<Bits>,
-    parts: usize,
+    pieces: usize,
 }
 
-impl Join {
-    /// How many pieces there are: none if there is nothing to do.
+impl LiveBits {
+    /// How many pieces there are: at least one.
     pub fn pieces(&self) -> usize {
-        if self.sheets.len() > 1 { self.parts } else { 0 }
+        self.pieces
     }
 
-    /// Bytes of memory, those of all pieces included.
-    pub fn bytes(&self) -> u64 {
-        let pieces = usize::from(self.pieces() > 0);
-        ((self.sheets.len() + pieces) * self.sheets[0].bytes()) as u64
+    /// Live blocks of each zone of a piece, one zone after the other: in any thread.
+    pub fn count(&self, piece: usize) -> Vec<u32> {
+        let begin = |piece: usize| self.judged.zones * piece as u64 / self.pieces as u64;
+        let zone_blocks = self.judged.zone_blocks;
+        let starts = (begin(piece)..begin(piece + 1)).map(|zone| zone * zone_blocks);
+        let count = |at| Bits::count_in_any(&self.sheets, at, at + zone_blocks) as u32;
+        starts.map(count).collect()
     }
 
-    /// Joins a piece: in any thread.
-    pub fn piece(&self, number: usize) -> Bits {
-        Bits::union(&self.sheets, self.begin(number)..self.begin(number + 1))
-    }
-
-    /// The words of 64 blocks before a piece.
-    fn begin(&self, number: usize) -> usize {
-        self.judged.blocks().div_ceil(64) as usize * number / self.parts
-    }
-
-    /// Puts the pieces, all of them in order, together.
-    pub fn finish(mut self, pieces: Vec<Bits>) -> LiveMap {
-        assert_eq!(pieces.len(), self.pieces(), "what is missing would not be live");
-        let mut whole = std::mem::take(&mut self.sheets[0]);
-        for (number, piece) in pieces.iter().enumerate() {
-            whole.put(self.begin(number), piece);
-        }
-        LiveMap { judged: self.judged, whole }
+    /// The whole, of which `counts` are those of all pieces in order.
+    pub fn counted(self, counts: Vec<u32>) -> LiveMap {
+        let zones = self.judged.zones;
+        assert_eq!(counts.len() as u64, zones, "what is missing would not be live");
+        LiveMap { judged: self.judged, sheets: self.sheets, counts }
     }
 }
 
-/// The live blocks of the segments that were sealed when a mark began.
+/// The live blocks of a device's zones, once a mark has ended.
 pub(super) struct LiveMap {
     judged: Judged,
-    whole: Bits,
+    sheets: Vec<Bits>,
+    /// For each zone.
+    counts: Vec<u32>,
 }
 
 impl LiveMap {
     /// Live blocks of each segment that the mark judges.
     pub fn counts(&self) -> impl Iterator<Item = (ZoneId, u32)> {
-        self.judged.segments.iter().map(|zone| {
-            let start = zone.start(self.judged.zone_blocks).0;
-            (*zone, self.whole.count(start, start + self.judged.zone_blocks) as u32)
-        })
+        self.judged.segments.iter().map(|zone| (*zone, self.counts[zone.0 as usize]))
     }
 
     /// The live blocks of a segment, counted from its start.
     pub fn of(&self, zone: ZoneId) -> Bits {
-        let start = zone.start(self.judged.zone_blocks).0;
-        self.whole.part(start, start + self.judged.zone_blocks)
+        let (start, blocks) = (zone.start(self.judged.zone_blocks).0, self.judged.zone_blocks);
+        let mut live = Bits::new(blocks);
+        for sheet in &self.sheets {
+            live.set_those_of(&sheet.part(start, start + blocks));
+        }
+        live
     }
 
-    /// Live blocks of all segments.
+    /// Live blocks of all zones.
     pub fn total(&self) -> u64 {
-        self.whole.count(0, self.judged.blocks())
+        self.counts.iter().map(|count| u64::from(*count)).sum()
     }
 }
 
@@ -284,8 +276,8 @@ mod tests {
     #[test]
     fn counts_equal_those_of_a_set_of_blocks_however_many_sheets_and_pieces() {
         let mut random = Pcg64::seed_from_u64(2);
-        for (zone_blocks, marks, parts) in
-            [(33, 60, 1), (64, 60, 2), (100, 60, 7), (700, 60, 64), (700, 3, 3)]
+        for (zone_blocks, marks, pieces) in
+            [(33, 60, 1), (64, 60, 2), (100, 60, 4), (700, 60, 5), (700, 3, 3)]
         {
             let zones = 5;
             let judged = vec![ZoneId(0), ZoneId(2), ZoneId(4)];
@@ -297,10 +289,9 @@ mod tests {
                 sheets.sheet(index % 3).set_run(at, at + blocks);
                 naive.extend(at..at + blocks);
             }
-            let join = Join { parts, ..sheets.join(9) };
-            let pieces: Vec<Bits> = (0..join.pieces()).map(|number| join.piece(number)).collect();
-            assert_eq!((pieces.len(), join.bytes()), (parts, 4 * join.sheets[0].bytes() as u64));
-            let live = join.finish(pieces);
+            let bits = LiveBits { pieces, ..sheets.end(9) };
+            let counts: Vec<u32> = (0..pieces).flat_map(|piece| bits.count(piece)).collect();
+            let live = bits.counted(counts);
             let expected = judged.iter().map(|zone| {
                 let from = u64::from(zone.0) * zone_blocks;
                 (*zone, naive.range(from..from + zone_blocks).count() as u32)
@@ -318,22 +309,20 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_with_one_sheet_or_none_has_nothing_to_join() {
-        for marks in 0..2 {
-            let sheets = Sheets::new(3, 32, vec![ZoneId(1)], 2);
-            (0..marks).for_each(|_| sheets.sheet(1).set(40));
-            let join = sheets.join(2);
-            assert_eq!((join.pieces(), join.bytes()), (0, 16));
-            assert!(join.finish(vec![]).counts().eq([(ZoneId(1), marks)]));
-        }
+    fn a_mark_that_found_nothing_has_a_map_of_nothing() {
+        let live = Sheets::new(3, 32, vec![ZoneId(1)], 2).counted();
+        assert!(live.counts().eq([(ZoneId(1), 0)]));
+        assert_eq!((live.total(), live.of(ZoneId(1))), (0, Bits::new(32)));
     }
 
     #[test]
-    fn a_large_map_is_joined_by_many_jobs_and_a_small_one_by_one() {
-        for (zone_blocks, pieces) in [(1 << 10, 1), (1 << 17, 1), (1 << 18, 2), (1 << 25, 8)] {
-            let sheets = Sheets::new(1, zone_blocks, vec![ZoneId(0)], 2);
+    fn a_large_map_is_counted_by_many_jobs_and_a_small_one_by_one() {
+        for (zones, zone_blocks, pieces) in
+            [(9, 1 << 12, 1), (1, 1 << 25, 1), (2, 1 << 25, 2), (9, 1 << 14, 2), (9, 1 << 22, 8)]
+        {
+            let sheets = Sheets::new(zones, zone_blocks, vec![ZoneId(0)], 2);
             (0..2).for_each(|job| sheets.sheet(job).set(job as u64));
-            assert_eq!(sheets.join(8).pieces(), pieces, "{zone_blocks}");
+            assert_eq!(sheets.end(8).pieces(), pieces, "{zones} of {zone_blocks}");
         }
     }
 }

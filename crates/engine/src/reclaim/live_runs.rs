@@ -262,7 +262,7 @@ mod tests {
                 naive[at..at + pba.map_or(0, |_| blocks as usize)].fill(true);
             }
         }
-        let marked = marked.joined();
+        let marked = marked.counted();
         let mut by_mark = LiveBlocks::new(ZONE, &victims, false);
         victims.iter().for_each(|zone| by_mark.add_marked(*zone, &marked.of(*zone)));
         for zone in victims {

@@ -15,14 +15,14 @@ use mjolnir_units::ZoneId;
 
 use crate::engine::Engine;
 use crate::memory::{leaves_held, loads_at_once, may_hold_leaves};
-use crate::reclaim::live::{LiveMap, Mapped, Sheets, ZoneSet, set_all};
+use crate::reclaim::live::{LiveBits, LiveMap, Mapped, Sheets, ZoneSet, set_all};
 use crate::reclaim::relocate::yield_now;
 
 /// Map nodes that are visited before clients get their turn.
 const NODES_A_STEP: usize = 256;
-/// Leaves per job, and of the jobs of all processors together. So many per job that the processors' caches
-/// stay with them, though each job that ends wakes this thread, for which one of them has to stop; few
-/// enough to freeze little of the map, and, where there are many processors, to end together.
+/// Leaves per job, and of all jobs together, those that wait included. So many per job that the processors'
+/// caches stay with them, though each job that ends wakes this thread, for which one of them has to stop; few
+/// enough to freeze little of the map, and to end together.
 const LEAVES_A_JOB: RangeInclusive<usize> = 256..=1024;
 const LEAVES_IN_JOBS: usize = 4096;
 /// Nodes that are freed before clients get their turn.
@@ -104,6 +104,33 @@ impl<'a> Referrers<'a> {
                 self.places.push(place);
             }
         }
+    }
+}
+
+/// How a mark is divided.
+#[derive(Debug, PartialEq, Eq)]
+struct Portions {
+    /// Leaves of a job.
+    leaves: usize,
+    /// Jobs that run or wait.
+    jobs: usize,
+}
+
+impl Portions {
+    /// For so many processors, where jobs may hold `held` leaves.
+    fn of(processors: usize, held: usize) -> Self {
+        let leaves = LEAVES_IN_JOBS / (4 * processors);
+        let leaves = leaves.clamp(*LEAVES_A_JOB.start(), *LEAVES_A_JOB.end());
+        // Some milliseconds of jobs wait for each processor: so long this thread, which hands them out, may
+        // wait for one of the processors behind a job, even while another is idle. Where there is only one,
+        // this thread has it when it hands them out.
+        let few = processors + processors.div_ceil(4);
+        let jobs = match processors {
+            1 => few,
+            _ => (LEAVES_IN_JOBS / leaves).max(processors + processors.div_ceil(2)),
+        };
+        let leaves = leaves.min(held / few).max(1);
+        Portions { leaves, jobs: jobs.min(held / leaves).max(few) }
     }
 }
 
@@ -191,12 +218,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         let (mut referring, mut with_twin, mut mapped_blocks) = (0, 0, 0);
         let mut jobs = FuturesUnordered::new();
-        // Some wait while the others run, so that none of them has to.
-        let processors = self.runtime().parallelism();
-        let most = processors + processors.div_ceil(4);
-        let a_job = (LEAVES_IN_JOBS / processors).clamp(*LEAVES_A_JOB.start(), *LEAVES_A_JOB.end());
-        let (leaves_most, loads_most) =
-            (leaves_held(&self.inner.options).min(a_job), loads_at_once(&self.inner.options));
+        let portions = Portions::of(self.runtime().parallelism(), leaves_held(&self.inner.options));
+        let loads_most = loads_at_once(&self.inner.options);
         let (mut leaves, mut kept) = (Vec::new(), Vec::new());
         loop {
             let wall_before = self.runtime().now();
@@ -206,7 +229,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             // So many stay until the next step has seen them; it tells of the others again.
             step.absent.truncate(loads_most);
             kept = self.load_nodes(step.absent).try_collect().await?;
-            if leaves.len() >= leaves_most || (step.done && !leaves.is_empty()) {
+            if leaves.len() >= portions.leaves || (step.done && !leaves.is_empty()) {
                 let (live, candidates) = (live.clone(), candidates.clone());
                 let leaves = std::mem::take(&mut leaves);
                 jobs.push(self.runtime().parallel_steps(move |job| {
@@ -219,7 +242,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 // Nothing grey and nothing in flight, in this very step.
                 self.state().map.end_mark();
                 self.sweep().await;
-                let live = self.join(Arc::into_inner(live).expect("all jobs have ended")).await;
+                let live = self.count(Arc::into_inner(live).expect("all jobs have ended")).await;
                 let mut state = self.state();
                 state.reclaim.nodes_marked = state.map.nodes();
                 let blocks = live.total();
@@ -229,7 +252,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let twins = may_hold_leaves(&self.inner.options) && are_many(with_twin, referring);
                 return Ok(Walked { live, blocks, singly, again, twins });
             }
-            if (step.done || jobs.len() >= most)
+            if (step.done || jobs.len() >= portions.jobs)
                 && let Some((mut found, took)) = jobs.next().await
             {
                 cpu += took;
@@ -253,21 +276,28 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// What the jobs marked, in one.
-    async fn join(&self, marked: Sheets) -> LiveMap {
-        let join = Arc::new(marked.join(self.runtime().parallelism()));
-        self.state().reclaim.mark_bytes = join.bytes();
-        let jobs: FuturesOrdered<_> = (0..join.pieces())
-            .map(|number| {
-                let join = join.clone();
-                self.runtime().parallel(move |_| join.piece(number))
+    /// What the jobs marked, counted.
+    async fn count(&self, marked: Sheets) -> LiveMap {
+        let bits = Arc::new(marked.end(self.runtime().parallelism()));
+        let counts = match bits.pieces() {
+            1 => bits.count(0),
+            pieces => self.count_pieces(&bits, pieces).await,
+        };
+        Arc::into_inner(bits).expect("all jobs have ended").counted(counts)
+    }
+
+    /// The same, by a job for each piece.
+    async fn count_pieces(&self, bits: &Arc<LiveBits>, pieces: usize) -> Vec<u32> {
+        let jobs: FuturesOrdered<_> = (0..pieces)
+            .map(|piece| {
+                let bits = bits.clone();
+                self.runtime().parallel(move |_| bits.count(piece))
             })
             .collect();
-        let joined: Vec<_> = jobs.collect().await;
-        let (pieces, took): (_, Vec<Duration>) = joined.into_iter().unzip();
-        let took = took.iter().sum::<Duration>();
+        let counted: Vec<_> = jobs.collect().await;
+        let took = counted.iter().map(|(_, took)| *took).sum::<Duration>();
         self.state().reclaim.counters.scan_cpu_ns += took.as_nanos() as u64;
-        Arc::into_inner(join).expect("all jobs have ended").finish(pieces)
+        counted.into_iter().flat_map(|(counts, _)| counts).collect()
     }
 
     /// Gives back the memory of what the last mark did not visit.
@@ -338,7 +368,7 @@ impl MarkLoop {
 
     /// Live blocks in the end.
     pub fn live_blocks(self) -> u64 {
-        self.live.joined().counts().map(|(_, blocks)| u64::from(blocks)).sum()
+        self.live.counted().counts().map(|(_, blocks)| u64::from(blocks)).sum()
     }
 }
 
@@ -364,6 +394,23 @@ pub(super) mod tests {
                 return leaves;
             }
         }
+    }
+
+    #[test]
+    fn jobs_hold_no_more_than_they_may_and_none_has_to_wait_for_work() {
+        for processors in 1..=200 {
+            for held in [1, 7, 100, 700, 1_500, 5_000, 1 << 20] {
+                let Portions { leaves, jobs } = Portions::of(processors, held);
+                assert!(leaves >= 1 && jobs > processors, "{processors} {held}");
+                // One for each job is the least, whatever may be held.
+                assert!(leaves == 1 || leaves * jobs <= held, "{processors} {held}");
+                assert!(leaves * jobs <= LEAVES_IN_JOBS.max(256 * 3 * processors.div_ceil(2)));
+            }
+        }
+        let of = |processors| Portions::of(processors, 1 << 20);
+        assert_eq!(of(1), Portions { leaves: 1024, jobs: 2 });
+        assert_eq!(of(2), Portions { leaves: 512, jobs: 8 });
+        assert_eq!(of(16), Portions { leaves: 256, jobs: 24 });
     }
 
     #[test]
@@ -398,7 +445,7 @@ pub(super) mod tests {
             referrers.extend(found.referrers);
             mapped = mapped + found.mapped;
         }
-        let [live, alone] = [live, alone].map(Sheets::joined);
+        let [live, alone] = [live, alone].map(Sheets::counted);
         assert_eq!(live.total(), alone.total());
         assert!(live.counts().eq(alone.counts()));
         assert_eq!((found.mapped, found.leaves), (mapped, leaves.len() as u64));
@@ -431,6 +478,6 @@ pub(super) mod tests {
         expected.sort();
         assert_eq!(referrers, expected);
         assert_eq!((found.leaves, found.mapped.words), (leaves.len() as u64, 4000));
-        assert_eq!(live.joined().total(), 4000);
+        assert_eq!(live.counted().total(), 4000);
     }
 }
