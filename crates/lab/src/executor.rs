@@ -406,15 +406,16 @@ impl Runtime for SimRuntime {
         &self,
         job: impl FnOnce(usize) -> T + Send + 'static,
     ) -> impl Future<Output = (T, Duration)> + 'static {
-        let runtime = self.clone();
+        // Each begins when the one before has ended, and any number will do: by turns, so that what is
+        // kept for each number is put together again.
+        let number = self.core.jobs.get();
+        self.core.jobs.set((number + 1) % self.parallelism());
+        // As in the real world, it is under way whether or not it is asked for.
+        let result = job(number);
+        let cost = self.core.options.job_cost;
+        let ended = self.sleep(cost);
         async move {
-            // Each begins when the one before has ended, and any number will do: by turns, so that what is
-            // kept for each number is put together again.
-            let number = runtime.core.jobs.get();
-            runtime.core.jobs.set((number + 1) % runtime.parallelism());
-            let result = job(number);
-            let cost = runtime.core.options.job_cost;
-            runtime.sleep(cost).await;
+            ended.await;
             (result, cost)
         }
     }

@@ -358,17 +358,17 @@ impl Runtime for WorldRuntime {
         &self,
         job: impl FnOnce(usize) -> (T, u64) + Send + 'static,
     ) -> impl Future<Output = (T, Duration)> + 'static {
+        // As in the real world, it is under way whether or not it is asked for.
+        let (result, steps) = job(0);
+        let core = &self.core;
+        let price_ns = if core.timed.get() { core.prices.scan_ns_per_mapping } else { 0.0 };
+        let cost_ns = (steps as f64 * price_ns) as u64;
+        core.cpu_ns.set(core.cpu_ns.get() + cost_ns);
+        let done_ns = (cost_ns > 0).then(|| core.take_core(cost_ns));
         let runtime = self.clone();
         async move {
-            let (result, steps) = job(0);
-            let core = &runtime.core;
-            if !core.timed.get() {
-                return (result, Duration::ZERO);
-            }
-            let cost_ns = (steps as f64 * core.prices.scan_ns_per_mapping) as u64;
-            core.cpu_ns.set(core.cpu_ns.get() + cost_ns);
-            if cost_ns > 0 {
-                runtime.sleep_until(core.take_core(cost_ns)).await;
+            if let Some(done_ns) = done_ns {
+                runtime.sleep_until(done_ns).await;
             }
             (result, Duration::from_nanos(cost_ns))
         }
@@ -446,6 +446,21 @@ mod tests {
             assert_eq!(world.run(jobs, &mut || true), Ok(wanted_ns), "{cores} cores");
             assert_eq!(runtime.cpu_time(), Duration::from_nanos(3_000));
         }
+    }
+
+    #[test]
+    fn a_job_is_under_way_before_it_is_asked_for() {
+        let world = World::new(1, Prices { scan_ns_per_mapping: 10.0, cores: 1 });
+        let runtime = world.runtime();
+        runtime.set_timed(true);
+        let own = runtime.clone();
+        let job = async move {
+            let job = own.parallel_steps(|_| ((), 100));
+            own.sleep_until(700).await;
+            job.await;
+            own.now_ns()
+        };
+        assert_eq!(world.run(job, &mut || true), Ok(1_000));
     }
 
     #[test]
