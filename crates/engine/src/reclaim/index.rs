@@ -5,17 +5,19 @@
 //! tracking). The last one is always kept, whose leaves are at most those of the map, and so are
 //! those that are being relocated.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use mjolnir_map::NodeId;
 use mjolnir_units::ZoneId;
 
-/// What an entry costs, in a tree that is two thirds full.
-const ENTRY_BYTES: u64 = 8;
+use crate::reclaim::leaf_set::LeafSet;
+
+/// What an entry costs, in a list that is half full at least.
+const ENTRY_BYTES: u64 = 4;
 
 /// See the module.
 pub(crate) struct ReverseIndex {
-    leaves: BTreeMap<ZoneId, BTreeSet<NodeId>>,
+    leaves: BTreeMap<ZoneId, LeafSet>,
     /// The candidates, the most promising first.
     order: Vec<ZoneId>,
     /// Candidates that are being relocated: the first ones.
@@ -41,7 +43,7 @@ impl ReverseIndex {
 
     /// Takes other candidates, the most promising first, with no leaf known of them.
     pub fn choose(&mut self, candidates: Vec<ZoneId>) {
-        self.leaves = candidates.iter().map(|zone| (*zone, BTreeSet::new())).collect();
+        self.leaves = candidates.iter().map(|zone| (*zone, LeafSet::default())).collect();
         self.order = candidates;
         self.held.clear();
         self.entries = 0;
@@ -93,7 +95,7 @@ impl ReverseIndex {
     /// Ends a candidacy.
     pub fn remove(&mut self, zone: ZoneId) {
         if let Some(leaves) = self.leaves.remove(&zone) {
-            self.entries -= leaves.len();
+            self.entries -= leaves.len() as usize;
             self.order.retain(|other| *other != zone);
             self.held.retain(|other| *other != zone);
         }
@@ -101,7 +103,7 @@ impl ReverseIndex {
 
     /// The leaves that refer to a candidate, or did, or whose twin does; none if it is no candidate any
     /// more.
-    pub fn leaves(&self, zone: ZoneId) -> Option<&BTreeSet<NodeId>> {
+    pub fn leaves(&self, zone: ZoneId) -> Option<&LeafSet> {
         self.leaves.get(&zone)
     }
 

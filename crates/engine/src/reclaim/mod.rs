@@ -17,6 +17,7 @@
 mod copy;
 mod index;
 mod lead;
+mod leaf_set;
 mod live;
 mod live_runs;
 mod mark;

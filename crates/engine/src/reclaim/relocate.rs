@@ -19,6 +19,7 @@ use crate::engine::{Engine, State};
 use crate::memory::batch_bytes_max;
 use crate::options::OpenOptions;
 use crate::reclaim::copy::{AllRead, Copied};
+use crate::reclaim::leaf_set::LeafSet;
 use crate::reclaim::live_runs::LiveRun;
 use crate::reclaim::marked::Marked;
 
@@ -192,7 +193,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 return Err(error);
             }
             let refers = |zone: &ZoneId| {
-                state.reclaim.index.leaves(*zone).is_some_and(|leaves| leaves.contains(&leaf))
+                state.reclaim.index.leaves(*zone).is_some_and(|leaves| leaves.contains(leaf))
             };
             batch.victims.iter().copied().filter(refers).collect()
         };
@@ -250,7 +251,7 @@ impl State {
         let index = &mut self.reclaim.index;
         let mut victims: Vec<ZoneId> = Vec::new();
         for zone in index.candidates().take(room.max(1)) {
-            let leaves = index.leaves(zone).map_or(0, |leaves| leaves.len() as u64);
+            let leaves = index.leaves(zone).map_or(0, LeafSet::len);
             let live = self.space.get(zone).live.map_or(self.space.zone_blocks, u64::from);
             let needed = live * BLOCK_SIZE + leaves * leaf_bytes;
             let bytes = TABLE_BYTES * self.space.zone_blocks + MOVE_BYTES * live;

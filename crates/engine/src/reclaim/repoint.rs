@@ -8,6 +8,7 @@ use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::ZoneId;
 
 use crate::engine::{Engine, State};
+use crate::reclaim::leaf_set::LeafSet;
 use crate::reclaim::relocate::{Batch, yield_now};
 use crate::space::Claim;
 
@@ -75,21 +76,20 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// The leaves that may refer to a batch's victims: all are to be handled.
-    pub(super) fn referrers(&self, batch: &Batch) -> BTreeSet<NodeId> {
+    pub(super) fn referrers(&self, batch: &Batch) -> LeafSet {
         let state = self.state();
         let index = &state.reclaim.index;
         // Without its index, nothing would seem to refer to a victim.
-        let leaves = |zone: &ZoneId| index.leaves(*zone).expect("a victim stays a candidate");
-        batch.victims.iter().flat_map(leaves).copied().collect()
+        let mut all = LeafSet::default();
+        for zone in &batch.victims {
+            all.insert_all(index.leaves(*zone).expect("a victim stays a candidate"));
+        }
+        all
     }
 
     /// Takes the next leaves out of `pending`, to which those are added that were touched since.
     /// Empty only if every leaf that may refer to a victim was handled after its last change.
-    pub(super) fn next_referrers(
-        &self,
-        batch: &Batch,
-        pending: &mut BTreeSet<NodeId>,
-    ) -> Vec<NodeId> {
+    pub(super) fn next_referrers(&self, batch: &Batch, pending: &mut LeafSet) -> Vec<NodeId> {
         let mut state = self.state();
         let touched = state.index_touched();
         let index = &state.reclaim.index;
@@ -98,9 +98,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             .iter()
             .map(|zone| index.leaves(*zone).expect("a victim stays a candidate"))
             .collect();
-        let refers = |id: &NodeId| leaves.iter().any(|leaves| leaves.contains(id));
-        pending.extend(touched.into_iter().filter(refers));
-        std::iter::from_fn(|| pending.pop_first()).take(LEAVES_A_STEP).collect()
+        for id in touched {
+            if leaves.iter().any(|leaves| leaves.contains(id)) {
+                pending.insert(id);
+            }
+        }
+        pending.take_first(LEAVES_A_STEP)
     }
 
     /// Walks the whole map and asserts that nothing refers to the zone.
