@@ -4,9 +4,10 @@
 //! a plain store: an atomic one would stop the processor from overlapping the cache misses, of which
 //! a mark of a large map is made. And it is the same sheet in each of its jobs: one that another
 //! processor wrote last has to come over from its cache, line by line. When the mark has ended as many jobs
-//! count what any sheet has: with many processors, they are much to go through. They are never made one,
-//! since only a few segments' bits are asked for afterwards.
+//! count what any sheet has, and put the candidates' bits together: with many processors, sheets are much to
+//! go through.
 
+use std::collections::BTreeMap;
 use std::ops::{Add, Sub};
 use std::sync::{Mutex, MutexGuard};
 
@@ -120,77 +121,99 @@ impl Sheets {
         8 * self.judged.blocks().div_ceil(64)
     }
 
-    /// Ends the marking. What is left to do is counted by up to `jobs` jobs at once.
-    pub fn end(self, jobs: usize) -> LiveBits {
+    /// Ends the marking. What is left to do can be done by `jobs` jobs at once.
+    pub fn end(self, jobs: usize) -> Ended {
         let unlocked = |sheet: Mutex<Bits>| sheet.into_inner().expect("no job panicked");
         let sheets = self.sheets.into_iter().map(unlocked);
         let sheets: Vec<Bits> = sheets.filter(|sheet| sheet.room() > 0).collect();
         let bytes: usize = sheets.iter().map(Bits::bytes).sum();
         let most = jobs.min(self.judged.zones as usize).max(1);
         let pieces = (bytes / PIECE_BYTES_MIN).clamp(1, most);
-        LiveBits { judged: self.judged, sheets, pieces }
+        Ended { judged: self.judged, sheets, bytes, pieces }
     }
 
     /// Ends the marking, and counts in this thread.
-    pub fn counted(self) -> LiveMap {
-        let bits = self.end(1);
-        let counts = bits.count(0);
-        bits.counted(counts)
+    pub fn counted(self, candidates: &ZoneSet) -> LiveMap {
+        let ended = self.end(1);
+        let piece = ended.count(0, candidates);
+        ended.counted([piece])
     }
 }
 
-/// What the jobs of a mark that has ended found live, to be counted piece by piece.
-pub(super) struct LiveBits {
+/// The sheets of a mark that has ended, to be counted piece by piece.
+pub(super) struct Ended {
     judged: Judged,
     sheets: Vec<Bits>,
+    /// Of all sheets.
+    bytes: usize,
     pieces: usize,
 }
 
-impl LiveBits {
+/// What is live of some zones, one after the other.
+pub(super) struct Piece {
+    counts: Vec<u32>,
+    /// The blocks, counted from the zone's start, of those that are candidates.
+    candidates: Vec<(ZoneId, Bits)>,
+}
+
+impl Ended {
     /// How many pieces there are: at least one.
     pub fn pieces(&self) -> usize {
         self.pieces
     }
 
-    /// Live blocks of each zone of a piece, one zone after the other: in any thread.
-    pub fn count(&self, piece: usize) -> Vec<u32> {
-        let begin = |piece: usize| self.judged.zones * piece as u64 / self.pieces as u64;
-        let zone_blocks = self.judged.zone_blocks;
-        let starts = (begin(piece)..begin(piece + 1)).map(|zone| zone * zone_blocks);
-        let count = |at| Bits::count_in_any(&self.sheets, at, at + zone_blocks) as u32;
-        starts.map(count).collect()
+    /// Whether it is not worth handing to another processor.
+    pub fn is_little(&self) -> bool {
+        self.bytes < 2 * PIECE_BYTES_MIN
     }
 
-    /// The whole, of which `counts` are those of all pieces in order.
-    pub fn counted(self, counts: Vec<u32>) -> LiveMap {
+    /// Counts a piece: in any thread.
+    pub fn count(&self, number: usize, candidates: &ZoneSet) -> Piece {
+        let zone_blocks = self.judged.zone_blocks;
+        let begin = |number: usize| (self.judged.zones * number as u64 / self.pieces as u64) as u32;
+        let (mut counts, mut bits) = (Vec::new(), Vec::new());
+        for zone in (begin(number)..begin(number + 1)).map(ZoneId) {
+            let start = zone.start(zone_blocks);
+            let end = start.0 + zone_blocks;
+            counts.push(Bits::count_in_any(&self.sheets, start.0, end) as u32);
+            if candidates.find(start).is_some() {
+                let mut live = Bits::new(zone_blocks);
+                for sheet in &self.sheets {
+                    live.set_those_of(&sheet.part(start.0, end));
+                }
+                bits.push((zone, live));
+            }
+        }
+        Piece { counts, candidates: bits }
+    }
+
+    /// The whole, of all pieces in order.
+    pub fn counted(self, pieces: impl IntoIterator<Item = Piece>) -> LiveMap {
+        let (mut counts, mut candidates) = (Vec::new(), BTreeMap::new());
+        for piece in pieces {
+            counts.extend(piece.counts);
+            candidates.extend(piece.candidates);
+        }
         let zones = self.judged.zones;
         assert_eq!(counts.len() as u64, zones, "what is missing would not be live");
-        LiveMap { judged: self.judged, sheets: self.sheets, counts }
+        LiveMap { segments: self.judged.segments, counts, candidates }
     }
 }
 
-/// The live blocks of a device's zones, once a mark has ended.
+/// What a mark that has ended found live.
 pub(super) struct LiveMap {
-    judged: Judged,
-    sheets: Vec<Bits>,
+    /// Those that it judges.
+    segments: Vec<ZoneId>,
     /// For each zone.
     counts: Vec<u32>,
+    /// For each candidate, its blocks counted from the start.
+    pub candidates: BTreeMap<ZoneId, Bits>,
 }
 
 impl LiveMap {
     /// Live blocks of each segment that the mark judges.
     pub fn counts(&self) -> impl Iterator<Item = (ZoneId, u32)> {
-        self.judged.segments.iter().map(|zone| (*zone, self.counts[zone.0 as usize]))
-    }
-
-    /// The live blocks of a segment, counted from its start.
-    pub fn of(&self, zone: ZoneId) -> Bits {
-        let (start, blocks) = (zone.start(self.judged.zone_blocks).0, self.judged.zone_blocks);
-        let mut live = Bits::new(blocks);
-        for sheet in &self.sheets {
-            live.set_those_of(&sheet.part(start, start + blocks));
-        }
-        live
+        self.segments.iter().map(|zone| (*zone, self.counts[zone.0 as usize]))
     }
 
     /// Live blocks of all zones.
@@ -202,7 +225,8 @@ impl LiveMap {
 /// A set of zones that is asked for each mapping of a map.
 pub(super) struct ZoneSet {
     divide: Divide,
-    /// For each zone its place in the set's order, plus 1; 0 for those that are not in it.
+    /// For each zone its place in the set's order, plus 1; 0 for those that are not in it, and behind the
+    /// last zone for whatever lies there.
     places: Vec<u32>,
     members: usize,
 }
@@ -210,7 +234,7 @@ pub(super) struct ZoneSet {
 impl ZoneSet {
     pub fn new(zones: usize, zone_blocks: u64, members: impl Iterator<Item = ZoneId>) -> Self {
         let mut set =
-            ZoneSet { divide: Divide::by(zone_blocks), places: vec![0; zones], members: 0 };
+            ZoneSet { divide: Divide::by(zone_blocks), places: vec![0; zones + 1], members: 0 };
         for (place, zone) in (1..).zip(members) {
             set.places[zone.0 as usize] = place;
             set.members += 1;
@@ -222,12 +246,24 @@ impl ZoneSet {
         self.members
     }
 
+    /// The block's zone, and its place in the set's order plus 1; 0 if it is not in the set.
+    #[inline]
+    fn place(&self, pba: Pba) -> (u64, u32) {
+        let zone = self.divide.quotient(pba.0).min(self.places.len() as u64 - 1);
+        (zone, self.places[zone as usize])
+    }
+
     /// The block's zone and its place in the set's order, if it is in the set.
     #[inline]
     pub fn find(&self, pba: Pba) -> Option<(ZoneId, usize)> {
-        let zone = self.divide.quotient(pba.0);
-        let place = *self.places.get(zone as usize)?;
+        let (zone, place) = self.place(pba);
         (place != 0).then(|| (ZoneId(zone as u32), place as usize - 1))
+    }
+
+    /// Whether any of a leaf's words may refer to one of the set: one that is a hole may seem to.
+    #[inline]
+    pub fn may_find_any(&self, words: &[u64]) -> bool {
+        words.iter().fold(0, |any, word| any | self.place(Pba(word & Pba::MAX.0)).1) != 0
     }
 }
 
@@ -236,16 +272,23 @@ struct Divide {
     divisor: u64,
     /// 2⁶⁴ / divisor, rounded down.
     inverse: u64,
+    /// The bits that it is a shift by, where the divisor is a power of two.
+    shift: Option<u32>,
 }
 
 impl Divide {
     fn by(divisor: u64) -> Self {
         assert!(divisor > 1, "a zone has several blocks");
-        Divide { divisor, inverse: (u128::from(u64::MAX) + 1).div_euclid(divisor.into()) as u64 }
+        let inverse = (u128::from(u64::MAX) + 1).div_euclid(divisor.into()) as u64;
+        let shift = divisor.is_power_of_two().then_some(divisor.trailing_zeros());
+        Divide { divisor, inverse, shift }
     }
 
     #[inline]
     fn quotient(&self, value: u64) -> u64 {
+        if let Some(shift) = self.shift {
+            return value >> shift;
+        }
         // Too small by at most one: the inverse was rounded down by less than 1, and the value is
         // less than 2⁶⁴, so the product lost less than one quotient.
         let low = ((u128::from(value) * u128::from(self.inverse)) >> 64) as u64;
@@ -274,6 +317,32 @@ mod tests {
     }
 
     #[test]
+    fn of_some_words_at_once_none_is_overlooked() {
+        let mut random = Pcg64::seed_from_u64(3);
+        for zone_blocks in [64, 100] {
+            let set = ZoneSet::new(50, zone_blocks, [ZoneId(49), ZoneId(3)].into_iter());
+            let (mut found, mut missed) = (0, 0);
+            for _ in 0..20_000 {
+                let mut word = || match random.next_u64() % 9 {
+                    0 => word::hole(1 + random.next_u64() % 9_000),
+                    // Behind the last zone, too.
+                    kind => word::mapped(Pba(random.next_u64() % (60 * zone_blocks)), 1 + kind % 2),
+                };
+                let words = [word(), word(), word()];
+                let finds = words.iter().filter_map(|word| word::pba(*word));
+                let finds = finds.filter_map(|pba| set.find(pba)).count();
+                assert!(set.may_find_any(&words) || finds == 0);
+                found += u64::from(finds > 0);
+                missed += u64::from(set.may_find_any(&words) && finds == 0);
+            }
+            assert!(found > 1_000 && missed < found / 2, "{found} {missed}");
+            assert_eq!(set.find(Pba(3 * zone_blocks + 5)), Some((ZoneId(3), 1)));
+            assert_eq!(set.find(Pba(50 * zone_blocks)), None);
+            assert!(!set.may_find_any(&[]));
+        }
+    }
+
+    #[test]
     fn counts_equal_those_of_a_set_of_blocks_however_many_sheets_and_pieces() {
         let mut random = Pcg64::seed_from_u64(2);
         for (zone_blocks, marks, pieces) in
@@ -289,19 +358,22 @@ mod tests {
                 sheets.sheet(index % 3).set_run(at, at + blocks);
                 naive.extend(at..at + blocks);
             }
-            let bits = LiveBits { pieces, ..sheets.end(9) };
-            let counts: Vec<u32> = (0..pieces).flat_map(|piece| bits.count(piece)).collect();
-            let live = bits.counted(counts);
+            let candidates = ZoneSet::new(zones, zone_blocks, [ZoneId(4), ZoneId(1)].into_iter());
+            let ended = Ended { pieces, ..sheets.end(9) };
+            let counted: Vec<_> =
+                (0..pieces).map(|number| ended.count(number, &candidates)).collect();
+            let live = ended.counted(counted);
             let expected = judged.iter().map(|zone| {
                 let from = u64::from(zone.0) * zone_blocks;
                 (*zone, naive.range(from..from + zone_blocks).count() as u32)
             });
             assert!(live.counts().eq(expected));
             assert_eq!(live.total(), naive.range(..zones as u64 * zone_blocks).count() as u64);
-            for zone in (0..zones as u32).map(ZoneId) {
+            let known: Vec<_> = live.candidates.keys().copied().collect();
+            assert_eq!(known, [ZoneId(1), ZoneId(4)]);
+            for (zone, part) in &live.candidates {
                 let from = u64::from(zone.0) * zone_blocks;
                 let mut blocks = Vec::new();
-                let part = live.of(zone);
                 part.runs(0, zone_blocks, |at, run| blocks.extend(from + at..from + at + run));
                 assert!(blocks.iter().eq(naive.range(from..from + zone_blocks)), "{zone}");
             }
@@ -309,10 +381,18 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_that_found_nothing_has_a_map_of_nothing() {
-        let live = Sheets::new(3, 32, vec![ZoneId(1)], 2).counted();
-        assert!(live.counts().eq([(ZoneId(1), 0)]));
-        assert_eq!((live.total(), live.of(ZoneId(1))), (0, Bits::new(32)));
+    fn a_mark_with_one_sheet_or_none_is_counted_too() {
+        for marks in 0..2 {
+            let sheets = Sheets::new(3, 32, vec![ZoneId(1)], 2);
+            (0..marks).for_each(|_| sheets.sheet(1).set(40));
+            let candidates = ZoneSet::new(3, 32, [ZoneId(1)].into_iter());
+            let live = sheets.counted(&candidates);
+            assert!(live.counts().eq([(ZoneId(1), marks)]));
+            let bits = live.candidates.get(&ZoneId(1)).map(|bits| (bits.room(), bits.clone()));
+            let mut expected = Bits::new(32);
+            (0..marks).for_each(|_| expected.set(8));
+            assert_eq!((live.total(), bits), (u64::from(marks), Some((64, expected))));
+        }
     }
 
     #[test]
@@ -322,7 +402,9 @@ mod tests {
         {
             let sheets = Sheets::new(zones, zone_blocks, vec![ZoneId(0)], 2);
             (0..2).for_each(|job| sheets.sheet(job).set(job as u64));
-            assert_eq!(sheets.end(8).pieces(), pieces, "{zones} of {zone_blocks}");
+            let ended = sheets.end(8);
+            assert_eq!(ended.pieces(), pieces, "{zones} of {zone_blocks}");
+            assert_eq!(ended.is_little(), zone_blocks == 1 << 12);
         }
     }
 }

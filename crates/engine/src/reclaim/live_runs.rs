@@ -262,9 +262,9 @@ mod tests {
                 naive[at..at + pba.map_or(0, |_| blocks as usize)].fill(true);
             }
         }
-        let marked = marked.counted();
+        let marked = marked.counted(&candidates);
         let mut by_mark = LiveBlocks::new(ZONE, &victims, false);
-        victims.iter().for_each(|zone| by_mark.add_marked(*zone, &marked.of(*zone)));
+        victims.iter().for_each(|zone| by_mark.add_marked(*zone, &marked.candidates[zone]));
         for zone in victims {
             let expected = &naive[(u64::from(zone.0) * ZONE) as usize..][..ZONE as usize];
             assert_eq!(beside.of(zone), expected);

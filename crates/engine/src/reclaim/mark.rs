@@ -4,8 +4,9 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use futures_util::future::LocalBoxFuture;
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, TryStreamExt};
+use futures_util::{FutureExt, StreamExt};
 use mjolnir_device::{Device, Runtime};
 use mjolnir_map::{
     MarkStep, Node, NodeId, PREFETCH_AHEAD, Twins, differing, prefetch, prefetch_line, word,
@@ -15,16 +16,21 @@ use mjolnir_units::ZoneId;
 
 use crate::engine::Engine;
 use crate::memory::{leaves_held, loads_at_once, may_hold_leaves};
-use crate::reclaim::live::{LiveBits, LiveMap, Mapped, Sheets, ZoneSet, set_all};
+use crate::reclaim::live::{LiveMap, Mapped, Sheets, ZoneSet, set_all};
 use crate::reclaim::relocate::yield_now;
 
 /// Map nodes that are visited before clients get their turn.
 const NODES_A_STEP: usize = 256;
-/// Leaves per job, and of all jobs together, those that wait included. So many per job that the processors'
-/// caches stay with them, though each job that ends wakes this thread, for which one of them has to stop; few
-/// enough to freeze little of the map, and to end together.
+/// Leaves per job, and of all jobs together, those that wait included, where there are two to eight processors.
+/// So many per job that the processors' caches stay with them, though each job that ends wakes this thread, for
+/// which one of them has to stop; few enough to freeze little of the map, and to end together.
 const LEAVES_A_JOB: RangeInclusive<usize> = 256..=1024;
 const LEAVES_IN_JOBS: usize = 4096;
+/// Jobs for each processor, where there are few: three wait, of half a millisecond each. So long this thread,
+/// which hands them out, may wait for one of the processors behind a job, even while another is idle.
+const JOBS_A_PROCESSOR: usize = 4;
+/// Words of a leaf that are asked at once whether any refers to a candidate.
+const WORDS_AT_ONCE: usize = 8;
 /// Nodes that are freed before clients get their turn.
 const NODES_A_SWEEP: usize = 256;
 
@@ -96,7 +102,9 @@ impl<'a> Referrers<'a> {
         if self.known.is_empty() {
             return;
         }
-        for pba in words.iter().filter_map(|word| word::pba(*word)) {
+        // Few refer to candidates: of some at once it is found out without a branch that depends on one.
+        let near = words.chunks(WORDS_AT_ONCE).filter(|words| self.candidates.may_find_any(words));
+        for pba in near.flatten().filter_map(|word| word::pba(*word)) {
             if let Some((zone, place)) = self.candidates.find(pba)
                 && std::mem::replace(&mut self.known[place], number + 1) != number + 1
             {
@@ -105,6 +113,16 @@ impl<'a> Referrers<'a> {
             }
         }
     }
+}
+
+/// What the jobs of a mark found, in numbers.
+#[derive(Default)]
+struct Tally {
+    /// Leaves that refer to candidates, and how many of them had a twin.
+    referring: u64,
+    with_twin: u64,
+    /// Blocks that are mapped, each as often as it is.
+    mapped_blocks: u64,
 }
 
 /// How a mark is divided.
@@ -119,18 +137,24 @@ struct Portions {
 impl Portions {
     /// For so many processors, where jobs may hold `held` leaves.
     fn of(processors: usize, held: usize) -> Self {
-        let leaves = LEAVES_IN_JOBS / (4 * processors);
+        let leaves = LEAVES_IN_JOBS / (processors * JOBS_A_PROCESSOR);
         let leaves = leaves.clamp(*LEAVES_A_JOB.start(), *LEAVES_A_JOB.end());
-        // Some milliseconds of jobs wait for each processor: so long this thread, which hands them out, may
-        // wait for one of the processors behind a job, even while another is idle. Where there is only one,
-        // this thread has it when it hands them out.
         let few = processors + processors.div_ceil(4);
         let jobs = match processors {
-            1 => few,
+            1 => few, // This thread has that one when it hands jobs out.
             _ => (LEAVES_IN_JOBS / leaves).max(processors + processors.div_ceil(2)),
         };
         let leaves = leaves.min(held / few).max(1);
         Portions { leaves, jobs: jobs.min(held / leaves).max(few) }
+    }
+}
+
+/// Takes as many out as are a portion, or what is left if no more will come.
+fn take_portion<T>(gathered: &mut Vec<T>, most: usize, all: bool) -> Option<Vec<T>> {
+    match gathered.len() {
+        more if more > most => Some(gathered.drain(..most).collect()),
+        some if some == most || (all && some > 0) => Some(std::mem::take(gathered)),
+        _ => None,
     }
 }
 
@@ -216,54 +240,71 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let singly = state.reclaim.singly_at == Some(again);
             (Arc::new(live), Arc::new(candidates), singly, again)
         };
-        let (mut referring, mut with_twin, mut mapped_blocks) = (0, 0, 0);
         let mut jobs = FuturesUnordered::new();
+        let scanned = self.scan_map(&live, &candidates, &mut jobs).await;
+        if scanned.is_err() {
+            // Given up: none goes on that holds leaves and sheets.
+            while jobs.next().await.is_some() {}
+        }
+        let Tally { referring, with_twin, mapped_blocks } = scanned?;
+        // Nothing is grey and nothing in flight, in this very step.
+        self.state().map.end_mark();
+        self.sweep().await;
+        let live = Arc::into_inner(live).expect("all jobs have ended");
+        let live = self.count(live, &candidates).await;
+        let mut state = self.state();
+        state.reclaim.nodes_marked = state.map.nodes();
+        let blocks = live.total();
+        let once = mapped_blocks == blocks && state.map.referred_again() == again;
+        state.reclaim.singly_at = once.then_some(again);
+        drop(state);
+        let twins = may_hold_leaves(&self.inner.options) && are_many(with_twin, referring);
+        Ok(Walked { live, blocks, singly, again, twins })
+    }
+
+    /// Has all leaves scanned, by jobs that are among `jobs` until they have ended. Returns in the step in
+    /// which nothing was left to visit, and none of them.
+    async fn scan_map(
+        &self,
+        live: &Arc<Sheets>,
+        candidates: &Arc<ZoneSet>,
+        jobs: &mut FuturesUnordered<LocalBoxFuture<'static, (Found, Duration)>>,
+    ) -> Result<Tally, Error> {
+        let mut tally = Tally::default();
         let portions = Portions::of(self.runtime().parallelism(), leaves_held(&self.inner.options));
+        let nodes_a_step = NODES_A_STEP.min(portions.leaves);
         let loads_most = loads_at_once(&self.inner.options);
         let (mut leaves, mut kept) = (Vec::new(), Vec::new());
         loop {
             let wall_before = self.runtime().now();
-            let (mut step, mut cpu) = self.mark_piece();
+            let (mut step, mut cpu) = self.mark_piece(nodes_a_step);
             drop(kept);
             leaves.append(&mut step.leaves);
             // So many stay until the next step has seen them; it tells of the others again.
             step.absent.truncate(loads_most);
             kept = self.load_nodes(step.absent).try_collect().await?;
-            if leaves.len() >= portions.leaves || (step.done && !leaves.is_empty()) {
+            while let Some(leaves) = take_portion(&mut leaves, portions.leaves, step.done) {
                 let (live, candidates) = (live.clone(), candidates.clone());
-                let leaves = std::mem::take(&mut leaves);
-                jobs.push(self.runtime().parallel_steps(move |job| {
+                let job = self.runtime().parallel_steps(move |job| {
                     let found = scan(&leaves, &live, job, &candidates);
                     let words = found.words;
                     (found, words)
-                }));
+                });
+                jobs.push(job.boxed_local());
             }
             if step.done && jobs.is_empty() {
-                // Nothing grey and nothing in flight, in this very step.
-                self.state().map.end_mark();
-                self.sweep().await;
-                let live = self.count(Arc::into_inner(live).expect("all jobs have ended")).await;
-                let mut state = self.state();
-                state.reclaim.nodes_marked = state.map.nodes();
-                let blocks = live.total();
-                let once = mapped_blocks == blocks && state.map.referred_again() == again;
-                state.reclaim.singly_at = once.then_some(again);
-                drop(state);
-                let twins = may_hold_leaves(&self.inner.options) && are_many(with_twin, referring);
-                return Ok(Walked { live, blocks, singly, again, twins });
+                return Ok(tally);
             }
             if (step.done || jobs.len() >= portions.jobs)
-                && let Some((mut found, took)) = jobs.next().await
+                && let Some((found, took)) = jobs.next().await
             {
                 cpu += took;
-                referring += found.referring;
-                with_twin += found.twins;
+                tally.referring += found.referring;
+                tally.with_twin += found.twins;
+                tally.mapped_blocks += found.mapped.blocks;
                 let mut state = self.state();
                 state.reclaim.counters.leaves_scanned += found.leaves;
                 state.reclaim.counters.mappings_scanned += found.mapped.words;
-                mapped_blocks += found.mapped.blocks;
-                // In order, a tree takes them faster.
-                found.referrers.sort_unstable();
                 for (zone, leaf) in found.referrers {
                     state.reclaim.index.add(zone, leaf);
                 }
@@ -276,28 +317,25 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// What the jobs marked, counted.
-    async fn count(&self, marked: Sheets) -> LiveMap {
-        let bits = Arc::new(marked.end(self.runtime().parallelism()));
-        let counts = match bits.pieces() {
-            1 => bits.count(0),
-            pieces => self.count_pieces(&bits, pieces).await,
-        };
-        Arc::into_inner(bits).expect("all jobs have ended").counted(counts)
-    }
-
-    /// The same, by a job for each piece.
-    async fn count_pieces(&self, bits: &Arc<LiveBits>, pieces: usize) -> Vec<u32> {
-        let jobs: FuturesOrdered<_> = (0..pieces)
-            .map(|piece| {
-                let bits = bits.clone();
-                self.runtime().parallel(move |_| bits.count(piece))
+    /// What the jobs marked, counted, with the bits of the candidates. All but a little is work for jobs.
+    async fn count(&self, marked: Sheets, candidates: &Arc<ZoneSet>) -> LiveMap {
+        let ended = marked.end(self.runtime().parallelism());
+        if ended.is_little() {
+            let piece = ended.count(0, candidates);
+            return ended.counted([piece]);
+        }
+        let ended = Arc::new(ended);
+        let jobs: FuturesOrdered<_> = (0..ended.pieces())
+            .map(|number| {
+                let (ended, candidates) = (ended.clone(), candidates.clone());
+                self.runtime().parallel(move |_| ended.count(number, &candidates))
             })
             .collect();
         let counted: Vec<_> = jobs.collect().await;
         let took = counted.iter().map(|(_, took)| *took).sum::<Duration>();
         self.state().reclaim.counters.scan_cpu_ns += took.as_nanos() as u64;
-        counted.into_iter().flat_map(|(counts, _)| counts).collect()
+        let ended = Arc::into_inner(ended).expect("all jobs have ended");
+        ended.counted(counted.into_iter().map(|(piece, _)| piece))
     }
 
     /// Gives back the memory of what the last mark did not visit.
@@ -308,9 +346,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// A piece of the walk, which freezes a bounded part of the map, and the processor time it took.
-    fn mark_piece(&self) -> (MarkStep, Duration) {
+    fn mark_piece(&self, nodes: usize) -> (MarkStep, Duration) {
         let before = self.runtime().cpu_time();
-        let step = self.state().map.mark_step(NODES_A_STEP);
+        let step = self.state().map.mark_step(nodes);
         (step, self.runtime().cpu_time().saturating_sub(before))
     }
 
@@ -368,7 +406,7 @@ impl MarkLoop {
 
     /// Live blocks in the end.
     pub fn live_blocks(self) -> u64 {
-        self.live.counted().counts().map(|(_, blocks)| u64::from(blocks)).sum()
+        self.live.counted(&self.candidates).counts().map(|(_, blocks)| u64::from(blocks)).sum()
     }
 }
 
@@ -397,20 +435,40 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn jobs_hold_no_more_than_they_may_and_none_has_to_wait_for_work() {
+    fn portions_are_within_what_jobs_may_hold_and_one_more_than_run_at_once() {
         for processors in 1..=200 {
             for held in [1, 7, 100, 700, 1_500, 5_000, 1 << 20] {
                 let Portions { leaves, jobs } = Portions::of(processors, held);
                 assert!(leaves >= 1 && jobs > processors, "{processors} {held}");
                 // One for each job is the least, whatever may be held.
                 assert!(leaves == 1 || leaves * jobs <= held, "{processors} {held}");
-                assert!(leaves * jobs <= LEAVES_IN_JOBS.max(256 * 3 * processors.div_ceil(2)));
+                let most = LEAVES_IN_JOBS.max(LEAVES_A_JOB.start() * 3 * processors.div_ceil(2));
+                assert!(leaves * jobs <= most, "{processors} {held}");
             }
         }
         let of = |processors| Portions::of(processors, 1 << 20);
         assert_eq!(of(1), Portions { leaves: 1024, jobs: 2 });
         assert_eq!(of(2), Portions { leaves: 512, jobs: 8 });
         assert_eq!(of(16), Portions { leaves: 256, jobs: 24 });
+    }
+
+    #[test]
+    fn what_is_gathered_is_handed_out_in_portions_all_of_it_once() {
+        for (steps, most) in [(vec![3, 0, 2, 5, 1], 4), (vec![256; 9], 512), (vec![7, 0], 7)] {
+            let all: usize = steps.iter().sum();
+            let (mut gathered, mut handed, mut next) = (Vec::new(), Vec::new(), 0);
+            for (number, count) in steps.iter().enumerate() {
+                gathered.extend(next..next + count);
+                next += count;
+                let last = number + 1 == steps.len();
+                while let Some(portion) = take_portion(&mut gathered, most, last) {
+                    assert!(portion.len() == most || (last && (1..most).contains(&portion.len())));
+                    handed.extend(portion);
+                }
+                assert!(gathered.len() < most);
+            }
+            assert_eq!(handed, (0..all).collect::<Vec<_>>());
+        }
     }
 
     #[test]
@@ -445,7 +503,7 @@ pub(super) mod tests {
             referrers.extend(found.referrers);
             mapped = mapped + found.mapped;
         }
-        let [live, alone] = [live, alone].map(Sheets::counted);
+        let [live, alone] = [live, alone].map(|sheets| sheets.counted(&candidates));
         assert_eq!(live.total(), alone.total());
         assert!(live.counts().eq(alone.counts()));
         assert_eq!((found.mapped, found.leaves), (mapped, leaves.len() as u64));
@@ -478,6 +536,6 @@ pub(super) mod tests {
         expected.sort();
         assert_eq!(referrers, expected);
         assert_eq!((found.leaves, found.mapped.words), (leaves.len() as u64, 4000));
-        assert_eq!(live.counted().total(), 4000);
+        assert_eq!(live.counted(&candidates).total(), 4000);
     }
 }

@@ -33,9 +33,9 @@ pub(super) struct Marked {
 
 impl Marked {
     /// What was found of the candidates.
-    pub fn new(walked: &Walked, candidates: impl Iterator<Item = ZoneId>) -> Self {
-        let live = candidates.map(|zone| (zone, walked.live.of(zone))).collect();
-        Marked { live, singly: walked.singly, again: walked.again, twins: walked.twins }
+    pub fn new(walked: Walked) -> Self {
+        let Walked { live, singly, again, twins, .. } = walked;
+        Marked { live: live.candidates, singly, again, twins }
     }
 
     /// Bytes of memory.

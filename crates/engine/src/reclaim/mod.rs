@@ -460,7 +460,7 @@ impl State {
 
     /// Keeps of what a mark found live what is said of candidates.
     fn remember(&mut self, walked: Walked) -> Marked {
-        let marked = Marked::new(&walked, self.reclaim.index.candidates());
+        let marked = Marked::new(walked);
         self.reclaim.mark_bytes = marked.bytes();
         marked
     }
