@@ -133,11 +133,20 @@ impl Map {
 
     /// Visits up to `limit` nodes. Absent ones are reported again until they are installed.
     pub fn mark_step(&mut self, limit: usize) -> MarkStep {
+        self.mark_step_within(limit, limit)
+    }
+
+    /// As [`mark_step`](Map::mark_step), up to `leaves` leaves (at least one) among them.
+    pub fn mark_step_within(&mut self, limit: usize, leaves: usize) -> MarkStep {
         let table = &mut self.table;
-        let leaves = Vec::with_capacity(limit.min(LEAVES_AT_ONCE));
+        let (leaves_most, room) = (leaves.max(1), leaves.min(limit).min(LEAVES_AT_ONCE));
+        let leaves = Vec::with_capacity(room);
         let mut step = MarkStep { leaves, absent: Vec::new(), done: false };
         let mut last: Option<Arc<Node>> = None;
         for _ in 0..limit {
+            if step.leaves.len() == leaves_most {
+                break;
+            }
             let grey = &mut mark_of(table).grey;
             let Some(id) = grey.pop() else { break };
             let left = grey.len();

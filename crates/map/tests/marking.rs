@@ -77,7 +77,11 @@ fn mark_under_mutation(seed: u64, node_sizes: (usize, usize), blocks: u64) {
         let mut handed_out = References::new();
         let mut busy = world.dice.below(60);
         loop {
-            let step = world.map.mark_step(1 + round);
+            let step = match round % 3 {
+                0 => world.map.mark_step_within(9 + round, 1 + round / 3),
+                _ => world.map.mark_step(1 + round),
+            };
+            assert!(round % 3 > 0 || step.leaves.len() <= 1 + round / 3);
             for (id, node) in step.leaves {
                 handed_out.entry(id).or_default().extend(references(&node));
             }

@@ -12,18 +12,22 @@ use mjolnir_units::ZoneId;
 
 use crate::reclaim::leaf_set::LeafSet;
 
-/// What an entry costs, in a list that is half full at least.
-const ENTRY_BYTES: u64 = 4;
+/// The leaves that refer to a candidate.
+#[derive(Default)]
+struct Referrers {
+    leaves: LeafSet,
+    bytes: u64,
+}
 
 /// See the module.
 pub(crate) struct ReverseIndex {
-    leaves: BTreeMap<ZoneId, LeafSet>,
+    referrers: BTreeMap<ZoneId, Referrers>,
     /// The candidates, the most promising first.
     order: Vec<ZoneId>,
     /// Candidates that are being relocated: the first ones.
     held: Vec<ZoneId>,
-    entries: usize,
-    entries_max: usize,
+    bytes: u64,
+    bytes_max: u64,
     /// Candidates given up for want of memory.
     pub dropped: u64,
 }
@@ -32,21 +36,21 @@ impl ReverseIndex {
     /// Without candidates; at most `bytes` of memory, but for the last candidate.
     pub fn new(bytes: u64) -> Self {
         ReverseIndex {
-            leaves: BTreeMap::new(),
+            referrers: BTreeMap::new(),
             order: Vec::new(),
             held: Vec::new(),
-            entries: 0,
-            entries_max: (bytes / ENTRY_BYTES) as usize,
+            bytes: 0,
+            bytes_max: bytes,
             dropped: 0,
         }
     }
 
     /// Takes other candidates, the most promising first, with no leaf known of them.
     pub fn choose(&mut self, candidates: Vec<ZoneId>) {
-        self.leaves = candidates.iter().map(|zone| (*zone, LeafSet::default())).collect();
+        self.referrers = candidates.iter().map(|zone| (*zone, Referrers::default())).collect();
         self.order = candidates;
         self.held.clear();
-        self.entries = 0;
+        self.bytes = 0;
     }
 
     /// These, the first ones, are not given up for want of memory until others are held.
@@ -74,9 +78,11 @@ impl ReverseIndex {
 
     /// A leaf refers to a zone, or may: which may be a candidate or not.
     pub fn add(&mut self, zone: ZoneId, leaf: NodeId) {
-        let Some(leaves) = self.leaves.get_mut(&zone) else { return };
-        self.entries += usize::from(leaves.insert(leaf));
-        while self.entries > self.entries_max
+        let Some(referrers) = self.referrers.get_mut(&zone) else { return };
+        let more = referrers.leaves.insert(leaf).unwrap_or(0);
+        referrers.bytes += more;
+        self.bytes += more;
+        while self.bytes > self.bytes_max
             && let [_, .., last] = self.order[..]
             && !self.held.contains(&last)
         {
@@ -94,8 +100,8 @@ impl ReverseIndex {
 
     /// Ends a candidacy.
     pub fn remove(&mut self, zone: ZoneId) {
-        if let Some(leaves) = self.leaves.remove(&zone) {
-            self.entries -= leaves.len() as usize;
+        if let Some(referrers) = self.referrers.remove(&zone) {
+            self.bytes -= referrers.bytes;
             self.order.retain(|other| *other != zone);
             self.held.retain(|other| *other != zone);
         }
@@ -104,33 +110,35 @@ impl ReverseIndex {
     /// The leaves that refer to a candidate, or did, or whose twin does; none if it is no candidate any
     /// more.
     pub fn leaves(&self, zone: ZoneId) -> Option<&LeafSet> {
-        self.leaves.get(&zone)
+        self.referrers.get(&zone).map(|referrers| &referrers.leaves)
     }
 
     pub fn bytes(&self) -> u64 {
-        ENTRY_BYTES * self.entries as u64
+        self.bytes
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reclaim::leaf_set::{LEAF_BYTES, LIST_BYTES};
 
     #[test]
     fn it_gives_up_the_least_promising_and_keeps_to_its_budget() {
-        let mut index = ReverseIndex::new(10 * ENTRY_BYTES);
+        let budget = 2 * LIST_BYTES + 10 * LEAF_BYTES;
+        let mut index = ReverseIndex::new(budget);
         index.choose(vec![ZoneId(7), ZoneId(3), ZoneId(5)]);
         for leaf in 0..5 {
             index.add(ZoneId(5), NodeId(leaf));
             index.add(ZoneId(7), NodeId(leaf));
             index.add(ZoneId(4), NodeId(leaf));
         }
-        assert_eq!((index.len(), index.bytes()), (3, 10 * ENTRY_BYTES));
+        assert_eq!((index.len(), index.bytes()), (3, budget));
         index.add(ZoneId(7), NodeId(4));
         assert_eq!(index.len(), 3, "a leaf counts once");
         index.add(ZoneId(3), NodeId(1));
         assert_eq!(index.candidates().collect::<Vec<_>>(), [ZoneId(7), ZoneId(3)]);
-        assert_eq!((index.bytes(), index.dropped), (6 * ENTRY_BYTES, 1));
+        assert_eq!((index.bytes(), index.dropped), (2 * LIST_BYTES + 6 * LEAF_BYTES, 1));
         for leaf in 0..100 {
             index.add_to_all(NodeId(leaf));
         }

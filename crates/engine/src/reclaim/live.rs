@@ -167,6 +167,11 @@ impl Ended {
         self.bytes < 2 * PIECE_BYTES_MIN
     }
 
+    /// Bytes of memory that the bits of these will take.
+    pub fn candidates_bytes(&self, candidates: &ZoneSet) -> u64 {
+        8 * self.judged.zone_blocks.div_ceil(64) * candidates.len() as u64
+    }
+
     /// Counts a piece: in any thread.
     pub fn count(&self, number: usize, candidates: &ZoneSet) -> Piece {
         let zone_blocks = self.judged.zone_blocks;
@@ -360,6 +365,7 @@ mod tests {
             }
             let candidates = ZoneSet::new(zones, zone_blocks, [ZoneId(4), ZoneId(1)].into_iter());
             let ended = Ended { pieces, ..sheets.end(9) };
+            let bytes_expected = ended.candidates_bytes(&candidates);
             let counted: Vec<_> =
                 (0..pieces).map(|number| ended.count(number, &candidates)).collect();
             let live = ended.counted(counted);
@@ -371,6 +377,8 @@ mod tests {
             assert_eq!(live.total(), naive.range(..zones as u64 * zone_blocks).count() as u64);
             let known: Vec<_> = live.candidates.keys().copied().collect();
             assert_eq!(known, [ZoneId(1), ZoneId(4)]);
+            let bytes: usize = live.candidates.values().map(Bits::bytes).sum();
+            assert_eq!(bytes as u64, bytes_expected);
             for (zone, part) in &live.candidates {
                 let from = u64::from(zone.0) * zone_blocks;
                 let mut blocks = Vec::new();

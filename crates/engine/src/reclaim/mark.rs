@@ -144,8 +144,9 @@ impl Portions {
             1 => few, // This thread has that one when it hands jobs out.
             _ => (LEAVES_IN_JOBS / leaves).max(processors + processors.div_ceil(2)),
         };
-        let leaves = leaves.min(held / few).max(1);
-        Portions { leaves, jobs: jobs.min(held / leaves).max(few) }
+        // Less than one more is being gathered.
+        let leaves = leaves.min(held / (few + 1)).max(1);
+        Portions { leaves, jobs: jobs.min((held / leaves).saturating_sub(1)).max(few) }
     }
 }
 
@@ -244,7 +245,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let scanned = self.scan_map(&live, &candidates, &mut jobs).await;
         if scanned.is_err() {
             // Given up: none goes on that holds leaves and sheets.
-            while jobs.next().await.is_some() {}
+            while let Some((_, took)) = jobs.next().await {
+                self.state().reclaim.counters.scan_cpu_ns += took.as_nanos() as u64;
+            }
         }
         let Tally { referring, with_twin, mapped_blocks } = scanned?;
         // Nothing is grey and nothing in flight, in this very step.
@@ -272,12 +275,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     ) -> Result<Tally, Error> {
         let mut tally = Tally::default();
         let portions = Portions::of(self.runtime().parallelism(), leaves_held(&self.inner.options));
-        let nodes_a_step = NODES_A_STEP.min(portions.leaves);
         let loads_most = loads_at_once(&self.inner.options);
         let (mut leaves, mut kept) = (Vec::new(), Vec::new());
         loop {
             let wall_before = self.runtime().now();
-            let (mut step, mut cpu) = self.mark_piece(nodes_a_step);
+            let (mut step, mut cpu) = self.mark_piece(portions.leaves);
             drop(kept);
             leaves.append(&mut step.leaves);
             // So many stay until the next step has seen them; it tells of the others again.
@@ -320,6 +322,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// What the jobs marked, counted, with the bits of the candidates. All but a little is work for jobs.
     async fn count(&self, marked: Sheets, candidates: &Arc<ZoneSet>) -> LiveMap {
         let ended = marked.end(self.runtime().parallelism());
+        self.state().reclaim.mark_bytes += ended.candidates_bytes(candidates);
         if ended.is_little() {
             let piece = ended.count(0, candidates);
             return ended.counted([piece]);
@@ -346,9 +349,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// A piece of the walk, which freezes a bounded part of the map, and the processor time it took.
-    fn mark_piece(&self, nodes: usize) -> (MarkStep, Duration) {
+    fn mark_piece(&self, leaves: usize) -> (MarkStep, Duration) {
         let before = self.runtime().cpu_time();
-        let step = self.state().map.mark_step(nodes);
+        let step = self.state().map.mark_step_within(NODES_A_STEP, leaves);
         (step, self.runtime().cpu_time().saturating_sub(before))
     }
 
@@ -441,7 +444,7 @@ pub(super) mod tests {
                 let Portions { leaves, jobs } = Portions::of(processors, held);
                 assert!(leaves >= 1 && jobs > processors, "{processors} {held}");
                 // One for each job is the least, whatever may be held.
-                assert!(leaves == 1 || leaves * jobs <= held, "{processors} {held}");
+                assert!(leaves == 1 || leaves * (jobs + 1) <= held, "{processors} {held}");
                 let most = LEAVES_IN_JOBS.max(LEAVES_A_JOB.start() * 3 * processors.div_ceil(2));
                 assert!(leaves * jobs <= most, "{processors} {held}");
             }

@@ -52,6 +52,21 @@ fn minutes_of_sleep_take_no_time_and_equal_instants_keep_their_order() {
 }
 
 #[test]
+fn a_job_is_under_way_before_it_is_asked_for() {
+    let options = Options { job_cost: Duration::from_secs(3), ..Options::default() };
+    let sim = Sim::new(0, options);
+    let world = sim.world();
+    let own = world.clone();
+    let both = async move {
+        let job = own.parallel(|_| ());
+        own.sleep(Duration::from_secs(2)).await;
+        job.await;
+    };
+    sim.run(both).unwrap();
+    assert!((3_000_000_000..3_000_100_000).contains(&sim.now().0), "{:?}", sim.now());
+}
+
+#[test]
 fn a_main_that_waits_for_nothing_is_a_deadlock_and_one_that_spins_takes_too_long() {
     let sim = sim(0, false);
     assert!(matches!(sim.run(std::future::pending::<()>()), Err(Stuck::Deadlock(_))));

@@ -57,18 +57,26 @@ impl Runtime for Tick {
     ) -> impl Future<Output = (T, Duration)> + 'static {
         let (thread, cost) = (self.threads > 0, self.job_cost);
         let numbers = self.numbers.clone();
+        // Where a thread is free it is under way at once.
+        let begun = match numbers.borrow_mut().pop_front() {
+            Some(number) => Ok((number, std::thread::spawn(move || job(number)))),
+            None => Err(job),
+        };
         async move {
-            if !thread {
-                return (job(0), cost);
-            }
-            let number = loop {
-                let free = numbers.borrow_mut().pop_front();
-                match free {
-                    Some(number) => break number,
-                    None => yield_now().await,
+            let (number, worker) = match begun {
+                Ok(begun) => begun,
+                Err(job) if !thread => return (job(0), cost),
+                Err(job) => {
+                    let number = loop {
+                        let free = numbers.borrow_mut().pop_front();
+                        match free {
+                            Some(number) => break number,
+                            None => yield_now().await,
+                        }
+                    };
+                    (number, std::thread::spawn(move || job(number)))
                 }
             };
-            let worker = std::thread::spawn(move || job(number));
             while !worker.is_finished() {
                 yield_now().await;
             }
@@ -84,6 +92,13 @@ impl Runtime for Tick {
     }
     fn cpu_time(&self) -> Duration {
         Duration::ZERO
+    }
+}
+
+impl Tick {
+    /// How many jobs are under way that nobody has heard of yet.
+    pub fn jobs(&self) -> usize {
+        self.threads - self.numbers.borrow().len()
     }
 }
 
