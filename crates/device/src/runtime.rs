@@ -20,10 +20,9 @@ pub trait Runtime: Clone + 'static {
     fn spawn(&self, task: impl Future<Output = ()> + 'static);
 
     /// Runs a pure computation, beside this thread if there is a processor for it: then it is under way
-    /// whether or not the future is asked. Returns its
-    /// result and the processor time that it took. It is told a number below
-    /// [`parallelism`](Runtime::parallelism) that no other has while it runs: memory that is kept
-    /// for each number needs no lock, and is likely to be in its processor's cache.
+    /// whether or not the future is asked. Returns its result and the processor time that it took. It is
+    /// told a number below [`parallelism`](Runtime::parallelism) that no other has while it runs: memory
+    /// that is kept for each number needs no lock, and is likely to be in its processor's cache.
     fn parallel<T: Send + 'static>(
         &self,
         job: impl FnOnce(usize) -> T + Send + 'static,

@@ -12,16 +12,16 @@ use mjolnir_units::ZoneId;
 
 use crate::reclaim::leaf_set::LeafSet;
 
-/// The leaves that refer to a candidate.
+/// The leaves that refer to a candidate, and the memory that they take.
 #[derive(Default)]
-struct Referrers {
+struct Entry {
     leaves: LeafSet,
     bytes: u64,
 }
 
 /// See the module.
 pub(crate) struct ReverseIndex {
-    referrers: BTreeMap<ZoneId, Referrers>,
+    entries: BTreeMap<ZoneId, Entry>,
     /// The candidates, the most promising first.
     order: Vec<ZoneId>,
     /// Candidates that are being relocated: the first ones.
@@ -36,7 +36,7 @@ impl ReverseIndex {
     /// Without candidates; at most `bytes` of memory, but for the last candidate.
     pub fn new(bytes: u64) -> Self {
         ReverseIndex {
-            referrers: BTreeMap::new(),
+            entries: BTreeMap::new(),
             order: Vec::new(),
             held: Vec::new(),
             bytes: 0,
@@ -47,7 +47,7 @@ impl ReverseIndex {
 
     /// Takes other candidates, the most promising first, with no leaf known of them.
     pub fn choose(&mut self, candidates: Vec<ZoneId>) {
-        self.referrers = candidates.iter().map(|zone| (*zone, Referrers::default())).collect();
+        self.entries = candidates.iter().map(|zone| (*zone, Entry::default())).collect();
         self.order = candidates;
         self.held.clear();
         self.bytes = 0;
@@ -78,9 +78,9 @@ impl ReverseIndex {
 
     /// A leaf refers to a zone, or may: which may be a candidate or not.
     pub fn add(&mut self, zone: ZoneId, leaf: NodeId) {
-        let Some(referrers) = self.referrers.get_mut(&zone) else { return };
-        let more = referrers.leaves.insert(leaf).unwrap_or(0);
-        referrers.bytes += more;
+        let Some(entry) = self.entries.get_mut(&zone) else { return };
+        let more = entry.leaves.insert(leaf).unwrap_or(0);
+        entry.bytes += more;
         self.bytes += more;
         while self.bytes > self.bytes_max
             && let [_, .., last] = self.order[..]
@@ -100,8 +100,8 @@ impl ReverseIndex {
 
     /// Ends a candidacy.
     pub fn remove(&mut self, zone: ZoneId) {
-        if let Some(referrers) = self.referrers.remove(&zone) {
-            self.bytes -= referrers.bytes;
+        if let Some(entry) = self.entries.remove(&zone) {
+            self.bytes -= entry.bytes;
             self.order.retain(|other| *other != zone);
             self.held.retain(|other| *other != zone);
         }
@@ -110,7 +110,7 @@ impl ReverseIndex {
     /// The leaves that refer to a candidate, or did, or whose twin does; none if it is no candidate any
     /// more.
     pub fn leaves(&self, zone: ZoneId) -> Option<&LeafSet> {
-        self.referrers.get(&zone).map(|referrers| &referrers.leaves)
+        self.entries.get(&zone).map(|entry| &entry.leaves)
     }
 
     pub fn bytes(&self) -> u64 {
