@@ -67,6 +67,7 @@ pub use format::bind;
 pub use loss::{DamagedPlace, LogLoss, Loss, RecordRange};
 pub use open::SEGMENTS_MIN;
 pub use options::{FormatOptions, OpenOptions, ReclaimOptions};
+pub use placement::STREAMS_MAX;
 #[doc(hidden)]
 pub use reclaim::MarkLoop;
 pub use scrub::ScrubReport;

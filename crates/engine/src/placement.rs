@@ -25,8 +25,8 @@ use crate::log::{GROUP_BLOCKS_MAX, NoRoom};
 use crate::options::OpenOptions;
 use crate::space::{CLIENT_STREAM, Claim, RECLAIM_STREAM, Segment, SegmentState};
 
-/// The most streams that a policy gets.
-const STREAMS_MAX: u32 = 8;
+/// The most streams that a policy gets, and that clients' writes are spread over.
+pub const STREAMS_MAX: u8 = 8;
 /// A store has so many segments for each stream, or classes share one: what is open cannot be
 /// reclaimed.
 const SEGMENTS_A_STREAM: u32 = 8;
@@ -65,12 +65,12 @@ impl Placement {
         let others = u32::from(CLIENT_STREAM);
         let zones = info.open_zones_max.map_or(u32::MAX, |max| max.saturating_sub(others)).max(1);
         let shape = |most: u32| Shape {
-            streams_max: most.min(STREAMS_MAX) as u8,
+            streams_max: most.min(STREAMS_MAX.into()) as u8,
             segment_blocks: info.zone_blocks,
             segments: info.zones.into(),
             memory_bytes_max: options.memory_bytes / MEMORY_SHARE,
         };
-        let wanted = placement::by_name_for(&options.placement, &shape(STREAMS_MAX))?;
+        let wanted = placement::by_name_for(&options.placement, &shape(STREAMS_MAX.into()))?;
         let fixed = Source::ALL.map(|source| wanted.fixed(source));
         let (wanted, one) = (wanted.streams(), matches!(fixed, [Some(a), Some(b)] if a == b));
         let most = zones.min((info.zones / SEGMENTS_A_STREAM).max(1));
@@ -82,7 +82,7 @@ impl Placement {
             apart = true;
         }
         let client_by_block = policy.fixed(Source::Client).is_none();
-        let spread = u32::from(options.client_streams).clamp(1, STREAMS_MAX).min(zones) as u8;
+        let spread = u32::from(options.client_streams.clamp(1, STREAMS_MAX)).min(zones) as u8;
         let streams = if client_by_block { policy.streams() } else { spread };
         let views = Vec::with_capacity(if client_by_block { GROUP_BLOCKS_MAX as usize } else { 0 });
         Ok(Placement {

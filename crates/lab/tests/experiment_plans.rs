@@ -127,6 +127,8 @@ fn the_command_line_cannot_ask_for_what_would_not_count() {
         ("measure.seconds", "-1.0", "measure.seconds: write a finite number above 0"),
         ("measure.seconds", "1.0", "measure.seconds: nothing takes time"),
         ("engine.memory_bytes", "1", "engine.memory_bytes: write at least 1M"),
+        ("engine.client_streams", "0", "engine.client_streams = 0: write 1 to 8"),
+        ("engine.client_streams", "9", "engine.client_streams = 9: write 1 to 8"),
     ] {
         let why = said(key, value).expect_err(key);
         assert!(why.starts_with(&format!("--set {key}: ")) && why.contains(part), "{why}");

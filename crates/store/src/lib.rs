@@ -1,5 +1,4 @@
-//! The Store contract: what volumes can do, as every door (NBD, the command line, the lab's
-//! drivers) sees it.
+//! The Store contract: what volumes can do, as those see it who use them (NBD, the lab's drivers).
 //!
 //! **Imports** `units`, `buffer`. **Leaves out** how any of it is done: `engine` is one Store, an array of
 //! engines another.

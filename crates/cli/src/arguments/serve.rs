@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
+use mjolnir_engine::STREAMS_MAX;
 use mjolnir_host::TlsKeys;
 
 use super::values::{NbdAddress, memory, part};
@@ -92,7 +93,7 @@ pub struct ServeOptions {
     /// Append points to spread clients' writes over, 1 to 8; for the placements `apart` and
     /// `together`, since others have as many as they need.
     #[arg(long, value_name = "COUNT", default_value = "1",
-        value_parser = clap::value_parser!(u8).range(1..=8))]
+        value_parser = clap::value_parser!(u8).range(1..=i64::from(STREAMS_MAX)))]
     pub streams: u8,
     /// Record what NBD clients ask for, and when, in this file: reads, writes, trims, zeroing and
     /// flushes, but no data. `mjolnir trace info` reads it. If it can no longer be written, because

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mjolnir_engine::{OpenOptions, ReclaimOptions};
+use mjolnir_engine::{OpenOptions, ReclaimOptions, STREAMS_MAX};
 use mjolnir_policy::{UnknownPolicy, pacing, placement, read_plan, victim};
 use mjolnir_units::BLOCK_SIZE;
 use mjolnir_workload::fit::FitSpec;
@@ -209,6 +209,10 @@ impl EngineSpec {
         check_read_plan(&self.read_plan)?;
         if self.candidates_max == 0 {
             return Err("engine.candidates_max: write at least 1".to_owned());
+        }
+        if !(1..=STREAMS_MAX).contains(&self.client_streams) {
+            let streams = self.client_streams;
+            return Err(format!("engine.client_streams = {streams}: write 1 to {STREAMS_MAX}"));
         }
         let linger = match self.linger_us {
             Some(us) => Duration::from_nanos((large("linger_us", us)? * 1e3) as u64),
