@@ -409,7 +409,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                         tree.0
                     ))));
                 }
-                state.apply(other, sequence)
+                state.apply(other, sequence).map_err(|hurdle| match hurdle {
+                    // Nothing was in its way when it was logged: a record before it is not applied.
+                    Hurdle::Failed(error) => fault::damaged(error.message).into(),
+                    hurdle => hurdle,
+                })
             }
         })
         .await

@@ -1,14 +1,18 @@
 //! Damage to what was logged last, which nothing later vouches for: what was promised is
 //! there, or the store says that it is not.
 
+use std::collections::BTreeSet;
+
 use futures_lite::future::yield_now;
 use mjolnir_device::filter::{Call, Damage, Event, Fault, Record, Verb};
 use mjolnir_device::{AlignedBuf, Device, ErrorKind as DeviceKind, MemoryDevice};
 use mjolnir_engine::OpenOptions;
-use mjolnir_store::{ErrorKind, Store};
+use mjolnir_store::{Durability, ErrorKind, Op, Store};
 use mjolnir_units::Pba;
 
-use crate::support::{BLOCK, Engine, Held, Tick, flat, format, fresh, open, put, run, tag_of};
+use crate::support::{
+    BLOCK, Engine, Held, Tick, flat, format, fresh, open, payload, put, run, tag_of,
+};
 
 const ZONE: u64 = 64;
 const TAG: u64 = 70;
@@ -511,6 +515,63 @@ fn a_refusal_names_what_is_damaged_for_certain() {
             let named = format!("segment {}, block {}", named.zone(ZONE).0, named.offset(ZONE));
             assert!(error.message.contains(&named), "{error}, not {named}");
         }
+    });
+}
+
+/// Where a volume's growth cannot be repeated, neither can what was done in the part that grew. That is a loss
+/// to be told of, not one for the sake of which nothing else is given out.
+#[test]
+fn what_was_done_in_a_part_whose_growth_is_lost_is_told_with_it() {
+    run(async |runtime| {
+        let memory = MemoryDevice::of_zones(64, 256);
+        format(memory.clone(), &runtime).await;
+        let engine = open(memory.clone(), runtime.clone(), OpenOptions::default()).await.unwrap();
+        let volume = engine.create_volume("v", 4000 * BLOCK).await.unwrap().id;
+        engine.create_volume("w", 4 * BLOCK).await.unwrap();
+        // More extents than a leaf of the map holds.
+        for lba in 0..2000 {
+            put(&engine, volume, 2 * lba, TAG).await.unwrap();
+        }
+        engine.checkpoint().await.unwrap();
+        engine.resize_volume("v", 6000 * BLOCK, false).await.unwrap();
+        put(&engine, volume, 5000, TAG).await.unwrap();
+        let (from, to) = (volume, volume);
+        let (from_offset, to_offset, length) = (5000 * BLOCK, 5500 * BLOCK, BLOCK);
+        let moved = Op::Move { from, from_offset, to, to_offset, length };
+        engine.atomic(vec![moved], Durability::Durable).await.unwrap();
+        let zeroed = Op::Trim { of: to, offset: 5400 * BLOCK, length: 200 * BLOCK };
+        engine.atomic(vec![zeroed], Durability::Durable).await.unwrap();
+        let transaction = {
+            let write = |lba| Op::Write { to, offset: lba * BLOCK, data: payload(TAG, 1) };
+            engine.prepare(vec![write(5100), write(5300)]).await.unwrap()
+        };
+        engine.commit(transaction).await.unwrap();
+        engine.flush().await.unwrap();
+        drop(engine);
+        let mut memory = memory.reopen();
+        let device = Record::new(memory.clone());
+        let log = device.log();
+        assert_eq!(found(device, &runtime).await, Ok(0));
+        let mut read: Vec<Pba> = Vec::new();
+        for event in log.events().iter() {
+            if let Event::Called(_, Call::Read { from, blocks }) = event {
+                read.extend((0..*blocks).map(|block| from.plus(block)));
+            }
+        }
+        let mut growth_lost = 0;
+        for pba in read.into_iter().collect::<BTreeSet<_>>() {
+            memory = memory.reopen();
+            let device = Fault::new(memory.clone());
+            device.control().damage(pba, Damage::Unreadable);
+            let options = OpenOptions { read_only: true, salvage: true, ..OpenOptions::default() };
+            let opened = open(device, runtime.clone(), options).await;
+            let engine = opened.unwrap_or_else(|why| panic!("without block {pba}: {why}"));
+            engine.find("w").unwrap();
+            let Some(loss) = engine.log_loss() else { continue };
+            let told = |what: &str| loss.changes.iter().any(|change| change.contains(what));
+            growth_lost += u32::from(told("was given a size") && told("pass the end"));
+        }
+        assert!(growth_lost > 0);
     });
 }
 
