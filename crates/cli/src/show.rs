@@ -185,6 +185,9 @@ fn stats(store: &Path, of: &StatsOf) -> String {
     if let Some(failed) = &stats.failed {
         text += &format!("FAILED: {failed}\n");
     }
+    if let Some(failed) = &stats.reclaim_failed {
+        text += &format!("RECLAIM FAILS: {failed}\n");
+    }
     text += &warnings(&of.warnings);
     if let Some(recording) = &of.recording {
         text += &format!("recorded in {}", recording_text(recording));

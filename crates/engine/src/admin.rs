@@ -66,7 +66,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     ),
                 ));
             }
-            self.log_record(Record::Delete { tree: snapshot }, |_| Ok(())).await?;
+            let record = Record::Delete { tree: snapshot };
+            self.log_record(record, |state| state.still_named(name, tree)).await?;
         }
         let sequence = self
             .log_record(Record::Delete { tree }, |state| {

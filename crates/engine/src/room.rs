@@ -110,11 +110,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     self.call_reclaim();
                 }
                 Verdict::Full => {
-                    refusal.set(Some(Error::new(
-                        ErrorKind::NoSpace,
-                        "no space is left, and reclaim finds nothing to win; trim or delete \
-                         something, or grow the store",
-                    )));
+                    refusal.set(Some(state.no_room()));
                     return false;
                 }
             }
@@ -143,6 +139,19 @@ impl State {
             None if claim.is_client() => self.check_health(),
             None => Ok(()),
         }
+    }
+
+    /// What is said where reclaim cannot help.
+    fn no_room(&self) -> Error {
+        let why = match &self.reclaim.failure {
+            Some(error) => format!("no space is left, and reclaim fails to win any: {error}"),
+            None => {
+                "no space is left, and reclaim finds nothing to win; trim or delete something, \
+                     or grow the store"
+                    .to_owned()
+            }
+        };
+        Error::new(ErrorKind::NoSpace, why)
     }
 
     fn progress(&self) -> Progress {

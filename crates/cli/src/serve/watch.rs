@@ -18,14 +18,14 @@ const PERIOD: Duration = Duration::from_secs(1);
 const DAMAGE_PERIODS: u32 = 10;
 
 /// Sends what is recorded on its way, and warns on standard error when that fails, when space gets low
-/// and when the store fails, once each time, and now and then while damaged blocks are being read.
+/// and when reclaim or the store fails, once each time, and now and then while damaged blocks are being read.
 pub async fn watch(
     engine: HostEngine,
     recorder: Rc<Recorder>,
     runtime: HostRuntime,
     stop: Rc<Stop>,
 ) {
-    let (mut was_low, mut was_failed) = (false, false);
+    let (mut was_low, mut was_in_vain, mut was_failed) = (false, false, false);
     let (mut damaged, mut quiet) = (0, 0);
     while !stop.is_requested() {
         let stats = engine.stats();
@@ -41,6 +41,10 @@ pub async fn watch(
             ));
         }
         was_low = space.low;
+        if let Some(why) = stats.reclaim_failed.as_ref().filter(|_| !was_in_vain) {
+            complain(&format!("error: no space is won back, since reclaim fails: {why}"));
+        }
+        was_in_vain = stats.reclaim_failed.is_some();
         quiet = u32::saturating_sub(quiet, 1);
         if stats.checksum_errors > damaged && quiet == 0 {
             let count = output::count(stats.checksum_errors - damaged, "block");

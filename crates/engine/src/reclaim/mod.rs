@@ -85,6 +85,10 @@ pub(crate) struct ReclaimState {
     /// Forced cycles take only segments up to this incarnation: those there were when asked.
     pub forced_incarnation: u64,
     pub running: bool,
+    /// The last cycle failed by a request that may succeed the next time.
+    stumbled: bool,
+    /// Why nothing can be won, by the last cycle.
+    pub failure: Option<Error>,
     /// Map nodes in use when the last mark ended (or the store was opened).
     pub nodes_marked: usize,
     /// Segments to relocate, with the leaves that refer to them.
@@ -143,6 +147,8 @@ impl ReclaimState {
             forced_done: 0,
             forced_incarnation: 0,
             running: false,
+            stumbled: false,
+            failure: None,
             nodes_marked: 0,
             index: ReverseIndex::new(index_bytes),
             released: Released::default(),
@@ -228,7 +234,7 @@ struct Begun {
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Runs reclaim until it finds nothing more to win, whatever the utilization. Returns how
-    /// many segments it gave up.
+    /// many segments it gave up; fails if a part of the map cannot be read, without which nothing can be won.
     pub async fn collect(&self) -> Result<u64, Error> {
         let (wanted, before) = {
             let mut state = self.state();
@@ -245,6 +251,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let more = {
             let mut state = self.state();
             state.check_health()?;
+            if let Some(error) = &state.reclaim.failure {
+                return Err(Error::new(error.kind, format!("reclaim fails: {error}")));
+            }
             state.update_reserve();
             state.space.count(SegmentState::Retiring) > 0
                 || state.checkpoint.running
@@ -541,8 +550,20 @@ impl State {
         self.reclaim.released.abort_mark();
         self.map.abort_mark();
         self.reclaim.running = false;
+        // By one failure of a device nothing is proven.
+        if error.kind != ErrorKind::Io || replace(&mut self.reclaim.stumbled, true) {
+            self.give_up_what_was_asked(error);
+        }
+        self.update_pacing();
+    }
+
+    /// Nor will the next cycle win what anybody waits for.
+    fn give_up_what_was_asked(&mut self, error: &Error) {
         self.reclaim.forced_done = self.reclaim.forced;
         // What cannot be marked cannot be won: whoever waits for room hears of it.
+        if matches!(error.kind, ErrorKind::Io | ErrorKind::Damaged) {
+            self.reclaim.failure = Some(error.clone());
+        }
         let begun = self.reclaim.cycles_begun.saturating_sub(1);
         self.reclaim.fruitless_from = Some(begun);
         if error.kind == ErrorKind::Damaged {
@@ -550,13 +571,13 @@ impl State {
             self.reclaim.fruitless_at = Some(self.reclaim.begun_at);
         }
         self.reclaim.urgent &= self.reclaim.urgent_from > begun;
-        self.update_pacing();
     }
 
     /// Draws the sum of a cycle. Returns whether another follows at once, and whether to pause
     /// first because space is scarce and there is nothing to win.
     fn conclude_cycle(&mut self, won: Won, at: Begun) -> (bool, bool) {
         let Begun { forced, begun, free, sequence } = at;
+        (self.reclaim.stumbled, self.reclaim.failure) = (false, None);
         let gained = self.space.free_count() > free || won.retired > 0;
         let fruitless = !gained && won.rests.is_none() && (won.selected == 0 || won.cramped);
         if won.rests.is_some() && self.reclaim.released.reckoned() == 0 {

@@ -229,3 +229,40 @@ fn writes_wait_for_a_flush_that_lags_behind() {
         soon("closing", engine.close()).await.unwrap();
     });
 }
+
+/// Who deletes a volume with its snapshots waits now and then. The volume may have another name by then.
+#[test]
+fn a_volume_that_is_renamed_while_it_is_to_be_deleted_keeps_its_snapshots() {
+    run(async |runtime| {
+        let device = Held::new(MemoryDevice::of_zones(64, 2048));
+        let options = OpenOptions { memory_bytes: 1 << 16, ..OpenOptions::default() };
+        let engine = fresh(|| device.clone(), &runtime, options).await;
+        let volume = engine.create_volume("v", (1 << 20) * BLOCK).await.unwrap().id;
+        for name in ["a", "b", "c"] {
+            engine.create_snapshot("v", name).await.unwrap();
+        }
+        device.hold(Verb::WriteRoot);
+        for step in 0.. {
+            // More of the map than memory has room for before a checkpoint ends.
+            let mut write = pin!(put(&engine, volume, step * 40_503 % (1 << 20), step));
+            turns(1).await;
+            if poll_once(&mut write).await.is_none() {
+                turns(1_000).await;
+                if poll_once(&mut write).await.is_none() {
+                    break;
+                }
+            }
+        }
+        let mut rename = pin!(engine.rename_volume("v", "w"));
+        assert!(poll_once(&mut rename).await.is_none());
+        let mut delete = pin!(engine.delete_volume("v", true));
+        assert!(poll_once(&mut delete).await.is_none());
+        device.release(Verb::WriteRoot);
+        soon("renaming", rename).await.unwrap();
+        assert_eq!(soon("deleting", delete).await.unwrap_err().kind, ErrorKind::NotFound);
+        for name in ["w@a", "w@b", "w@c"] {
+            engine.find(name).unwrap();
+        }
+        soon("closing", engine.close()).await.unwrap();
+    });
+}

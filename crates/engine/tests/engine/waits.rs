@@ -1,14 +1,14 @@
 //! No wait is without end: not for space that cannot be won, not behind damage, not after closing,
 //! and not for a client that went away.
 
-use mjolnir_device::MemoryDevice;
 use mjolnir_device::filter::{Damage, Fault, Verb};
-use mjolnir_engine::{OpenOptions, ReclaimOptions};
+use mjolnir_device::{ErrorKind as DeviceKind, MemoryDevice};
+use mjolnir_engine::{OpenOptions, ReclaimOptions, SegmentContent, SegmentInfo};
 use mjolnir_store::{Durability, Error, ErrorKind, Store};
 use mjolnir_units::{Pba, TreeId};
 
 use crate::support::{
-    BLOCK, Engine, Held, Random, dropped_after, format, fresh, open, payload, put, run, soon,
+    BLOCK, Engine, Held, Random, Tick, dropped_after, format, fresh, open, payload, put, run, soon,
     tag_of, turns,
 };
 
@@ -114,6 +114,119 @@ fn one_damaged_block_does_not_hold_up_reclaim() {
         }
         assert!(control.faults() > 0, "no damage was met");
         assert!(engine.stats().segments_reclaimed > 50);
+        soon("closing", engine.close()).await.unwrap();
+    });
+}
+
+/// A store that was closed with much to win, opened without a node of its map in memory; reclaim waits until
+/// somebody asks for space.
+async fn much_to_win(runtime: &Tick) -> (Fault<MemoryDevice>, MemoryDevice) {
+    let memory = MemoryDevice::of_zones(48, 64);
+    let engine = fresh(|| memory.clone(), runtime, waiting()).await;
+    let volume = engine.create_volume("v", 1200 * BLOCK).await.unwrap();
+    for lba in (0..7).flat_map(|first| (first..1200).step_by(7)) {
+        put(&engine, volume.id, lba, lba + 1).await.unwrap();
+    }
+    for lba in (0..1200).step_by(3) {
+        put(&engine, volume.id, lba, lba + 1).await.unwrap();
+    }
+    engine.close().await.unwrap();
+    let memory = memory.reopen();
+    (Fault::new(memory.clone()), memory)
+}
+
+fn waiting() -> OpenOptions {
+    let reclaim = ReclaimOptions { start_utilization: 0.99, ..ReclaimOptions::default() };
+    OpenOptions { reclaim, ..OpenOptions::default() }
+}
+
+/// What a read that failed once would have told is not known; that nothing can be won is not known by it.
+#[test]
+fn a_read_that_fails_once_makes_no_store_full() {
+    run(async |runtime| {
+        let mut waited = 0;
+        for nth in (1..20).chain((20..200).step_by(10)) {
+            let memory = MemoryDevice::of_zones(40, 512);
+            format(memory.clone(), &runtime).await;
+            let device = Held::new(Fault::new(memory));
+            let control = device.inner.control();
+            // So little that each mark reads the map anew.
+            let options = OpenOptions { memory_bytes: 1 << 16, ..OpenOptions::default() };
+            let engine = open(device.clone(), runtime.clone(), options).await.unwrap();
+            let volume = engine.create_volume("v", 65536 * BLOCK).await.unwrap().id;
+            // Each block is an extent of its own.
+            let mut lba = 0;
+            while soon("a write", put(&engine, volume, lba * 40_503 % 65536, 1)).await.is_ok() {
+                lba += 1;
+            }
+            let waits = engine.stats().room_waits;
+            let trim = engine.trim(volume, 0, 30_000 * BLOCK, Durability::Buffered);
+            soon("a trim", trim).await.unwrap();
+            control.fail(Verb::Read, nth, DeviceKind::Io, false);
+            // The next cycle takes its time.
+            let hold = async {
+                while control.faults() == 0 {
+                    turns(1).await;
+                }
+                device.hold(Verb::Read);
+                turns(1_000).await;
+                device.release(Verb::Read);
+                std::future::pending().await
+            };
+            let write = soon("a write", put(&engine, volume, 1, 1));
+            match futures_lite::future::or(write, hold).await {
+                Ok(()) => {}
+                Err(error) if error.kind == ErrorKind::Io => {}
+                Err(error) => panic!("read {nth} failed: {error}"),
+            }
+            device.release(Verb::Read);
+            waited += engine.stats().room_waits - waits;
+            soon("another write", put(&engine, volume, 2, 1)).await.unwrap();
+            soon("closing", engine.close()).await.unwrap();
+        }
+        assert!(waited > 10, "{waited}");
+    });
+}
+
+#[test]
+fn who_asks_for_space_hears_why_reclaim_fails() {
+    run(async |runtime| {
+        let (device, _) = much_to_win(&runtime).await;
+        let control = device.control();
+        let engine = open(device, runtime.clone(), waiting()).await.unwrap();
+        let volume = engine.find("v").unwrap().id;
+        for lba in 0..8 {
+            put(&engine, volume, lba, 1).await.unwrap();
+        }
+        let of_map = |segment: &SegmentInfo| segment.content == SegmentContent::Map;
+        let mut damaged = Vec::new();
+        for segment in engine.segments().into_iter().filter(of_map) {
+            damaged.extend((0..64).map(|offset| Pba(u64::from(segment.zone.0) * 64 + offset)));
+        }
+        damaged.iter().for_each(|pba| control.damage(*pba, Damage::Unreadable));
+        let error = soon("collecting", engine.collect()).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Damaged, "{error}");
+        let told = engine.stats().reclaim_failed.expect("it fails still");
+        assert!(told.contains("injected damage"), "{told}");
+        let refused = async {
+            for step in 0.. {
+                if let Err(error) = soon("a write", put(&engine, volume, step % 8, 1)).await {
+                    return error;
+                }
+            }
+            unreachable!()
+        };
+        let error = refused.await;
+        assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
+        assert!(error.message.contains("injected damage"), "{error}");
+        // What cannot be found any more is given up.
+        soon("deleting", engine.delete_volume("v", false)).await.unwrap();
+        soon("collecting", engine.collect()).await.unwrap();
+        let stats = engine.stats();
+        assert_eq!(stats.reclaim_failed, None);
+        assert!(stats.space.free_bytes > stats.space.total_bytes / 2, "{:?}", stats.space);
+        let volume = engine.create_volume("v", 1200 * BLOCK).await.unwrap().id;
+        put(&engine, volume, 1, 1).await.unwrap();
         soon("closing", engine.close()).await.unwrap();
     });
 }
