@@ -20,6 +20,7 @@ use crate::read::Pin;
 /// Images start and end at multiples of this many bytes.
 pub(crate) const GRAIN: u64 = 64;
 const GRAINS_BITS: u32 = 12;
+const _: () = assert!(mjolnir_map::IMAGE_BYTES_MAX as u64 / GRAIN < 1 << GRAINS_BITS);
 
 /// In the node table: where the node lies is not known, because its page of the table was lost.
 pub(crate) const LOST: u64 = u64::MAX;

@@ -32,6 +32,9 @@ pub const STREAMS_MAX: u8 = 8;
 const SEGMENTS_A_STREAM: u32 = 8;
 /// The part of the memory budget that a policy may take: one in so many.
 const MEMORY_SHARE: u64 = 64;
+/// Relocated blocks that lay and were written side by side stay so, by so many: one word of a leaf may
+/// stand for all of a group, and be torn into no more than it has room for.
+const TOGETHER_BLOCKS: u64 = 16;
 
 /// The policy, and how its classes become streams.
 pub(crate) struct Placement {
@@ -49,6 +52,18 @@ pub(crate) struct Placement {
     /// The blocks of the write under way, and what they replace.
     views: Vec<BlockView>,
     runs: Vec<Run>,
+    /// What was relocated last.
+    tail: Option<Tail>,
+}
+
+/// Relocated blocks that keep together.
+struct Tail {
+    /// Whatever would follow them.
+    next: Moved,
+    /// Where they were to go.
+    wanted: u8,
+    /// How many they are.
+    blocks: u64,
 }
 
 /// Where a group has room for a client's blocks.
@@ -94,6 +109,7 @@ impl Placement {
             displaced_blocks: 0,
             views,
             runs: Vec::new(),
+            tail: None,
         })
     }
 
@@ -167,12 +183,15 @@ impl Placement {
         });
     }
 
-    /// Where a run of relocated blocks should go, of which the first is `lba`. They were written
-    /// together, so they stay together.
+    /// Where a run of relocated blocks should go, of which the first is `block`. They were written
+    /// together, so they stay together, and with what came just before them if that is little.
     pub fn of_moved(&self, block: &Moved, now: u64) -> u8 {
         let class = match self.policy.fixed(Source::Reclaim) {
             Some(class) => class,
-            None => self.policy.place(&self.moved_view(block, now)),
+            None => match self.tail_before(block) {
+                Some(tail) => return tail.wanted,
+                None => self.policy.place(&self.moved_view(block, now)),
+            },
         };
         self.stream_of(class, Source::Reclaim, block.tree, block.lba)
     }
@@ -185,11 +204,22 @@ impl Placement {
         if !self.client_by_block {
             return;
         }
+        let before = self.tail_before(block).map_or(0, |tail| tail.blocks);
+        let next = block.followed_by(blocks.into());
+        self.tail = Some(Tail { next, wanted, blocks: before + u64::from(blocks) });
         let Some(class) = self.class_of(stream) else { return };
         for index in 0..u64::from(blocks) {
-            let view = self.moved_view(&Moved { lba: block.lba + index, ..*block }, now);
+            let view = self.moved_view(&block.followed_by(index), now);
             self.policy.wrote(&view, class);
         }
+    }
+
+    /// What was relocated last, if the block is to keep together with it.
+    fn tail_before(&self, block: &Moved) -> Option<&Tail> {
+        self.tail.as_ref().filter(|tail| {
+            let Moved { tree, lba, at, .. } = tail.next;
+            tail.blocks < TOGETHER_BLOCKS && (tree, lba, at) == (block.tree, block.lba, block.at)
+        })
     }
 
     fn moved_view(&self, block: &Moved, now: u64) -> BlockView {
@@ -209,9 +239,18 @@ impl Placement {
 pub(crate) struct Moved {
     pub tree: TreeId,
     pub lba: u64,
+    /// Where it lies.
+    pub at: Pba,
     /// The stream of the segment that it lies in.
     pub from: u8,
     pub birth: u64,
+}
+
+impl Moved {
+    /// So many blocks on, in the same run.
+    fn followed_by(self, blocks: u64) -> Self {
+        Moved { lba: self.lba + blocks, at: self.at.plus(blocks), ..self }
+    }
 }
 
 /// When the blocks of a segment were written by clients, as far as that is known of all of them

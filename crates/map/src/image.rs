@@ -28,7 +28,9 @@ use crate::{BLOCKS_MAX, Edge, INNER_MAX, LEAF_MAX, LEVEL_MAX, Node, NodeId, Root
 
 /// The most words in the image of a leaf. A leaf that a relocation fragmented may have more than
 /// [`LEAF_MAX`], and its image be larger than a block.
-pub const LEAF_WORDS_HARD: usize = 1 << 22;
+pub const LEAF_WORDS_HARD: usize = (IMAGE_BYTES_MAX - HEADER) / WORD;
+/// The most bytes in an image.
+pub const IMAGE_BYTES_MAX: usize = 4095 * 64;
 /// Size of an encoded root.
 pub const ROOT_BYTES: usize = 16;
 

@@ -106,12 +106,8 @@ impl Map {
     /// version under the same id: whoever shares the leaf need not know. Nothing is done if the
     /// leaf is gone or refers to none.
     ///
-    /// A leaf may have more than [`LEAF_MAX`](crate::LEAF_MAX) words afterwards.
-    ///
-    /// # Panics
-    ///
-    /// If it would have more than [`LEAF_WORDS_HARD`], which is more than can be stored: some
-    /// millions of runs of one leaf were torn apart at once. To go on would lose blocks.
+    /// A leaf may have more than [`LEAF_MAX`](crate::LEAF_MAX) words afterwards. If it would have more than
+    /// an image has room for, it stays as it is, and all of its blocks are left that should have moved.
     pub fn repoint(&mut self, leaf: NodeId, moves: &Relocations) -> Result<Repointed, Absent> {
         self.repoint_by(&mut Repointer::new(moves, false), leaf)
     }
@@ -178,15 +174,21 @@ impl Map {
         node: Arc<Node>,
         moves: &Relocations,
     ) -> Result<Repointed, Absent> {
-        let (words, found) = translate(&node.entries().whole(), moves);
+        let before = node.entries().whole();
+        let (words, found) = translate(&before, moves);
         if found.blocks == 0 {
             return Ok(found);
         }
-        assert!(
-            words.len() <= LEAF_WORDS_HARD,
-            "{leaf} would have {} words after relocation; relocate in longer runs",
-            words.len()
-        );
+        if words.len() > LEAF_WORDS_HARD {
+            let runs =
+                before.iter().filter_map(|word| Some((word::pba(*word)?, word::blocks(*word))));
+            let stays = |&(at, blocks): &(Pba, u64)| {
+                !moves.touches(at, blocks) && moves.first_left(at, blocks).is_none()
+            };
+            let left = runs.filter(|run| !stays(run)).map(|(at, _)| at).collect();
+            return Ok(Repointed { blocks: 0, left });
+        }
+        drop(before);
         drop(node);
         self.table.edit(leaf, |node| *node = Node::leaf(words));
         Ok(found)

@@ -3,7 +3,7 @@
 
 mod world;
 
-use mjolnir_map::{LEAF_MAX, Relocations, Repointer};
+use mjolnir_map::{LEAF_MAX, Relocations, Repointed, Repointer};
 use mjolnir_units::{Lba, Pba, TreeId};
 use world::{World, for_seeds};
 
@@ -105,6 +105,33 @@ fn a_shared_leaf_is_repointed_once_for_all_who_share_it() {
     drop(held);
     world.map.forget_all_superseded();
     assert_eq!(world.map.usage().frozen_bytes, 0);
+}
+
+#[test]
+fn a_leaf_is_not_torn_to_more_words_than_its_image_has_room_for() {
+    let mut world = World::new(1, (512, 128));
+    let volume = world.create(100_000);
+    world.write(volume, 0, 60_000);
+    world.write(volume, 70_000, 10);
+    let leaf = world.roots()[0].edge.child;
+    let [first, other] = [0, 70_000].map(|lba| world.model[&volume][lba].unwrap());
+    let torn = |every: u64| {
+        let mut moves = Relocations::builder();
+        for at in (0..60_000).step_by(every as usize) {
+            moves.add(Pba(first + at), every / 2, Pba(200_000 + at));
+        }
+        moves.build()
+    };
+    let refused = world.map.repoint(leaf, &torn(2)).unwrap();
+    assert_eq!(refused, Repointed { blocks: 0, left: vec![Pba(first)] });
+    world.compare();
+    let mut moves = Relocations::builder();
+    moves.add(Pba(other), 10, Pba(400_000));
+    assert_eq!(world.map.repoint(leaf, &moves.build()).map(|done| done.blocks), Ok(10));
+    assert_eq!(world.map.repoint(leaf, &torn(4)).map(|done| done.blocks), Ok(30_000));
+    world.checkpoint();
+    world.map.evict(usize::MAX);
+    world.verify();
 }
 
 #[test]

@@ -427,11 +427,12 @@ impl State {
         done: u64,
         content: &[u32],
     ) -> Result<(Pba, u64, u64), Hurdle> {
-        let LiveRun { blocks, owner, .. } = **run;
+        let LiveRun { at, blocks, owner } = **run;
         let (tree, lba, birth) = (owner.tree, owner.lba + done, owner.birth);
         let record = |blocks: u32| Record::Moved { tree, lba, blocks, birth };
         let record_bytes = record(1).encoded_bytes();
-        let block = Moved { tree, lba, from: self.space.get(zone).stream, birth };
+        let from = self.space.get(zone).stream;
+        let block = Moved { tree, lba, at: at.plus(done), from, birth };
         let now = self.log.sequence;
         let wanted = self.placement.of_moved(&block, now);
         let (stream, at, fit) =

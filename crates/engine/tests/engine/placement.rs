@@ -2,8 +2,9 @@
 //! whatever the policy, a store keeps its data through reclaim, restarts and narrow devices, and
 //! says which streams it has.
 
+use futures_util::future::join_all;
 use mjolnir_device::{Device, DeviceInfo, MemoryDevice};
-use mjolnir_engine::{OpenOptions, Stats};
+use mjolnir_engine::{OpenOptions, ReclaimOptions, Stats};
 use mjolnir_store::{Durability, ErrorKind, Store};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
@@ -217,5 +218,54 @@ fn a_policy_that_nobody_knows_is_refused_with_the_nearest() {
         let error = opened.err().unwrap();
         assert_eq!(error.kind, ErrorKind::Invalid);
         assert!(error.message.contains("\"sepbit\" comes nearest"), "{error}");
+    });
+}
+
+/// What a snapshot holds was written in order, and lies so. Of every other block of it the volume has had a
+/// later version since, so a policy that knows of intervals wants them apart.
+#[test]
+fn what_lies_side_by_side_is_not_torn_block_by_block() {
+    run(async |runtime| {
+        const BLOCKS: u64 = 36_000;
+        let device = MemoryDevice::of_zones(160, 2048);
+        let reclaim = ReclaimOptions { start_utilization: 0.999, ..ReclaimOptions::default() };
+        let options = OpenOptions { reclaim, ..options("interval") };
+        let engine = fresh(|| device.clone(), &runtime, options.clone()).await;
+        let volume = engine.create_volume("v", BLOCKS * BLOCK).await.unwrap().id;
+        let other = engine.create_volume("other", 1 << 30).await.unwrap().id;
+        for lba in (0..BLOCKS).step_by(2) {
+            put(&engine, volume, lba, 1).await.unwrap();
+        }
+        for step in 0..120_000 {
+            put(&engine, other, step % 1000, 1).await.unwrap();
+        }
+        for lba in (0..BLOCKS).step_by(512) {
+            let writes = (lba..(lba + 512).min(BLOCKS)).map(|lba| put(&engine, volume, lba, lba));
+            join_all(writes).await.into_iter().for_each(Result::unwrap);
+            for at in 0..64 {
+                put(&engine, other, 2000 + lba + at, 2).await.unwrap();
+            }
+        }
+        engine.create_snapshot("v", "s").await.unwrap();
+        for lba in (1..BLOCKS).step_by(2) {
+            put(&engine, volume, lba, BLOCKS + lba).await.unwrap();
+        }
+        engine.trim(other, 0, 1 << 30, Durability::Durable).await.unwrap();
+        engine.checkpoint().await.unwrap();
+        let before = engine.stats();
+        engine.collect().await.unwrap();
+        engine.checkpoint().await.unwrap();
+        let after = engine.stats();
+        assert!(after.moved_bytes - before.moved_bytes > BLOCKS * BLOCK);
+        let more = after.map_bytes - before.map_bytes;
+        assert!(more < BLOCKS, "{more} bytes more of the map: a word has eight");
+        engine.close().await.unwrap();
+        let engine = open(device.reopen(), runtime.clone(), options).await.unwrap();
+        let snapshot = engine.find("v@s").unwrap().id;
+        for lba in 0..BLOCKS {
+            assert_eq!(tag_of(&engine, snapshot, lba).await, lba);
+            assert_eq!(tag_of(&engine, volume, lba).await, lba + lba % 2 * BLOCKS);
+        }
+        engine.close().await.unwrap();
     });
 }
