@@ -52,7 +52,8 @@
 //! 3. A node's length is the sum of its entries' lengths. No entry is empty; no two adjacent holes;
 //!    no two adjacent extents that one word could hold. (Only a tree of 0 blocks has an empty leaf.)
 //! 4. An inner node has 1 to [`INNER_MAX`] edges. A leaf has at most [`LEAF_MAX`] words, unless a
-//!    relocation fragmented it; the next private change of such a leaf splits it.
+//!    relocation fragmented it, and never more than [`IMAGE_BYTES_MAX`] hold; the next private change of
+//!    such a leaf splits it.
 //! 5. An operation changes nothing if it returns [`Absent`].
 //! 6. While a mark runs, no visited node has an edge to a node that is neither visited nor waiting
 //!    to be (the strong tri-colour invariant of Dijkstra et al., 1978).
