@@ -103,13 +103,51 @@ fn a_buffered_write_is_done_at_once_until_the_buffer_is_full() {
     assert_eq!(flush, LINK + 6 * program, "the last of six programs");
 }
 
-#[test]
-fn programs_of_many_pages_are_padded_by_a_flush_alone() {
+/// A small one whose programs are of eight pages.
+fn programs_of_eight() -> Device {
     let mut device = Device::shipped("970pro").unwrap();
     device.nand.blocks_per_plane = 16;
     device.nand.pages_per_block = 64;
     device.ftl.over_provisioning = 0.3;
+    device
+}
+
+/// What one of them frees is free for all who wait when it ends, and for none before.
+#[test]
+fn a_program_of_many_pages_frees_none_of_the_buffer_before_it_ends() {
+    let mut device = programs_of_eight();
+    (device.nand.channels, device.nand.chips_per_channel) = (1, 1);
+    device.controller.link_ns_per_byte = 0.0;
+    device.controller.link_command_ns = 0;
+    device.controller.write_buffer_bytes = 16 * PAGE;
     let mut ssd = new(&device);
+    let done: Vec<u64> = (0..40).map(|page| submit(&mut ssd, 0, Write, page, 1).done_ns).collect();
+    assert!(done[..16].iter().all(|ns| *ns == done[0]), "{done:?}");
+    for eight in done[16..].chunks(8) {
+        assert!(eight.iter().all(|ns| *ns == eight[0]), "{done:?}");
+    }
+    for ends in [15, 23, 31].map(|last| done[last + 1] - done[last]) {
+        assert!(ends > 150_000, "a program lasts longer: {done:?}");
+    }
+}
+
+#[test]
+fn a_drive_that_is_only_written_takes_no_more_memory_for_it() {
+    let mut ssd = Ssd::new(&programs_of_eight(), 1).unwrap();
+    let pages = ssd.bytes() / PAGE;
+    let (mut now, mut memory) = (0, Vec::new());
+    for round in 0..8 {
+        for page in (0..pages).map(|page| (page * 7 + round) % pages) {
+            now = submit(&mut ssd, now, Write, page, 1).done_ns;
+        }
+        memory.push(ssd.ftl().report().memory_bytes);
+    }
+    assert_eq!(memory[1], memory[7], "{memory:?}");
+}
+
+#[test]
+fn programs_of_many_pages_are_padded_by_a_flush_alone() {
+    let mut ssd = new(&programs_of_eight());
     for page in 0..12 {
         submit(&mut ssd, 0, Write, page, 1);
     }

@@ -109,7 +109,7 @@ impl Planned for Load {
         }
         check_engine(&configuration.engine)?;
         let synthetic = &configuration.workload.synthetic;
-        let workload = jobs(synthetic, bytes, seed, measure.has_limit())?;
+        let workload = jobs(synthetic, bytes, seed, measure.limit())?;
         if workload.jobs().iter().any(|job| job.is_timed()) {
             return Err("workload.synthetic: arrivals at times of their own are for the lab \
                         alone; leave out rates"

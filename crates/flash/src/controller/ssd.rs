@@ -89,6 +89,8 @@ pub struct Ssd {
     /// Pages in the write buffer, and when programs will free how many of them.
     buffered_pages: u64,
     freed: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Until when the buffer was full: a program frees several pages at once, none before it ends.
+    full_until_ns: u64,
     /// When the last page is on NAND that is programmed, or being so.
     written_ns: u64,
 }
@@ -124,6 +126,7 @@ impl Ssd {
             under_way: BinaryHeap::new(),
             buffered_pages: 0,
             freed: BinaryHeap::new(),
+            full_until_ns: 0,
             written_ns: 0,
         }
     }
@@ -250,7 +253,7 @@ impl Ssd {
 
     /// Finds room for a page in the write buffer; answers when there is some.
     fn buffer_page(&mut self, at: u64) -> Result<u64, RequestError> {
-        let mut begin = at;
+        let mut begin = at.max(self.full_until_ns);
         while let Some(&Reverse((done, pages))) = self.freed.peek()
             && (done <= begin || self.buffered_pages >= self.buffer_pages)
         {
@@ -266,6 +269,9 @@ impl Ssd {
                 self.buffered_pages -= u64::from(pages);
                 begin = begin.max(done);
             }
+        }
+        if begin > at {
+            self.full_until_ns = begin;
         }
         self.buffered_pages += 1;
         Ok(begin)

@@ -88,6 +88,11 @@ impl Nand {
         self.now_ns = self.now_ns.max(now_ns);
     }
 
+    /// What was said last of what comes.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
     /// Keeps a record of what is busy when, from now on; for checks.
     pub fn record_spans(&mut self) {
         self.spans = Some(Vec::new());

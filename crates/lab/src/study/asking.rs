@@ -13,6 +13,18 @@ use super::source::Source;
 /// Blocks that clients write between two turns of reclaim where nothing takes time.
 pub(super) const BLOCKS_A_TURN: u64 = 64;
 
+/// Requests in a row that may take no time.
+pub(super) const IN_NO_TIME_MAX: u64 = 10_000_000;
+
+/// Why a run ends in which more did.
+pub(super) fn takes_no_time(at_ns: u64) -> String {
+    format!(
+        "{IN_NO_TIME_MAX} requests in a row took no time, at {at_ns} ns: the run would never end (do \
+         jobs read or trim what was never written? give the device a controller.buffer_ns or \
+         link_command_ns, a job a thinktime, or fill the drive)"
+    )
+}
+
 /// Makes the workload's requests until one of the limits, or the workload's end; `note` is called
 /// for each, or for some where nothing takes time. Returns what there is to say of a trace.
 pub(super) async fn ask(
@@ -36,6 +48,7 @@ pub(super) async fn ask(
                     clients.spawn(&host.runtime, arrivals);
                     continue;
                 }
+                let ends = host.limits.counts_requests();
                 let end_ns = job
                     .runtime_ns()
                     .map_or(u64::MAX, |runtime| host.limits.from_ns() + job.start_ns() + runtime);
@@ -44,6 +57,7 @@ pub(super) async fn ask(
                         start_ns: host.limits.from_ns() + job.start_ns(),
                         end_ns,
                         think_ns: job.think_ns(),
+                        ends,
                     };
                     let generator = generator.clone();
                     let next = move || generator.borrow_mut().next().map(Ok);
@@ -76,7 +90,8 @@ pub(super) async fn ask(
                 }
                 Some(depth) => {
                     for _ in 0..depth {
-                        let follow = Follow { start_ns: 0, end_ns: u64::MAX, think_ns: 0 };
+                        let follow =
+                            Follow { start_ns: 0, end_ns: u64::MAX, think_ns: 0, ends: true };
                         let client =
                             one_after_the_other(host.clone(), next.clone(), follow, note.clone());
                         clients.spawn(&host.runtime, client);
@@ -125,6 +140,8 @@ struct Follow {
     start_ns: u64,
     end_ns: u64,
     think_ns: u64,
+    /// Whether the requests end by themselves.
+    ends: bool,
 }
 
 /// One place of a queue: a request, its completion, the next request.
@@ -135,6 +152,7 @@ async fn one_after_the_other(
     note: impl Fn(),
 ) {
     host.front.until(follow.start_ns).await;
+    let mut in_no_time = 0;
     while host.goes_on() && host.runtime.now_ns() < follow.end_ns {
         let request = match next() {
             None => return,
@@ -143,9 +161,17 @@ async fn one_after_the_other(
         };
         host.take(&request);
         note();
-        host.serve(request, host.runtime.now_ns()).await;
+        let begun_ns = host.runtime.now_ns();
+        host.serve(request, begun_ns).await;
         if follow.think_ns > 0 {
             host.front.until(host.runtime.now_ns() + follow.think_ns).await;
+        }
+        in_no_time = if host.runtime.now_ns() > begun_ns { 0 } else { in_no_time + 1 };
+        if in_no_time > IN_NO_TIME_MAX && !follow.ends {
+            return host.fail(takes_no_time(begun_ns));
+        }
+        if in_no_time > 0 && in_no_time.is_multiple_of(BLOCKS_A_TURN) {
+            host.runtime.give_way().await;
         }
     }
 }

@@ -7,6 +7,17 @@ use mjolnir_workload::{Op, Request};
 
 use super::spec::MeasureSpec;
 
+/// What ends jobs that say no end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Nothing.
+    None,
+    /// So many blocks of writes, and nothing else.
+    Writes,
+    /// So many requests, or so much time.
+    Requests,
+}
+
 /// What is left of a measurement: requests, blocks of writes, time. Without any, nothing.
 #[derive(Debug, Default)]
 pub struct Limits {
@@ -71,6 +82,11 @@ impl Limits {
             let blocks = request.length.div_ceil(BLOCK_SIZE);
             self.blocks.set(self.blocks.get().saturating_sub(blocks));
         }
+    }
+
+    /// Whether the requests themselves are known to end.
+    pub fn counts_requests(&self) -> bool {
+        self.of.get().0 != u64::MAX
     }
 
     /// Requests made.

@@ -138,19 +138,39 @@ impl Meter {
 
     /// Bandwidth over time, of reads and of writes.
     pub fn bandwidth(&self) -> [Series; 2] {
-        let seconds = self.interval_ns as f64 / 1e9;
+        let intervals = self.whole_intervals();
         let course = |y: &str, part: fn(&(u64, u64)) -> u64| Series {
             x: "time_s".into(),
             y: y.into(),
-            points: (0..)
-                .zip(&self.intervals)
-                .map(|(at, interval): (u32, _)| {
-                    let mib = part(interval) as f64 / f64::from(1 << 20);
-                    (f64::from(at) * seconds, mib / seconds)
+            points: intervals
+                .iter()
+                .map(|(from_ns, to_ns, bytes)| {
+                    let mib = part(bytes) as f64 / f64::from(1 << 20);
+                    (*from_ns as f64 / 1e9, mib * 1e9 / (to_ns - from_ns) as f64)
                 })
                 .collect(),
         };
         [course("read_mib_per_s", |i| i.0), course("write_mib_per_s", |i| i.1)]
+    }
+
+    /// When each interval began and ended, and its bytes. What is left at the end counts to the one before
+    /// it if it is less than half of one.
+    fn whole_intervals(&self) -> Vec<(u64, u64, (u64, u64))> {
+        let width = self.interval_ns;
+        let bounds = (0..).map(|at: u64| (at * width, (at + 1) * width));
+        let all = bounds.zip(&self.intervals).map(|((from, to), bytes)| (from, to, *bytes));
+        let mut all: Vec<_> = all.collect();
+        let elapsed = self.elapsed_ns();
+        match &mut all[..] {
+            [.., before, last] if elapsed < last.0 + width / 2 => {
+                before.1 = elapsed.max(last.0);
+                before.2 = (before.2.0 + last.2.0, before.2.1 + last.2.1);
+                all.pop();
+            }
+            [.., last] if elapsed > last.0 => last.1 = last.1.min(elapsed),
+            _ => {}
+        }
+        all
     }
 
     /// Ends the log of requests, if one is kept: only now it is there.
@@ -206,14 +226,31 @@ mod tests {
     }
 
     #[test]
+    fn an_even_load_has_even_bandwidth_wherever_it_ends() {
+        for requests in [100, 109, 111, 119, 1_234] {
+            let mut meter = Meter::new(0, 1_000, None).unwrap();
+            // Ten of them an interval.
+            for at in 1..=requests {
+                let done = at * INTERVAL_NS / 10 - 1;
+                meter.completed(done, done, Op::Write, 0, 1 << 20);
+            }
+            let [_, writes] = meter.bandwidth();
+            for (at, rate) in &writes.points {
+                assert!((rate / 10_000.0 - 1.0).abs() < 1e-3, "{requests}: {rate} MiB/s at {at}");
+            }
+        }
+    }
+
+    #[test]
     fn intervals_widen_and_keep_every_byte() {
         let mut meter = Meter::new(1_000, 10, None).unwrap();
         for at in 0..1_000u64 {
             meter.completed(1_000 + at * 700_000, 1_000 + at * 700_000 + 5, Op::Write, 0, 4096);
         }
         let [reads, writes] = meter.bandwidth();
-        let width = writes.points[1].0 - writes.points[0].0;
-        let mib: f64 = writes.points.iter().map(|point| point.1 * width).sum();
+        let starts = writes.points.iter().skip(1).map(|point| point.0);
+        let ends = starts.chain([meter.elapsed_ns() as f64 / 1e9]);
+        let mib: f64 = writes.points.iter().zip(ends).map(|(at, end)| at.1 * (end - at.0)).sum();
         assert!((mib - 1_000.0 * 4096.0 / f64::from(1 << 20)).abs() < 1e-6, "{mib}");
         assert!(writes.points.len() <= 20 && reads.points.iter().all(|point| point.1 == 0.0));
         assert_eq!(meter.longest_pause_ns().0, 5);

@@ -44,7 +44,7 @@ mod world;
 
 pub use data::{Data, DataSpec};
 pub use kind::Simulate;
-pub use limits::Limits;
+pub use limits::{Limit, Limits};
 pub use measured::{Figures, Measured, Written, reclaim_rested};
 pub use meter::Meter;
 pub use precondition::Precondition;
@@ -90,5 +90,9 @@ pub fn check(study: &Study) -> Result<(), String> {
         DriveKind::Engine => on_engine::Plan::new(study, hardware)?.bytes,
         DriveKind::PageMapped => on_page_mapped::check(study, &hardware)?,
     };
-    source::Source::new(&study.workload, bytes, 0, study.measure.has_limit()).map(drop)
+    source::Source::new(&study.workload, bytes, 0, study.measure.limit())?;
+    if study.precondition.workload > 0.0 {
+        source::Source::wearing_in(&study.workload, bytes, 0)?;
+    }
+    Ok(())
 }

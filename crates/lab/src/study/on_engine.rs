@@ -151,8 +151,7 @@ pub(super) fn run(
     let told = done.clone();
     let mut go_on = move || progress(told.get());
     let limits = Limits::new(&study.measure, plan.bytes);
-    let has_limit = study.measure.has_limit();
-    let source = Source::new(&study.workload, plan.bytes, seed, has_limit)?;
+    let source = Source::new(&study.workload, plan.bytes, seed, study.measure.limit())?;
     if let Source::Jobs(workload) = &source {
         limits.expect(workload.requests_max());
     }

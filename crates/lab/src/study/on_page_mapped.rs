@@ -12,6 +12,7 @@ use mjolnir_units::BLOCK_SIZE;
 use mjolnir_workload::{Op, Request};
 
 use super::Progress;
+use super::asking::{IN_NO_TIME_MAX, takes_no_time};
 use super::measured::{Figures, Measured, Written};
 use super::meter::Meter;
 use super::precondition::Precondition;
@@ -21,8 +22,6 @@ use crate::experiment::ledger::write_whole;
 
 /// Requests between two looks at whether to go on.
 const REQUESTS_A_LOOK: u64 = 4096;
-/// Requests in a row that take no time, at most, before a run counts as one that never ends.
-const IN_NO_TIME_MAX: u64 = 10_000_000;
 
 /// Refuses what cannot be run; answers the drive's bytes.
 pub(super) fn check(study: &Study, hardware: &Hardware) -> Result<u64, String> {
@@ -61,6 +60,8 @@ struct Run<'a> {
     under_way: BinaryHeap<Reverse<Completed>>,
     requests_left: u64,
     blocks_left: u64,
+    /// Blocks that were to be written: the last request may take it past the limit.
+    blocks_asked: u64,
     until_ns: u64,
     share_of: (u64, u64),
     progress: Progress<'a>,
@@ -87,7 +88,7 @@ pub(super) fn run(
 ) -> Result<Measured, String> {
     let bytes = check(study, &hardware)?;
     let measure = &study.measure;
-    let source = Source::new(&study.workload, bytes, seed, measure.has_limit())?;
+    let source = Source::new(&study.workload, bytes, seed, measure.limit())?;
     let page_bytes = u64::from(hardware.nand.page_bytes);
     let mut ftl = PageMapped::new(&hardware, seed);
     if measure.oracle {
@@ -128,6 +129,7 @@ pub(super) fn run(
         under_way: BinaryHeap::new(),
         requests_left: u64::MAX,
         blocks_left: warm,
+        blocks_asked: 0,
         until_ns: u64::MAX,
         share_of: (u64::MAX, u64::MAX),
         progress,
@@ -137,7 +139,7 @@ pub(super) fn run(
         // What waits for its program unit to fill up is in no write buffer: none is kept in no time.
         let flushed = run.ssd.ftl_mut().flush(None);
         flushed.map_err(|error| format!("preconditioning failed: {error}"))?;
-        let written = warm - run.blocks_left;
+        let written = run.blocks_asked;
         figures.notes.push(format!(
             "then the workload wrote {written} blocks, in no time, before it was measured"
         ));
@@ -145,20 +147,21 @@ pub(super) fn run(
     run.ssd.ftl_mut().reset_counts();
     run.timed = measure.timed;
     run.meter = Meter::new(0, measure.points, measure.log.as_deref())?;
-    (run.requests_left, run.blocks_left) = (requests, blocks);
+    (run.requests_left, run.blocks_left, run.blocks_asked) = (requests, blocks, 0);
     run.share_of = (requests, blocks);
     run.until_ns = measure.ns_most();
     figures.notes.extend(run.ask(source)?);
     run.complete(u64::MAX);
     run.meter.end_log()?;
     let report = run.ssd.ftl().report();
-    let written = written(&report.counts, page_bytes, blocks - run.blocks_left);
+    let counts = &report.counts;
+    let written = written(&report.counts, page_bytes, run.blocks_asked);
     figures.written(&written);
     figures.meter(&run.meter, measure.timed);
     for (name, value) in [
         ("victims", report.counts.victims as f64),
         ("erases", report.counts.erases as f64),
-        ("pages_read", (report.counts.host_reads + report.counts.reclaim_reads) as f64),
+        ("pages_read", (counts.host_reads + counts.merge_reads + counts.reclaim_reads) as f64),
         ("drive_bytes", bytes as f64),
         ("drive_memory_bytes", report.memory_bytes as f64),
     ] {
@@ -311,11 +314,7 @@ impl Run<'_> {
             let next_ns = self.submit(at_ns, request)? + job.think_ns();
             in_no_time = if next_ns > at_ns { 0 } else { in_no_time + 1 };
             if in_no_time > IN_NO_TIME_MAX && !bounded {
-                return Err(format!(
-                    "{IN_NO_TIME_MAX} requests in a row took no time, at {at_ns} ns: the run would \
-                     never end (do jobs read or trim what was never written? give the device a \
-                     controller.buffer_ns or link_command_ns, a job a thinktime, or fill the drive)"
-                ));
+                return Err(takes_no_time(at_ns));
             }
             due.push(Reverse((next_ns, order, who)));
         }
@@ -356,6 +355,7 @@ impl Run<'_> {
         if request.op == Op::Write {
             let blocks = request.length.div_ceil(BLOCK_SIZE);
             self.blocks_left = self.blocks_left.saturating_sub(blocks);
+            self.blocks_asked += blocks;
         }
         if self.made().is_multiple_of(REQUESTS_A_LOOK) {
             let part = |left: u64, of: u64| match of {

@@ -5,9 +5,10 @@ use std::io::Read;
 use mjolnir_units::{BLOCK_SIZE, ByteSize};
 use mjolnir_workload::Request;
 use mjolnir_workload::fit::{Fitter, Replay, Target, VolumeRule};
-use mjolnir_workload::synthetic::{JobSpec, SpecError, Value, Workload, WorkloadSpec};
+use mjolnir_workload::synthetic::{Job, JobSpec, SpecError, Value, Workload, WorkloadSpec};
 use mjolnir_workload::trace::{ReadOptions, Summary, TraceError, TraceReader};
 
+use super::limits::Limit;
 use super::spec::LoadSpec;
 use crate::{Chance, recordings};
 
@@ -44,11 +45,10 @@ impl Trace {
 }
 
 impl Source {
-    /// The workload for a drive of so many bytes. Where `has_limit`, the measurement ends it, and
-    /// jobs that say no end go on.
-    pub fn new(spec: &LoadSpec, bytes: u64, seed: u64, has_limit: bool) -> Result<Self, String> {
+    /// The workload for a drive of so many bytes. Where there is a `limit`, jobs that say no end go on.
+    pub fn new(spec: &LoadSpec, bytes: u64, seed: u64, limit: Limit) -> Result<Self, String> {
         match (&spec.synthetic, &spec.trace) {
-            (Some(spec), None) => jobs(spec, bytes, seed, has_limit).map(Source::Jobs),
+            (Some(spec), None) => jobs(spec, bytes, seed, limit).map(Source::Jobs),
             (None, Some(path)) => Self::trace(spec, path, bytes, seed),
             (Some(_), Some(_)) => {
                 Err("workload: say either `synthetic` or `trace`, not both".to_owned())
@@ -62,7 +62,7 @@ impl Source {
     /// The workload as it wears a drive in. Jobs have other draws than those that are measured, which
     /// would else overwrite the same blocks in the same order; what is popular with them is the same.
     pub fn wearing_in(spec: &LoadSpec, bytes: u64, seed: u64) -> Result<Self, String> {
-        Ok(match Self::new(spec, bytes, seed, true)? {
+        Ok(match Self::new(spec, bytes, seed, Limit::Writes)? {
             Source::Jobs(workload) => Source::Jobs(workload.redrawn()),
             Source::Trace(trace) => Source::Trace(trace),
         })
@@ -146,19 +146,14 @@ fn nothing_left(name: &str, requests: u64, skipped: u64) -> String {
     )
 }
 
-/// Jobs for a drive of so many bytes. Where `has_limit`, the measurement ends them, and those that
-/// say no end go on.
+/// Jobs for a drive of so many bytes. Where there is a `limit`, those that say no end go on.
 ///
 /// # Errors
 ///
 /// A sentence that begins with the key.
-pub fn jobs(
-    spec: &WorkloadSpec,
-    bytes: u64,
-    seed: u64,
-    has_limit: bool,
-) -> Result<Workload, String> {
+pub fn jobs(spec: &WorkloadSpec, bytes: u64, seed: u64, limit: Limit) -> Result<Workload, String> {
     let mut spec = spec.clone();
+    let mut goes_on = false;
     spec.seed = spec.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(seed);
     for (number, job) in (1..).zip(&mut spec.jobs) {
         let of_one_volume = check_one_volume(job, number);
@@ -176,11 +171,20 @@ pub fn jobs(
             job.size = Some(Value::Number(bytes.saturating_sub(offset)));
         }
         let endless = job.number_ios.is_none() && job.io_size.is_none() && job.runtime.is_none();
-        if endless && has_limit {
+        if endless && limit != Limit::None {
+            goes_on = true;
             job.number_ios = Some(u64::MAX);
         }
     }
     let workload = Workload::new(&spec).map_err(|error| format!("workload.synthetic: {error}"))?;
+    if goes_on && limit == Limit::Writes && !workload.jobs().iter().any(Job::writes) {
+        return Err(
+            "workload.synthetic: no job writes, and only blocks that are written would end the \
+                    run; limit it by measure.requests or measure.seconds, and have no \
+                    precondition.workload"
+                .to_owned(),
+        );
+    }
     for job in workload.jobs() {
         let (_, end) = job.range();
         if end > bytes {
@@ -244,7 +248,7 @@ mod tests {
             let Ok(Source::Jobs(workload)) = source else { panic!("no jobs") };
             workload.generator(0).take(100).map(|request| request.offset).collect::<Vec<_>>()
         };
-        let measured = |seed| places(Source::new(&spec, 1 << 30, seed, true));
+        let measured = |seed| places(Source::new(&spec, 1 << 30, seed, Limit::Writes));
         let before = |seed| places(Source::wearing_in(&spec, 1 << 30, seed));
         assert_eq!(before(1), before(1));
         for other in [measured(1), measured(2), before(2)] {

@@ -9,6 +9,8 @@ use mjolnir_workload::fit::FitSpec;
 use mjolnir_workload::synthetic::WorkloadSpec;
 use serde::{Deserialize, Serialize};
 
+use super::limits::Limit;
+
 /// The least memory of an engine: with less it does little but read its map again and again.
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
 
@@ -375,13 +377,16 @@ impl MeasureSpec {
         self.seconds.map_or(u64::MAX, |seconds| ((seconds * 1e9) as u64).max(1))
     }
 
-    /// Whether anything but the workload's own end ends the run.
+    /// What ends the run, if not the workload's own end.
     #[must_use]
-    pub fn has_limit(&self) -> bool {
-        self.requests.is_some()
-            || self.blocks.is_some()
-            || self.drive_writes.is_some()
-            || self.seconds.is_some()
+    pub fn limit(&self) -> Limit {
+        if self.requests.is_some() || self.seconds.is_some() {
+            Limit::Requests
+        } else if self.blocks.is_some() || self.drive_writes.is_some() {
+            Limit::Writes
+        } else {
+            Limit::None
+        }
     }
 }
 

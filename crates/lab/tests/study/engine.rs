@@ -523,3 +523,19 @@ fn a_read_does_not_wait_until_a_write_was_received() {
     assert!((alone / 133.5 - 1.0).abs() < 0.01, "{alone}");
     assert!((beside / alone - 1.0).abs() < 0.05, "{alone} us alone, {beside} us beside a write");
 }
+
+/// Nothing is there to be read, and neither device nor engine takes time for a request.
+#[test]
+fn a_run_whose_requests_take_no_time_is_refused() {
+    let error = try_run(
+        r#"
+        workload.synthetic.job = [{ rw = "randread", bs = "4k" }]
+        measure.seconds = 1.0
+        engine.request_ns = 0
+        [device]
+        file = "femu-tlc"
+        nand = { blocks_per_plane = 64 }"#,
+    )
+    .unwrap_err();
+    assert!(error.contains("took no time"), "{error}");
+}

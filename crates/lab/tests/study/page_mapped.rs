@@ -79,3 +79,52 @@ fn a_run_whose_requests_take_no_time_is_refused() {
     .unwrap_err();
     assert!(error.contains("took no time"), "{error}");
 }
+
+#[test]
+fn a_run_that_only_writes_would_end_is_refused_where_no_job_writes() {
+    for kind in ["page-mapped", "engine"] {
+        for ends in ["measure.drive_writes = 1.0", "precondition.workload = 1.0"] {
+            let error = try_run(&format!(
+                r#"
+                drive.kind = "{kind}"
+                workload.synthetic.job = [{{ rw = "randread", bs = "4k" }}, {{ rw = "randtrim" }}]
+                {ends}
+                [device]
+                file = "harmonia"
+                nand = {{ blocks_per_plane = 64 }}
+                ftl = {{ over_provisioning = 0.3 }}"#
+            ))
+            .unwrap_err();
+            assert!(error.contains("no job writes"), "{kind}, {ends}: {error}");
+        }
+    }
+}
+
+/// The last request is made as a whole.
+#[test]
+fn what_the_last_request_wrote_past_the_limit_is_the_hosts() {
+    let measured = run(r#"
+        drive.kind = "page-mapped"
+        workload.synthetic.job = [{ rw = "write", bs = "1M" }]
+        measure = { blocks = 1000, timed = false }
+        [device]
+        file = "disksim-ssd"
+        nand = { blocks_per_plane = 64 }
+        ftl = { over_provisioning = 0.3 }"#);
+    assert_eq!(measured.written.host_blocks, 1_024.0);
+    assert_eq!(measured.written.padding_blocks, 0.0);
+}
+
+#[test]
+fn what_is_read_for_a_write_of_a_part_is_read() {
+    let measured = run(r#"
+        drive.kind = "page-mapped"
+        workload.synthetic.job = [{ rw = "write", bs = "512" }]
+        precondition.fill = 1.0
+        measure = { requests = 1000, timed = false }
+        [device]
+        file = "disksim-ssd"
+        nand = { blocks_per_plane = 64 }
+        ftl = { over_provisioning = 0.3 }"#);
+    assert!(number(&measured, "pages_read") >= 1_000.0);
+}

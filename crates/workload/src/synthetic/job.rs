@@ -95,6 +95,14 @@ impl Job {
         (self.offset, self.offset + self.size)
     }
 
+    /// Whether any of its requests writes data.
+    pub fn writes(&self) -> bool {
+        let phases = self.phases.iter().map(|phase| &phase.shares);
+        let mut shares =
+            std::iter::once(&self.shares).filter(|_| self.phases.is_empty()).chain(phases);
+        shares.any(Shares::write)
+    }
+
     pub(super) fn slots(&self) -> u64 {
         self.size / self.align
     }

@@ -115,6 +115,15 @@ pub(super) enum Base {
 }
 
 impl Shares {
+    /// Whether some requests write data.
+    pub(super) fn write(&self) -> bool {
+        let base = match self.base {
+            Base::Only(op) => op == Op::Write,
+            Base::Reads(percent) => percent < 100,
+        };
+        base && self.trims + self.zeroes < 100
+    }
+
     pub(super) fn draw(&self, chance: &mut Chance) -> Op {
         if self.trims + self.zeroes > 0 {
             let draw = chance.below(100);

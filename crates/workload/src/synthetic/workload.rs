@@ -68,7 +68,8 @@ impl Workload {
 
     /// How many requests all jobs make at most; `None` where one says no number.
     pub fn requests_max(&self) -> Option<u64> {
-        self.jobs.iter().try_fold(0u64, |sum, job| sum.checked_add(job.number_ios?))
+        let said = |job: &Job| job.number_ios.filter(|number| *number < u64::MAX);
+        self.jobs.iter().try_fold(0u64, |sum, job| sum.checked_add(said(job)?))
     }
 
     /// The requests of one job.

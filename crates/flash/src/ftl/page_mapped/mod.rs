@@ -326,14 +326,12 @@ impl PageMapped {
         if point.open == block && index >= point.programmed {
             return Ok(Read::Buffered);
         }
-        let plane = &mut self.planes[plane as usize];
-        if let Some(at) = at {
-            while plane.under_way.front().is_some_and(|&(.., end)| end <= at) {
-                plane.under_way.pop_front();
-            }
-            if plane.under_way.iter().any(|&(first, past, _)| (first..past).contains(&physical)) {
-                return Ok(Read::Buffered);
-            }
+        let under_way = &self.planes[plane as usize].under_way;
+        let is_there = |&(first, past, end): &(u32, u32, u64)| {
+            at.is_some_and(|at| at < end) && (first..past).contains(&physical)
+        };
+        if under_way.iter().any(is_there) {
+            return Ok(Read::Buffered);
         }
         self.counts.host_reads += 1;
         Ok(Read::Nand(self.nand.read(block, index, at)?))
@@ -503,7 +501,13 @@ impl PageMapped {
             Victims::Policy(_) => 60 * blocks,
         };
         let oracle = self.oracle.as_ref().map_or(0, |_| pages * 2);
-        pages + blocks * (2 + 1 + 4 + 8) + index + oracle + self.streams.memory_bytes()
+        let programs = self.planes.iter().map(|plane| plane.under_way.capacity()).sum::<usize>();
+        16 * programs as u64
+            + pages
+            + blocks * (2 + 1 + 4 + 8)
+            + index
+            + oracle
+            + self.streams.memory_bytes()
     }
 
     fn split(&self, physical: u32) -> (u32, u32) {
@@ -696,6 +700,11 @@ impl PageMapped {
             let base = block * self.pages_per_block;
             let plane = point / self.streams.count as usize;
             let under_way = &mut self.planes[plane].under_way;
+            // Nobody will ask for a time at which these were under way.
+            let now = self.nand.now_ns();
+            while under_way.front().is_some_and(|&(.., end)| end <= now) {
+                under_way.pop_front();
+            }
             under_way.push_back((base + first, base + past, done_ns));
         }
         Ok(done_ns)

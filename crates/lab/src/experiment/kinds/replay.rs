@@ -21,6 +21,7 @@ use toml::Table;
 use crate::advise::{DRIVE_BLOCKS_MIN, Limits, Prepared};
 use crate::experiment::mistake::parse_configuration;
 use crate::experiment::{Kind, Outcome, nearest_hint};
+use crate::study::Limit;
 use crate::{Chance, recordings};
 
 /// Segments that a drive is cut into, if it is large enough.
@@ -294,7 +295,7 @@ fn jobs(
     blocks: u64,
     seed: u64,
 ) -> Result<impl Iterator<Item = Step> + use<>, String> {
-    let workload = crate::study::jobs(spec, blocks * BLOCK_SIZE, seed, true)
+    let workload = crate::study::jobs(spec, blocks * BLOCK_SIZE, seed, Limit::Requests)
         .map_err(|why| why.trim_start_matches("workload.").to_owned())?;
     let requests = workload.interleaved().map_err(|error| format!("synthetic: {error}"))?;
     let step = |request| {
