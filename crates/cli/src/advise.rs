@@ -22,7 +22,7 @@ const EXAMPLES: &str = "\
 Examples:
   mjolnir advise web.mjtrace --quick               a first answer
   mjolnir advise disk.vscsi --out advice           with results, and a report on them
-  mjolnir advise msr.csv --volume src1.0 --spare 10%,20%
+  mjolnir advise msr.csv --volume src1,0 --spare 10%,20%
 
 How it finds out:
   1. The trace's writes and trims go through a log of segments with every placement policy, several

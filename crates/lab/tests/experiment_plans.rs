@@ -183,6 +183,10 @@ fn what_is_wrong_has_file_line_and_the_nearest_word() {
     refused("spare = [0.1, 0.2]", "spare = 0.1", &["line 10", "list"]);
     refused("spare = [0.1, 0.2]", "spare = [nan]", &["line 10", "no number"]);
     refused("{ label = \"greedy\", victim", "{ victim", &["line 11", "label"]);
+    refused("label = \"two\"", "label = \"greedy\"", &["line 11", "greedy twice"]);
+    refused("spare = [0.1, 0.2]", "spare = [0.1, 0.10]", &["line 10", "0.1 twice"]);
+    let course = "course = \"waf\"\nstyle = \"bars\"";
+    refused("x = \"spare\"\ny = [\"waf\"]", course, &["line 29", "not drawn as bars"]);
     refused("pages = 64", "pages = inf", &["line 7", "not finite"]);
 }
 

@@ -186,6 +186,14 @@ fn damaged_results_are_named_with_their_line() {
     std::fs::write(&path, "{\n\"format\": 1,\n").unwrap();
     let said = Results::read_all(folder.path()).unwrap_err();
     assert!(said.contains("results.json line 3"), "{said}");
+    // Its name would be that of a file elsewhere.
+    run(&plan(FILE, 1), folder.path(), 1, "a").0.unwrap().write(folder.path()).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (own, other) = ("\"name\": \"mine\"", "\"name\": \"../../mine\"");
+    assert_eq!(text.matches(own).count(), 1, "{text}");
+    std::fs::write(&path, text.replace(own, other)).unwrap();
+    let said = Results::read_all(folder.path()).unwrap_err();
+    assert!(said.contains("results.json") && said.contains("\"../../mine\" is no name"), "{said}");
     let nothing = tempfile::tempdir().unwrap();
     let said = Results::read_all(nothing.path()).unwrap_err();
     assert!(said.contains("has no results"), "{said}");

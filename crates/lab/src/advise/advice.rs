@@ -329,7 +329,9 @@ impl Win {
             false => Estimate::of(&wins),
         };
         let halves_spread = (mean(&pairs(first)) - mean(&pairs(second))).abs() / 2.0;
-        Win { win, halves_spread, spread: halves_spread.max(win.ci95.unwrap_or(0.0)) }
+        // Nothing tells how far a single one may be off.
+        let interval = win.ci95.unwrap_or(win.mean.abs());
+        Win { win, halves_spread, spread: halves_spread.max(interval) }
     }
 }
 
@@ -381,5 +383,8 @@ mod tests {
         let theirs = point(&[(1, 2.0), (2, 40.0), (3, 6.0), (4, 8.0)]);
         let won = Win::of(Some(&ours), Some(&theirs), ["waf", "first", "second"]);
         assert_eq!((won.win.mean, won.win.ci95, won.win.runs), (0.5, Some(0.0), 3));
+        assert!(won.win.mean > won.spread);
+        let won = Win::of(Some(&point(&[(4, 4.0)])), Some(&theirs), ["waf", "first", "second"]);
+        assert!(won.win.runs == 1 && won.win.mean <= won.spread, "one run proves nothing");
     }
 }

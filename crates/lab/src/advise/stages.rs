@@ -32,6 +32,8 @@ const PROGRAM_PAGES: u64 = 8;
 /// Zones beyond what the spare factor says, which the engine keeps for itself.
 const OWN_ZONES: u64 = 12;
 const ZONES_MAX: u64 = 256;
+/// Unless erase blocks would have more pages than a drive's may.
+const PAGES_MAX: u64 = 1 << 15;
 const ZONE_BLOCKS_MIN: u64 = 128;
 
 /// What is asked.
@@ -325,11 +327,7 @@ style = "bars"
     /// The drive cannot be.
     pub fn lab(&self, prepared: &Prepared, spare: f64, best: &Choice) -> Result<Plan, Mistake> {
         let wanted = (prepared.blocks as f64 / (1.0 - spare)).ceil() as u64;
-        let zones = (wanted / ZONE_BLOCKS_MIN).clamp(16, ZONES_MAX);
-        let per_zone = wanted.div_ceil(zones).div_ceil(ZONE_PLANES);
-        let pages_per_block = per_zone.next_multiple_of(PROGRAM_PAGES).max(32);
-        let zones = wanted.div_ceil(pages_per_block * ZONE_PLANES) + OWN_ZONES;
-        let blocks_per_plane = zones.div_ceil(PLANES / ZONE_PLANES);
+        let (blocks_per_plane, pages_per_block) = plane_for(wanted);
         let (requests, warm, drive_writes) =
             if self.quick { (60_000, 1.0, 2.0) } else { (2_000_000, 3.0, 4.0) };
         // What comes before the beginning is left for a pass more.
@@ -389,6 +387,16 @@ fit = {{ passes = {passes} }}
     }
 }
 
+/// What each plane of the lab's drive has for so many blocks beside those that the engine keeps for itself:
+/// erase blocks, and pages in one.
+fn plane_for(wanted: u64) -> (u64, u64) {
+    let zones = (wanted / ZONE_BLOCKS_MIN).clamp(16, ZONES_MAX);
+    let per_zone = wanted.div_ceil(zones).div_ceil(ZONE_PLANES);
+    let pages_per_block = per_zone.next_multiple_of(PROGRAM_PAGES).clamp(32, PAGES_MAX);
+    let zones = wanted.div_ceil(pages_per_block * ZONE_PLANES) + OWN_ZONES;
+    (zones.div_ceil(PLANES / ZONE_PLANES), pages_per_block)
+}
+
 /// As TOML writes it; a text in JSON is one in TOML, too.
 fn word(text: &str) -> String {
     serde_json::Value::from(text).to_string()
@@ -397,4 +405,25 @@ fn word(text: &str) -> String {
 fn words<S: AsRef<str>>(all: &[S]) -> String {
     let all: Vec<String> = all.iter().map(|text| word(text.as_ref())).collect();
     format!("[{}]", all.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use mjolnir_flash::Device;
+
+    use super::*;
+
+    #[test]
+    fn a_drive_for_any_trace_is_one_that_can_be() {
+        for wanted in [5_000, 1 << 20, 1 << 25, (1 << 25) + 1, 40_000_000, 1 << 26, 120_000_000] {
+            let (blocks_per_plane, pages_per_block) = plane_for(wanted);
+            let mut device = Device::shipped("970pro").unwrap();
+            device.nand.blocks_per_plane = blocks_per_plane as u32;
+            device.nand.pages_per_block = pages_per_block as u32;
+            // Its firmware is the engine.
+            device.ftl.over_provisioning = 0.5;
+            assert_eq!(device.check("970pro"), Ok(()), "{wanted}");
+            assert!(PLANES * blocks_per_plane * pages_per_block > wanted, "{wanted}");
+        }
+    }
 }

@@ -1,12 +1,13 @@
 //! Experiment files: what a person writes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use super::keys;
 use super::mistake::{Mistake, Place, nearest_hint};
+use super::sweep::Coordinate;
 
 /// An experiment: what to run, over which values, and what to show of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -234,6 +235,21 @@ impl Experiment {
         keys
     }
 
+    /// Refuses names that are none of files, or of parts of a page.
+    ///
+    /// # Errors
+    ///
+    /// A sentence.
+    pub fn check_names(&self) -> Result<(), String> {
+        let figures = self.figure.iter().map(|figure| &figure.name);
+        match [&self.name].into_iter().chain(figures).find(|name| !is_plain(name)) {
+            None => Ok(()),
+            Some(name) => Err(format!(
+                "{name:?} is no name of an experiment or a figure: small letters, digits and hyphens"
+            )),
+        }
+    }
+
     fn check(&self, place: &Place<'_>) -> Result<(), Mistake> {
         if !is_plain(&self.name) || self.name == "all" {
             let name = &self.name;
@@ -267,6 +283,10 @@ impl Experiment {
                     let what = format!("figure {name:?} needs either x and y, or course alone");
                     return Err(place.at(&field("name"), what));
                 }
+            }
+            if figure.course.is_some() && figure.style == Style::Bars {
+                let what = format!("figure {name:?} is a course, which is not drawn as bars");
+                return Err(place.at(&field("style"), what));
             }
             if figure.course.is_none() && !figure.besides.is_empty() {
                 let what = format!("figure {name:?} has courses besides none: say course too");
@@ -351,6 +371,15 @@ impl Experiment {
                         "sweep of {key:?} has a value that is no number, word or table with a \
                          label: {value:?}"
                     );
+                    return Err(place.at(&format!("{at}.{key}"), what));
+                }
+                // Points are known by them.
+                let mut known = BTreeSet::new();
+                let mut coordinates = values.iter().map(|value| Coordinate::of(value).to_string());
+                if let Some(again) =
+                    coordinates.find(|coordinate| !known.insert(coordinate.clone()))
+                {
+                    let what = format!("sweep of {key:?} has {again} twice");
                     return Err(place.at(&format!("{at}.{key}"), what));
                 }
             }

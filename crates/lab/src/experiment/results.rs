@@ -250,6 +250,8 @@ impl Results {
             let format = results.format;
             return Err(format!("{shown}: results of form {format}; this program reads {FORMAT}"));
         }
+        // They become names of files, and go into pages.
+        results.experiment.check_names().map_err(|why| format!("{shown}: {why}"))?;
         Ok(results)
     }
 

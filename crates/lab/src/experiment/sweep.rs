@@ -40,7 +40,8 @@ fn as_json(value: &Value) -> String {
 }
 
 impl Coordinate {
-    fn of(value: &Value) -> Self {
+    /// The coordinate of a point that has this value of a key.
+    pub(super) fn of(value: &Value) -> Self {
         match value {
             Value::Integer(number) => Coordinate::Number(*number as f64),
             Value::Float(number) => Coordinate::Number(*number),

@@ -109,7 +109,7 @@ impl Chart {
             x_log: figure.x_log,
             y_log: figure.y_log,
             categories: None,
-            bars: figure.style == Style::Bars,
+            bars: false,
             series: Vec::new(),
         };
         match &figure.course {
@@ -208,7 +208,7 @@ impl Chart {
             coordinate.or_else(|| Some(Coordinate::Number(point.numbers.get(&figure.x)?.mean)))
         };
         let words = points.iter().any(|point| matches!(x_of(point), Some(Coordinate::Word(_))));
-        if words {
+        if words || figure.style == Style::Bars {
             let mut categories: Vec<String> = Vec::new();
             for word in points.iter().filter_map(|point| x_of(point)) {
                 let word = word.to_string();
@@ -218,8 +218,15 @@ impl Chart {
             }
             // Sizes have an order of their own, whichever case has which.
             let size = |word: &String| word.parse::<ByteSize>().ok().map(|size| size.0);
+            let number = |word: &String| word.parse::<f64>().ok();
             if categories.iter().all(|word| size(word).is_some()) {
                 categories.sort_by_key(size);
+            } else if let Some(mut numbers) =
+                categories.iter().map(number).collect::<Option<Vec<_>>>()
+            {
+                numbers.sort_by(f64::total_cmp);
+                categories =
+                    numbers.iter().map(|number| Coordinate::Number(*number).to_string()).collect();
             }
             self.categories = Some(categories);
             self.bars = figure.style != Style::Points;
@@ -393,13 +400,14 @@ mod tests {
             [[case]]\nname = \"a\"\nsweep.\"data.bytes\" = [\"128M\", \"1G\"]\n\
             [[case]]\nname = \"b\"\nsweep.\"data.bytes\" = [\"8M\", \"32M\"]\n\
             [[figure]]\nname = \"f\"\ntitle = \"F\"\nx = \"data.bytes\"\ny = [\"n\"]\n\
-            [[figure]]\nname = \"g\"\ntitle = \"G\"\nx = \"case\"\ny = [\"n\"]\n";
+            [[figure]]\nname = \"g\"\ntitle = \"G\"\nx = \"case\"\ny = [\"n\"]\n\
+            [[figure]]\nname = \"h\"\ntitle = \"H\"\nx = \"n\"\ny = [\"n\"]\nstyle = \"bars\"\n";
         use crate::experiment::{Changes, Estimate, Kinds, Outcome, Plan, SeedResult, Version};
         let plan = Plan::new("m.toml", FILE, &Changes::default(), &Kinds::default()).unwrap();
         let version = Version { version: "1".to_owned(), build: "b".to_owned() };
         let mut results = Results::new(&plan, &version, Vec::new());
-        for point in &mut results.points {
-            point.numbers.insert("n".to_owned(), Estimate { mean: 1.0, ci95: None, runs: 1 });
+        for (point, mean) in results.points.iter_mut().zip([3.5, 20.0, 0.25, 20.0]) {
+            point.numbers.insert("n".to_owned(), Estimate { mean, ci95: None, runs: 1 });
             point.runs.push(SeedResult { seed: 1, outcome: Outcome::default() });
         }
         let shown = |figure: usize| {
@@ -407,6 +415,7 @@ mod tests {
         };
         assert_eq!(shown(0), ["8M", "32M", "128M", "1G"]);
         assert_eq!(shown(1), ["a", "b"]);
+        assert_eq!(shown(2), ["0.25", "3.5", "20"], "bars have places, of numbers in order");
     }
 
     #[test]

@@ -47,7 +47,6 @@ pub fn draw(chart: &Chart, x_log: bool, y_log: bool, id: &str) -> String {
     let marks = || chart.series.iter().flat_map(|line| &line.points);
     let x = match &chart.categories {
         Some(categories) => Axis::of_places(categories.len()),
-        None if chart.bars => Axis::of_places(0),
         None => Axis::new(marks().map(|mark| mark.x), x_log, false),
     };
     let ys = marks().flat_map(|mark| {
@@ -59,6 +58,7 @@ pub fn draw(chart: &Chart, x_log: bool, y_log: bool, id: &str) -> String {
     let axis_bottom = TOP + PLOT_HEIGHT + LINE * label_lines as f64 + 8.0;
     let (key, key_height) = frame.key(axis_bottom + 26.0);
     let height = axis_bottom + 26.0 + key_height;
+    let id = escape(id);
     let mut svg = format!(
         "<svg class=\"figure\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" \
          role=\"img\" aria-labelledby=\"{id}-title\">\n<title id=\"{id}-title\">{}</title>\n",
