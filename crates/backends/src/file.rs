@@ -208,19 +208,11 @@ impl Device for FileDevice {
         let shared = self.shared.clone();
         let started = self.shared.io.start(Request::Sync, None);
         async move {
-            let result = started.await;
-            result.map_err(|error| shared.failure("flushing", None).of_write(&error))?;
-            if shared.target.has_lost_writes() {
-                return Err(DeviceError::new(
-                    ErrorKind::Io,
-                    format!(
-                        "flushing {}: an earlier flush failed, and what it was to write may be \
-                         lost; close the store and open it again",
-                        shared.name
-                    ),
-                ));
-            }
-            Ok(())
+            let flushed = async {
+                started.await?;
+                shared.target.confirm_sync().await
+            };
+            flushed.await.map_err(|error| shared.failure("flushing", None).of_write(&error))
         }
     }
 

@@ -4,6 +4,7 @@
 mod bounce;
 mod in_flight;
 mod pool;
+mod syncs;
 mod uring;
 
 use std::fs::File;
@@ -18,6 +19,7 @@ use mjolnir_device::{AlignedBuf, Runtime};
 
 pub(crate) use bounce::align;
 pub(crate) use in_flight::{Hold, InFlight};
+use syncs::Syncs;
 
 /// An open and locked file, and what its requests have learned about it.
 pub(crate) struct Target {
@@ -25,27 +27,46 @@ pub(crate) struct Target {
     /// A flush has failed: the kernel forgets what it could not write, so that a later flush
     /// would lie.
     lost: AtomicBool,
+    syncs: Syncs,
 }
 
 impl Target {
     pub fn new(file: File) -> Self {
-        Target { file, lost: AtomicBool::new(false) }
-    }
-
-    pub fn has_lost_writes(&self) -> bool {
-        self.lost.load(Ordering::Relaxed)
+        Target { file, lost: AtomicBool::new(false), syncs: Syncs::default() }
     }
 
     /// Makes what was written durable, on the caller's thread.
     pub fn sync(&self) -> io::Result<()> {
-        let result = rustix::io::retry_on_intr(|| rustix::fs::fdatasync(&self.file));
-        self.note_sync(result.map_err(io::Error::from))
+        self.sync_by(|| Ok(rustix::io::retry_on_intr(|| rustix::fs::fdatasync(&self.file))?))
     }
 
-    /// As [`sync`](Self::sync), with all that the file system knows of the file. Whoever else syncs it
-    /// has to come this way, too: the kernel tells of a failure once.
+    /// As [`sync`](Self::sync), with all that the file system knows of the file.
     pub fn sync_all(&self) -> io::Result<()> {
-        self.note_sync(self.file.sync_all())
+        self.sync_by(|| self.file.sync_all())
+    }
+
+    fn sync_by(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let hold = self.syncs.begin();
+        let result = self.note_sync(sync());
+        drop(hold);
+        result?;
+        self.syncs.under_way().iter().for_each(|others| others.wait());
+        self.check_lost()
+    }
+
+    /// Whether what a sync that has just succeeded was to make durable is so: waits for those that were
+    /// under way beside it. The kernel tells of a failure once, and may have told one of them.
+    pub async fn confirm_sync(&self) -> io::Result<()> {
+        for others in self.syncs.under_way() {
+            others.idle().await;
+        }
+        self.check_lost()
+    }
+
+    /// A sync begins that somebody else makes; what comes of it is [noted](Self::note_sync) before the hold
+    /// is dropped.
+    fn begin_sync(&self) -> Hold {
+        self.syncs.begin()
     }
 
     fn note_sync(&self, result: io::Result<()>) -> io::Result<()> {
@@ -53,6 +74,16 @@ impl Target {
             self.lost.store(true, Ordering::Relaxed);
         }
         result
+    }
+
+    fn check_lost(&self) -> io::Result<()> {
+        match self.lost.load(Ordering::Relaxed) {
+            false => Ok(()),
+            true => Err(io::Error::other(
+                "another flush failed, and what it was to write may be lost; close the store and open \
+                 it again",
+            )),
+        }
     }
 }
 

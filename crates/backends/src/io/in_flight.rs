@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use event_listener::{Event, listener};
+use event_listener::{Event, Listener, listener};
 
 /// Counts requests in flight.
 #[derive(Default)]
@@ -22,15 +22,29 @@ impl InFlight {
         Hold(self.clone())
     }
 
+    /// Whether there are none.
+    pub fn is_idle(&self) -> bool {
+        // Acquire: what the requests did is seen after them.
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    /// Blocks the thread until there are none.
+    pub fn wait(&self) {
+        while !self.is_idle() {
+            listener!(self.idle => idle);
+            if !self.is_idle() {
+                idle.wait();
+            }
+        }
+    }
+
     /// Completes when there are none.
     pub async fn idle(&self) {
-        // Acquire: what the requests did is seen after them.
-        while self.count.load(Ordering::Acquire) > 0 {
+        while !self.is_idle() {
             listener!(self.idle => idle);
-            if self.count.load(Ordering::Acquire) == 0 {
-                return;
+            if !self.is_idle() {
+                idle.await;
             }
-            idle.await;
         }
     }
 }
@@ -61,6 +75,7 @@ mod tests {
         drop(first);
         assert!(block_on(poll_once(&mut idle)).is_none());
         std::thread::spawn(move || drop(second));
+        in_flight.wait();
         block_on(idle);
     }
 }

@@ -225,9 +225,31 @@ fn a_failed_flush_is_remembered() {
                 true => Io::uring(target.clone(), &runtime).unwrap(),
                 false => Io::pool(target.clone()),
             };
-            assert!(!target.has_lost_writes());
+            target.check_lost().unwrap();
             io.start(Request::Sync, None).await.unwrap_err();
-            assert!(target.has_lost_writes());
+            target.check_lost().unwrap_err();
         });
     }
+}
+
+/// The kernel tells one of them, and it need not be the one that is asked first.
+#[test]
+fn a_sync_that_succeeds_beside_one_that_fails_is_none() {
+    run(async |_runtime: HostRuntime| {
+        let target = Arc::new(Target::new(tempfile::tempfile().unwrap()));
+        target.sync().unwrap();
+        target.confirm_sync().await.unwrap();
+        let failing = target.begin_sync();
+        let (own, thread) = (target.clone(), target.clone());
+        let thread = std::thread::spawn(move || thread.sync());
+        let mut confirmed = std::pin::pin!(own.confirm_sync());
+        assert!(futures_lite::future::poll_once(&mut confirmed).await.is_none());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(!thread.is_finished(), "it waits for the other one");
+        target.note_sync(Err(std::io::ErrorKind::Other.into())).unwrap_err();
+        drop(failing);
+        confirmed.await.unwrap_err();
+        thread.join().unwrap().unwrap_err();
+        target.sync().unwrap_err();
+    });
 }

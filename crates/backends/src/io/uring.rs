@@ -135,6 +135,10 @@ impl Ring {
     pub fn start(this: &Rc<Self>, request: Request, hold: Option<Hold>) -> Pending {
         let mut tables = this.tables.borrow_mut();
         let long = request.bytes() >= PROMPT_BYTES;
+        let hold = match request {
+            Request::Sync => Some(tables.target.begin_sync()),
+            _ => hold,
+        };
         let slot = tables.slots.insert(Slot {
             request,
             done: 0,
@@ -334,7 +338,12 @@ impl Drop for Tables {
             }
             while let Some(completion) = self.next_completion() {
                 self.in_kernel -= 1;
-                self.slots[completion.user_data() as usize].hold = None;
+                let slot = &mut self.slots[completion.user_data() as usize];
+                if matches!(slot.request, Request::Sync) && completion.result() < 0 {
+                    let error = io::Error::from_raw_os_error(-completion.result());
+                    let _ = self.target.note_sync(Err(error));
+                }
+                slot.hold = None;
             }
         }
     }
