@@ -189,14 +189,16 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
                 header.option
             )));
         }
-        if header.length > OPTION_BYTES_MAX {
+        let too_long = header.length > OPTION_BYTES_MAX;
+        let data = if too_long {
             input.skip(transport, length, "negotiation").await?;
-            self.fail(header.option, reply::ERR_TOO_BIG, "the option's data are too long");
-            return Ok(Next::Option);
-        }
-        input.fill(transport, length, "negotiation").await?;
-        let data = input.bytes()[..length].to_vec();
-        input.consume(length);
+            Vec::new()
+        } else {
+            input.fill(transport, length, "negotiation").await?;
+            let data = input.bytes()[..length].to_vec();
+            input.consume(length);
+            data
+        };
         if self.options.tls == Tls::Required && !self.secured {
             match header.option {
                 option::STARTTLS | option::ABORT => {}
@@ -212,15 +214,20 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
                 }
             }
         }
+        if header.option == option::SET_META_CONTEXT {
+            // It replaces what was selected before, whatever comes of it.
+            self.block_status_of = None;
+        }
+        if too_long {
+            self.fail(header.option, reply::ERR_TOO_BIG, "the option's data are too long");
+            return Ok(Next::Option);
+        }
         match ClientOption::decode(header.option, &data) {
             Ok(decoded) => self.answer(header.option, decoded).await,
             Err(why) if header.option == option::EXPORT_NAME => {
                 Err(Disconnect::protocol(format!("the client chose an export: {}", why.0)))
             }
             Err(why) => {
-                if header.option == option::SET_META_CONTEXT {
-                    self.block_status_of = None;
-                }
                 self.fail(header.option, reply::ERR_INVALID, why.0);
                 Ok(Next::Option)
             }

@@ -76,6 +76,7 @@ where
         writable: Signal::new(),
         reserved: 0,
         share: Share::of(options.allowance.clone()),
+        gone: None,
         export: &export,
         options: &options,
         stats: &stats,
@@ -115,6 +116,9 @@ struct Connection<'a, T, F> {
     reserved: u64,
     /// What of the server's allowance is taken for both, as of the last request taken or answered.
     share: Share,
+    /// Why nothing can be written to the client any more. What it sent before is done all the same: it may
+    /// have said goodbye without waiting for replies.
+    gone: Option<Disconnect>,
     export: &'a Export,
     options: &'a Options,
     stats: &'a Stats,
@@ -125,7 +129,7 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
     F: Future<Output = Outcome>,
 {
-    /// Ready once nothing comes any more and everything is answered.
+    /// Ready once nothing comes any more and everything is answered, or done where nobody hears of it.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -138,23 +142,31 @@ where
                 progress = true;
             }
             // Requests can have been held back by what these replies have freed.
-            progress |= self.poll_write(cx)?;
+            progress |= self.poll_write(cx);
             if self.receiver.wants_input() && self.has_place() {
                 let (receiver, transport) = (&mut self.receiver, &mut self.transport);
-                let read = self.readable.poll(cx, |cx| receiver.poll_read(cx, transport));
-                match read.map_err(|why| Disconnect::transport("reading from", why))? {
-                    Poll::Ready(()) => progress = true,
+                match self.readable.poll(cx, |cx| receiver.poll_read(cx, transport)) {
+                    Poll::Ready(Ok(())) => progress = true,
                     Poll::Pending => {}
+                    Poll::Ready(Err(_)) if self.gone.is_some() => receiver.stop(),
+                    Poll::Ready(Err(why)) => {
+                        return Poll::Ready(Err(Disconnect::transport("reading from", why)));
+                    }
                 }
             }
             self.share.set(self.held());
             self.stats.in_flight.set(self.in_flight.len());
             self.stats.receiving.set(self.receiver.is_receiving());
-            if let Some(end) = self.receiver.ended()
-                && self.in_flight.is_empty()
-                && self.output.is_idle()
-            {
-                return Poll::Ready(Ok(end));
+            if self.in_flight.is_empty() && self.output.is_idle() {
+                let end = self.receiver.ended();
+                if (end.is_some() || !progress)
+                    && let Some(gone) = self.gone.take()
+                {
+                    return Poll::Ready(Err(gone));
+                }
+                if let Some(end) = end {
+                    return Poll::Ready(Ok(end));
+                }
             }
             if !progress {
                 return Poll::Pending;
@@ -215,16 +227,23 @@ where
     }
 
     /// Writes what can be written; returns whether that was anything.
-    fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<bool, Disconnect> {
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.gone.is_some() {
+            self.output = Output::default();
+        }
         if self.output.is_idle() {
-            return Ok(false);
+            return false;
         }
         let before = self.output.bytes();
         let (output, transport) = (&mut self.output, &mut self.transport);
         match self.writable.poll(cx, |cx| output.poll_drain(cx, transport)) {
-            Poll::Ready(Ok(())) => Ok(true),
-            Poll::Pending => Ok(self.output.bytes() < before),
-            Poll::Ready(Err(why)) => Err(Disconnect::transport("writing to", why)),
+            Poll::Ready(Ok(())) => true,
+            Poll::Pending => self.output.bytes() < before,
+            Poll::Ready(Err(why)) => {
+                self.gone = Some(Disconnect::transport("writing to", why));
+                self.output = Output::default();
+                true
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ use std::task::{Context, Waker};
 
 use futures_lite::future::{poll_fn, zip};
 use mjolnir_nbd::{Allowance, DisconnectKind, Negotiated, Options, negotiate, serve, transmit};
+use mjolnir_store::Store;
 use support::client::{Client, Reply, request_bytes};
 use support::memory::MemoryStore;
 use support::pipe::{duplex, lopsided};
@@ -195,6 +196,36 @@ fn a_goodbye_waits_for_what_is_in_flight() {
         assert!(client.at_end().await);
     }));
     assert_eq!(end.unwrap().requests, 10);
+}
+
+/// It need not wait for replies to what it sent before: all of that is done.
+#[test]
+fn a_client_that_says_goodbye_and_reads_no_reply_has_its_requests_done() {
+    for says_goodbye in [true, false] {
+        let store = MemoryStore::with_default(SIZE);
+        store.dawdle.set(true);
+        let (near, far) = duplex(usize::MAX, usize::MAX);
+        let mut client = Client::new(near);
+        let options = options(1, 1 << 20);
+        let (end, ()) = run(zip(serve(&store, far, &options), async {
+            client.go("", false).await;
+            let mut all = Vec::new();
+            for cookie in 0..100 {
+                all.extend(request_bytes(0, 1, cookie, cookie * 4096, 4096));
+                all.extend([1 + cookie as u8; 4096]);
+            }
+            if says_goodbye {
+                all.extend(request_bytes(0, 2, 0, 0, 0));
+            }
+            client.stream.push(&all);
+            drop(client);
+        }));
+        assert_eq!(end.unwrap_err().kind, DisconnectKind::Vanished);
+        let bytes = store.bytes_of(store.find("default").unwrap().id);
+        for (number, block) in bytes.chunks(4096).take(100).enumerate() {
+            assert_eq!(block, [1 + number as u8; 4096], "write {number}");
+        }
+    }
 }
 
 #[test]

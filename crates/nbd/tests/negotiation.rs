@@ -225,6 +225,7 @@ fn a_selection_holds_for_its_export_and_until_the_next_one() {
         (Some(meta_data("db", &[])), "db", 22),
         (Some(meta_data("nope", &[])), "db", 22),
         (Some(vec![1]), "db", 22),
+        (Some(vec![0; (64 << 10) + 1]), "db", 22),
     ] {
         talk(async |mut client| {
             client.greet(FLAGS).await;
@@ -311,6 +312,7 @@ fn a_server_that_requires_tls_talks_about_nothing_else() {
             (option::GO, info_data("db", &[])),
             (option::GO, vec![1]),
             (99, vec![]),
+            (99, vec![0; (64 << 10) + 1]),
         ] {
             assert_eq!(client.short_option(number, &data).await, reply::ERR_TLS_REQD);
         }
