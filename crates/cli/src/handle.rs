@@ -130,7 +130,7 @@ pub async fn handle<D: Device, R: Runtime>(
         Request::Checkpoint {} => engine.checkpoint().await.map(done),
         Request::StartRecording { file, force } => {
             let recorder = recorder(circumstances)?;
-            recorder.start(&file, force).map_err(of_host)?;
+            recorder.start(&file, force).await.map_err(of_host)?;
             Ok(Response::Recording(recorder.recording().unwrap_or_default()))
         }
         Request::StopRecording {} => {

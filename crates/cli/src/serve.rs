@@ -76,9 +76,12 @@ pub fn run(mut options: ServeOptions, json: bool) -> Result<(), Failure> {
         let serving = Serving { recorder: recording, users, read_only, runtime: world };
         let circumstances =
             Circumstances { served: Some(serving.clone()), warnings: opened.warnings };
-        let doors = listen(&options, addresses, inherited)
-            .and_then(|doors| record(&options, &recorder).map(|()| doors));
-        match doors {
+        let doors = async {
+            let doors = listen(&options, addresses, inherited)?;
+            record(&options, &recorder).await?;
+            Ok(doors)
+        };
+        match doors.await {
             Ok((control, doors)) => {
                 tell_of_streams(&options, &engine);
                 let clients = Clients::new(engine.clone(), serving, &options, tls);
@@ -131,10 +134,10 @@ struct Served {
 }
 
 /// Begins to record, if that is wanted.
-fn record(options: &ServeOptions, recorder: &Recorder) -> Result<(), Failure> {
+async fn record(options: &ServeOptions, recorder: &Recorder) -> Result<(), Failure> {
     let Some(file) = &options.record else { return Ok(()) };
     let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
-    recorder.start(&file, options.record_force).map_err(unrecorded)
+    recorder.start(&file, options.record_force).await.map_err(unrecorded)
 }
 
 fn unrecorded(error: HostError) -> Failure {

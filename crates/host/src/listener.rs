@@ -27,10 +27,11 @@ const LOCK_PAUSE: Duration = Duration::from_millis(20);
 /// A socket that clients connect to.
 #[derive(Debug)]
 pub struct Listener {
+    /// The socket file that this made, to be removed again: first of all, since who finds that nobody
+    /// listens any more puts another one there.
+    _made: Option<SocketFile>,
     socket: Socket,
     address: String,
-    /// The socket file that this made, to be removed again.
-    _made: Option<SocketFile>,
 }
 
 #[derive(Debug)]
@@ -227,7 +228,12 @@ fn remove_stale(path: &Path) -> Result<(), HostError> {
                 "the socket {name} is another user's; choose another path, or remove it if no program listens on it"
             ),
         )),
-        Err(Errno::CONNREFUSED) => fs::remove_file(path).map_err(failed()),
+        Err(Errno::CONNREFUSED) => match fs::remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.map_err(failed()),
+        },
+        // Its program has just removed it.
+        Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(failed()(error.into())),
     }
 }

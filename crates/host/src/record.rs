@@ -60,6 +60,8 @@ pub struct Recorder {
     /// Number of the next request that is noted; goes on from one recording to the next, so that a
     /// late end of a request is never taken for another's.
     next: Cell<u64>,
+    /// The file that a recording is about to be made to.
+    starting: RefCell<Option<PathBuf>>,
     active: RefCell<Option<Active>>,
     ended: RefCell<Option<Recording>>,
 }
@@ -83,6 +85,22 @@ struct Noted {
     ended: bool,
 }
 
+/// A recording that is about to begin, until it has or cannot, or nobody waits for it any more.
+struct Starting<'a>(&'a Recorder);
+
+impl<'a> Starting<'a> {
+    fn new(recorder: &'a Recorder, path: &Path) -> Self {
+        recorder.starting.replace(Some(path.to_owned()));
+        Starting(recorder)
+    }
+}
+
+impl Drop for Starting<'_> {
+    fn drop(&mut self) {
+        self.0.starting.take();
+    }
+}
+
 /// A request that was noted and has not ended; if it is dropped, it ended without success.
 struct Asked<'a> {
     recorder: &'a Recorder,
@@ -93,8 +111,8 @@ struct Asked<'a> {
 impl Recorder {
     /// One that does not record yet.
     pub fn new(runtime: HostRuntime) -> Rc<Self> {
-        let (next, active, ended) = (Cell::new(0), RefCell::default(), RefCell::default());
-        Rc::new(Recorder { runtime, next, active, ended })
+        let (starting, active, ended) = Default::default();
+        Rc::new(Recorder { runtime, next: Cell::new(0), starting, active, ended })
     }
 
     /// Begins a recording in a new file; with `replace`, in place of a recording that is there.
@@ -104,14 +122,23 @@ impl Recorder {
     ///
     /// [`Busy`](HostErrorKind::Busy) if one is being made here or to that file; those of
     /// [`may_record`]; what the system says.
-    pub fn start(&self, path: &Path, replace: bool) -> Result<(), HostError> {
-        if let Some(active) = &*self.active.borrow() {
-            return Err(HostError::new(
+    pub async fn start(&self, path: &Path, replace: bool) -> Result<(), HostError> {
+        let busy = |path: &Path, what| {
+            HostError::new(
                 HostErrorKind::Busy,
-                format!("a recording to {} is being made; stop it first", active.path.display()),
-            ));
+                format!("a recording to {} is being {what}; stop it first", path.display()),
+            )
+        };
+        if let Some(active) = &*self.active.borrow() {
+            return Err(busy(&active.path, "made"));
         }
-        let frames = Frames::create(path, replace)?;
+        if let Some(path) = &*self.starting.borrow() {
+            return Err(busy(path, "begun"));
+        }
+        let _starting = Starting::new(self, path);
+        // The disk may take its time, which is not the clients'.
+        let to = path.to_owned();
+        let frames = blocking::unblock(move || Frames::create(&to, replace)).await?;
         *self.active.borrow_mut() = Some(Active {
             path: path.to_owned(),
             began: self.runtime.now(),

@@ -11,9 +11,9 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use futures_lite::future::yield_now;
+use futures_lite::future::{poll_once, yield_now};
 use mjolnir_device::Runtime;
-use mjolnir_host::{HostRuntime, Recorded, Recorder, run};
+use mjolnir_host::{HostErrorKind, HostRuntime, Recorded, Recorder, run};
 use mjolnir_store::{
     Chunk, Chunks, Durability, Error, ErrorKind, Extent, Op, Store, TargetInfo, ZeroMode,
 };
@@ -134,7 +134,7 @@ fn requests_that_end_in_any_order_are_recorded_in_theirs() {
         let recorder = Recorder::new(runtime.clone());
         let slow = Slow::default();
         let store = Recorded::new(slow.clone(), recorder.clone(), TreeId(1));
-        recorder.start(&folder.path().join("r"), false).unwrap();
+        recorder.start(&folder.path().join("r"), false).await.unwrap();
         let mut state = SEED;
         let mut chance = |end: usize| {
             state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
@@ -182,7 +182,7 @@ fn one_that_never_ends_holds_up_no_more_than_the_ring_takes() {
         let recorder = Recorder::new(runtime.clone());
         let slow = Slow::default();
         let store = Recorded::new(slow.clone(), recorder.clone(), TreeId(1));
-        recorder.start(&folder.path().join("r"), false).unwrap();
+        recorder.start(&folder.path().join("r"), false).await.unwrap();
         for number in 0..10_000 {
             ask(&runtime, &store, number as u64);
             while slow.asked.get() <= number {
@@ -201,7 +201,7 @@ fn one_that_never_ends_holds_up_no_more_than_the_ring_takes() {
         }
         assert_eq!(recorder.stop().await.unwrap().requests, 10_000);
         // It ends after all, in no recording, and then in another.
-        recorder.start(&folder.path().join("other"), false).unwrap();
+        recorder.start(&folder.path().join("other"), false).await.unwrap();
         slow.ends.borrow_mut()[0] = Some(true);
         yield_now().await;
         yield_now().await;
@@ -214,12 +214,31 @@ fn one_that_never_ends_holds_up_no_more_than_the_ring_takes() {
 }
 
 #[test]
+fn one_recording_begins_at_a_time() {
+    let folder = TempDir::new().unwrap();
+    run(async |runtime: HostRuntime| {
+        let recorder = Recorder::new(runtime);
+        let (first, second) = (folder.path().join("a"), folder.path().join("b"));
+        {
+            let mut starts = std::pin::pin!(recorder.start(&first, false));
+            if poll_once(&mut starts).await.is_none() {
+                let refused = recorder.start(&second, false).await.unwrap_err();
+                assert_eq!(refused.kind, HostErrorKind::Busy, "{refused}");
+            }
+        }
+        // Nobody waited for it.
+        recorder.start(&second, false).await.unwrap();
+        assert_eq!(recorder.stop().await.unwrap().file, second);
+    });
+}
+
+#[test]
 fn a_request_that_is_given_up_is_recorded_without_latency() {
     let folder = TempDir::new().unwrap();
     run(async |runtime: HostRuntime| {
         let recorder = Recorder::new(runtime.clone());
         let store = Recorded::new(Slow::default(), recorder.clone(), TreeId(1));
-        recorder.start(&folder.path().join("r"), false).unwrap();
+        recorder.start(&folder.path().join("r"), false).await.unwrap();
         let given_up = futures_lite::future::poll_once(store.write(
             TreeId(1),
             4096,
@@ -251,7 +270,7 @@ fn memory_is_bounded_however_many_requests_there_are() {
                 recorder.clone(),
                 TreeId(1),
             );
-            recorder.start(&folder.path().join("r"), false).unwrap();
+            recorder.start(&folder.path().join("r"), false).await.unwrap();
             for number in 0..300_000 {
                 let data = Bytes::from_static(&[1; 512]);
                 let offset = number * 7919 % 100_000 * 512;

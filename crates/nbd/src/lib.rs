@@ -11,6 +11,10 @@
 //! structured replies with sparse reads and `base:allocation` block status; `READ`, `WRITE`,
 //! `FLUSH`, `TRIM`, `CACHE`, `WRITE_ZEROES`, FUA; several connections to one export.
 //!
+//! Where the protocol has a server promise space, this one does not: a store that writes a log takes new
+//! space for each write. `NO_HOLE` keeps none, with `FAST_ZERO` or without, and what `base:allocation` calls
+//! allocated can meet `ENOSPC` when it is written again.
+//!
 //! **Imports** `units`, `store`, and `buffer`: payloads are received into block-aligned memory, so
 //! that a store need not copy them.
 //!

@@ -67,7 +67,7 @@ fn cost(bench: &Bench, report: &mut Report) -> Result<()> {
 
             let file = bench.place.path().join("r.mjtrace");
             let timer = Timer::start();
-            recorder.start(&file, true)?;
+            recorder.start(&file, true).await?;
             load::plain(&recorded, volume.id, load, bytes::Bytes::new()).await?;
             let recording = recorder.stop().await?;
             let recording_cost = each(timer.took());

@@ -48,6 +48,28 @@ fn clients_of_a_unix_socket_are_served_and_its_file_comes_and_goes() {
     }
 }
 
+/// It removes its own file, and never that of one which took it for gone.
+#[test]
+fn a_listener_that_ends_beside_one_that_begins_leaves_it_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("door");
+    let mut listener = Listener::unix(&path, 0o600).unwrap();
+    for _ in 0..3_000 {
+        let target = path.clone();
+        let next = std::thread::spawn(move || {
+            loop {
+                match Listener::unix(&target, 0o600) {
+                    Err(error) if error.kind == HostErrorKind::Busy => {}
+                    other => return other,
+                }
+            }
+        });
+        drop(listener);
+        listener = next.join().unwrap().expect("it waits for the other one");
+        UnixStream::connect(&path).expect("its file is there");
+    }
+}
+
 #[test]
 fn clients_of_a_tcp_socket_are_served() {
     let listener = Listener::tcp("127.0.0.1:0".parse().unwrap()).unwrap();
