@@ -37,8 +37,15 @@ pub trait Runtime: Clone + 'static {
         self.parallel(|number| job(number).0)
     }
 
-    /// How many jobs given to [`parallel`](Runtime::parallel) can run at once; at least 1.
+    /// How many jobs can run at once, one of this thread's own included if it may have any; at least 1.
     fn parallelism(&self) -> usize;
+
+    /// Where there are as many threads as processors only if this one counts: the number, as of a job, under
+    /// which it does a part of the work itself while jobs are under way. Such a part should be short, since
+    /// all that this thread serves waits for it.
+    fn own_job(&self) -> Option<usize> {
+        None
+    }
 
     /// Fresh random bits, for identities; the lab draws them from its seed.
     fn random(&self) -> u64;

@@ -26,8 +26,9 @@ struct Inner {
     // Weak, since tasks hold the runtime and the executor holds the tasks.
     executor: Weak<LocalExecutor<'static>>,
     began: std::time::Instant,
+    /// Processors.
     parallelism: usize,
-    /// From the first job on.
+    /// From the first job on: with this thread as many as there are processors.
     workers: OnceCell<Workers>,
 }
 
@@ -102,11 +103,18 @@ impl Runtime for HostRuntime {
         &self,
         job: impl FnOnce(usize) -> T + Send + 'static,
     ) -> impl Future<Output = (T, Duration)> + 'static {
-        self.inner.workers.get_or_init(|| Workers::new(self.inner.parallelism)).run(job)
+        let threads = (self.inner.parallelism - 1).max(1);
+        self.inner.workers.get_or_init(|| Workers::new(threads)).run(job)
     }
 
     fn parallelism(&self) -> usize {
         self.inner.parallelism
+    }
+
+    /// The last one, where it is not the only one. With a thread more than there are processors each would
+    /// wait for one now and then, this one with all its clients.
+    fn own_job(&self) -> Option<usize> {
+        self.inner.parallelism.checked_sub(1).filter(|number| *number > 0)
     }
 
     /// From the system's generator.

@@ -8,8 +8,8 @@ use mjolnir_device::Runtime;
 use mjolnir_host::{HostRuntime, Workers};
 use mjolnir_units::Instant;
 
-/// The real world with a number of threads that can be changed. With one, jobs run on the engine's
-/// own thread, which else only hands them out.
+/// The real world with a number of threads that can be changed, the engine's own included: with one, jobs
+/// run on that.
 #[derive(Clone)]
 pub struct Threads {
     host: HostRuntime,
@@ -35,8 +35,9 @@ impl Threads {
     pub fn set(&self, threads: usize) {
         self.choice.threads.set(threads);
         let mut workers = self.choice.workers.borrow_mut();
-        if threads > 1 && workers.as_ref().is_none_or(|workers| workers.threads() != threads) {
-            *workers = Some(Workers::new(threads));
+        let others = threads.saturating_sub(1);
+        if others > 0 && workers.as_ref().is_none_or(|workers| workers.threads() != others) {
+            *workers = Some(Workers::new(others));
         }
     }
 
@@ -81,7 +82,11 @@ impl Runtime for Threads {
     }
 
     fn parallelism(&self) -> usize {
-        self.others().map_or(1, |workers| workers.threads())
+        self.others().map_or(1, |workers| 1 + workers.threads())
+    }
+
+    fn own_job(&self) -> Option<usize> {
+        self.others().map(|workers| workers.threads())
     }
 
     fn random(&self) -> u64 {
@@ -110,9 +115,9 @@ mod tests {
             let id = |_| std::thread::current().id();
             assert_eq!(threads.parallel(id).await.0, own);
             threads.set(3);
-            assert_eq!(threads.parallelism(), 3);
+            assert_eq!((threads.parallelism(), threads.own_job()), (3, Some(2)));
             let others = async || {
-                let all = Arc::new(Barrier::new(3));
+                let all = Arc::new(Barrier::new(2));
                 let meet = || {
                     let all = all.clone();
                     threads.parallel(move |number| {
@@ -120,15 +125,16 @@ mod tests {
                         (number, std::thread::current().id())
                     })
                 };
-                let met = join_all([meet(), meet(), meet()]).await;
+                let met = join_all([meet(), meet()]).await;
                 met.into_iter().map(|(met, _)| met).collect::<BTreeMap<_, _>>()
             };
-            let three = others().await;
-            assert!(three.len() == 3 && three.values().all(|id| *id != own));
+            let two = others().await;
+            assert!(two.keys().eq(&[0, 1]) && two.values().all(|id| *id != own));
             threads.set(1);
+            assert_eq!((threads.parallelism(), threads.own_job()), (1, None));
             assert_eq!(threads.parallel(id).await.0, own);
             threads.set(3);
-            assert_eq!(others().await, three, "they stay");
+            assert_eq!(others().await, two, "they stay");
         });
     }
 }

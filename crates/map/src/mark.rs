@@ -45,7 +45,7 @@ impl Mark {
 }
 
 /// What one step of a mark visited.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct MarkStep {
     /// Leaves, each frozen as it was when it was visited. Drop them soon: a write to a leaf that
     /// is held copies it.

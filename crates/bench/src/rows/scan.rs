@@ -104,17 +104,20 @@ async fn bare_pass(threads: &Threads, count: usize, addresses: &Arc<[u64]>, bits
     let share = addresses.len().div_ceil(count);
     let sheets: Vec<_> = (0..count).map(|_| vec![u64::MAX; bits.div_ceil(64)]).collect();
     let timer = Timer::start();
-    let jobs = sheets.into_iter().enumerate().map(|(part, mut sheet)| {
+    let mut parts = sheets.into_iter().enumerate().map(|(part, mut sheet)| {
         let addresses = addresses.clone();
-        threads.parallel(move |_| {
+        move || {
             for _ in 0..times {
                 for address in addresses.iter().skip(part * share).take(share) {
                     sheet[(address / 64) as usize] |= 1 << (address % 64);
                 }
                 black_box(&sheet);
             }
-        })
+        }
     });
+    let own = threads.own_job().and_then(|_| parts.next_back());
+    let jobs: Vec<_> = parts.map(|mut part| threads.parallel(move |_| part())).collect();
+    own.into_iter().for_each(|mut part| part());
     join_all(jobs).await;
     timer.took().wall_s
 }

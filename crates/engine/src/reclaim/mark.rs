@@ -22,13 +22,18 @@ use crate::reclaim::relocate::yield_now;
 /// Map nodes that are visited before clients get their turn.
 const NODES_A_STEP: usize = 256;
 /// Leaves per job, and of all jobs together, those that wait included, where there are two to eight processors.
-/// So many per job that the processors' caches stay with them, though each job that ends wakes this thread, for
-/// which one of them has to stop; few enough to freeze little of the map, and to end together.
+/// So many per job that the processors' caches stay with them, though each job that ends wakes this thread; few
+/// enough to freeze little of the map, and to end together.
 const LEAVES_A_JOB: RangeInclusive<usize> = 256..=1024;
 const LEAVES_IN_JOBS: usize = 4096;
-/// Jobs for each processor, where there are few: three wait, of half a millisecond each. So long this thread,
-/// which hands them out, may wait for one of the processors behind a job, even while another is idle.
+/// Jobs for each processor, where there are few and this thread is none of those that do them: three wait, of
+/// half a millisecond each. So long it may wait for one of the processors behind a job, even while another is
+/// idle.
 const JOBS_A_PROCESSOR: usize = 4;
+/// The same where this thread does a part: it comes back sooner than two jobs end.
+const JOBS_BESIDE: usize = 2;
+/// Leaves that this thread scans before clients get their turn.
+const LEAVES_A_TURN: usize = 128;
 /// Words of a leaf that are asked at once whether any refers to a candidate.
 const WORDS_AT_ONCE: usize = 8;
 /// Nodes that are freed before clients get their turn.
@@ -135,6 +140,14 @@ struct Portions {
 }
 
 impl Portions {
+    /// For so many processors, of which one is this thread's, which does a part; else as [`of`](Self::of).
+    fn beside(processors: usize, held: usize) -> Self {
+        let jobs = (processors - 1) * JOBS_BESIDE;
+        // Less than two more are being gathered.
+        let leaves = Self::of(processors, usize::MAX).leaves.min(held / (jobs + 2)).max(1);
+        Portions { leaves, jobs }
+    }
+
     /// For so many processors, where jobs may hold `held` leaves.
     fn of(processors: usize, held: usize) -> Self {
         let leaves = LEAVES_IN_JOBS / (processors * JOBS_A_PROCESSOR);
@@ -274,18 +287,34 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         jobs: &mut FuturesUnordered<LocalBoxFuture<'static, (Found, Duration)>>,
     ) -> Result<Tally, Error> {
         let mut tally = Tally::default();
-        let portions = Portions::of(self.runtime().parallelism(), leaves_held(&self.inner.options));
+        let (processors, held) = (self.runtime().parallelism(), leaves_held(&self.inner.options));
+        let own = self.runtime().own_job();
+        let portions = match own {
+            None => Portions::of(processors, held),
+            Some(_) => Portions::beside(processors, held),
+        };
+        let jobs_most = own.map_or(usize::MAX, |_| portions.jobs);
         let loads_most = loads_at_once(&self.inner.options);
         let (mut leaves, mut kept) = (Vec::new(), Vec::new());
         loop {
             let wall_before = self.runtime().now();
-            let (mut step, mut cpu) = self.mark_piece(portions.leaves);
-            drop(kept);
-            leaves.append(&mut step.leaves);
-            // So many stay until the next step has seen them; it tells of the others again.
-            step.absent.truncate(loads_most);
-            kept = self.load_nodes(step.absent).try_collect().await?;
-            while let Some(leaves) = take_portion(&mut leaves, portions.leaves, step.done) {
+            let (mut step, mut cpu) = (MarkStep::default(), Duration::ZERO);
+            // Else enough is gathered for as long as all jobs are taken.
+            if own.is_none() || leaves.len() < portions.leaves {
+                (step, cpu) = self.mark_piece(portions.leaves);
+                drop(kept);
+                leaves.append(&mut step.leaves);
+                // So many stay until the next step has seen them; it tells of the others again.
+                step.absent.truncate(loads_most);
+                kept = self.load_nodes(step.absent).try_collect().await?;
+            }
+            let mut found = Vec::new();
+            if own.is_some() {
+                found.extend(std::iter::from_fn(|| jobs.next().now_or_never().flatten()));
+            }
+            while jobs.len() < jobs_most
+                && let Some(leaves) = take_portion(&mut leaves, portions.leaves, step.done)
+            {
                 let (live, candidates) = (live.clone(), candidates.clone());
                 let job = self.runtime().parallel_steps(move |job| {
                     let found = scan(&leaves, &live, job, &candidates);
@@ -294,12 +323,19 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 });
                 jobs.push(job.boxed_local());
             }
-            if step.done && jobs.is_empty() {
+            if step.done && jobs.is_empty() && found.is_empty() {
+                // Nor is any leaf left: all were handed out.
                 return Ok(tally);
             }
-            if (step.done || jobs.len() >= portions.jobs)
-                && let Some((found, took)) = jobs.next().await
-            {
+            let full = jobs.len() >= portions.jobs;
+            match own {
+                Some(number) if full && !leaves.is_empty() => {
+                    found.push(self.scan_some(&mut leaves, live, number, candidates));
+                }
+                _ if step.done || (full && own.is_none()) => found.extend(jobs.next().await),
+                _ => {}
+            }
+            for (found, took) in found {
                 cpu += took;
                 tally.referring += found.referring;
                 tally.with_twin += found.twins;
@@ -317,6 +353,21 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 return Err(Error::new(mjolnir_store::ErrorKind::Closed, "the store is closing"));
             }
         }
+    }
+
+    /// Scans a few of the leaves that were gathered last, in this thread.
+    fn scan_some(
+        &self,
+        leaves: &mut Vec<(NodeId, Arc<Node>)>,
+        live: &Sheets,
+        job: usize,
+        candidates: &ZoneSet,
+    ) -> (Found, Duration) {
+        let before = self.runtime().cpu_time();
+        let some = leaves.split_off(leaves.len().saturating_sub(LEAVES_A_TURN));
+        let found = scan(&some, live, job, candidates);
+        drop(some);
+        (found, self.runtime().cpu_time().saturating_sub(before))
     }
 
     /// What the jobs marked, counted, with the bits of the candidates. All but a little is work for jobs.
@@ -449,6 +500,16 @@ pub(super) mod tests {
                 assert!(leaves * jobs <= most, "{processors} {held}");
             }
         }
+        for processors in 2..=200 {
+            for held in [1, 7, 100, 700, 1_500, 5_000, 1 << 20] {
+                let Portions { leaves, jobs } = Portions::beside(processors, held);
+                assert!(leaves >= 1 && jobs >= processors, "{processors} {held}");
+                assert!(leaves == 1 || leaves * (jobs + 2) <= held, "{processors} {held}");
+            }
+        }
+        let beside = |processors| Portions::beside(processors, 1 << 20);
+        assert_eq!(beside(2), Portions { leaves: 512, jobs: 2 });
+        assert_eq!(beside(16), Portions { leaves: 256, jobs: 30 });
         let of = |processors| Portions::of(processors, 1 << 20);
         assert_eq!(of(1), Portions { leaves: 1024, jobs: 2 });
         assert_eq!(of(2), Portions { leaves: 512, jobs: 8 });

@@ -85,7 +85,10 @@ impl Runtime for Tick {
         }
     }
     fn parallelism(&self) -> usize {
-        self.threads.max(1)
+        self.threads + 1
+    }
+    fn own_job(&self) -> Option<usize> {
+        (self.threads > 0).then_some(self.threads)
     }
     fn random(&self) -> u64 {
         4
