@@ -1,11 +1,14 @@
 //! The executor, and the Runtime that it gives to what it runs.
 
+use std::any::Any;
 use std::cell::OnceCell;
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
+use async_channel::{Receiver, Sender};
 use async_executor::LocalExecutor;
 use async_io::Timer;
 use futures_lite::FutureExt;
@@ -28,27 +31,45 @@ struct Inner {
     began: std::time::Instant,
     /// Processors.
     parallelism: usize,
-    /// From the first job on: with this thread as many as there are processors.
+    /// From the first job on: as many as there are processors but this thread's, and one at least.
     workers: OnceCell<Workers>,
+    /// Where a task that panics sends what with.
+    panics: Sender<Panic>,
 }
+
+type Panic = Box<dyn Any + Send>;
 
 /// Runs `main` to its end on this thread, with the tasks that it spawns; returns what it returns.
 /// Tasks that have not ended by then are dropped.
+///
+/// Panics as soon as a task does: others would wait for it for ever, and it may leave half of a change
+/// behind that they all see.
 ///
 /// Ready tasks run in turns, in the order of their waking. Between turns timers and files that have
 /// become ready wake their tasks, and when no task is ready the thread sleeps until one is.
 pub fn run<T>(main: impl AsyncFnOnce(HostRuntime) -> T) -> T {
     let executor = Rc::new(LocalExecutor::new());
+    let (panics, panicked) = async_channel::unbounded();
     let inner = Inner {
         executor: Rc::downgrade(&executor),
         began: std::time::Instant::now(),
         parallelism: std::thread::available_parallelism().map_or(1, usize::from),
         workers: OnceCell::new(),
+        panics,
     };
     let runtime = HostRuntime { inner: Rc::new(inner) };
     // Polled when it was woken, as tasks are, not whenever one of them is.
     let mut main = FuturesUnordered::from_iter([main(runtime)]);
-    async_io::block_on(main.next().or(run_tasks(&executor))).expect("it is asked for once")
+    let tasks = run_tasks(&executor, &panicked).or(panic_as_told(&panicked));
+    async_io::block_on(main.next().or(tasks)).expect("it is asked for once")
+}
+
+/// Panics as the first task does that panics.
+async fn panic_as_told<T>(panicked: &Receiver<Panic>) -> T {
+    match panicked.recv().await {
+        Ok(panic) => resume_unwind(panic),
+        Err(_) => pending().await, // Nobody is left who could start a task.
+    }
 }
 
 /// A turn of tasks ends after so long, lest whoever waits for a timer or a file wait for many long
@@ -56,8 +77,9 @@ pub fn run<T>(main: impl AsyncFnOnce(HostRuntime) -> T) -> T {
 const TURN: Duration = Duration::from_micros(200);
 const TURN_TASKS: usize = 200;
 
-/// Runs tasks for ever. Each time that it is pending, timers and files get a look.
-async fn run_tasks<T>(executor: &LocalExecutor<'_>) -> T {
+/// Runs tasks for ever, but none after one that panicked. Each time that it is pending, timers and files get a
+/// look.
+async fn run_tasks<T>(executor: &LocalExecutor<'_>, panicked: &Receiver<Panic>) -> T {
     loop {
         let mut began = std::time::Instant::now();
         let mut first = pin!(executor.tick());
@@ -68,7 +90,7 @@ async fn run_tasks<T>(executor: &LocalExecutor<'_>) -> T {
         .await;
         let mut ran = 1;
         loop {
-            if ran >= TURN_TASKS || began.elapsed() >= TURN {
+            if ran >= TURN_TASKS || began.elapsed() >= TURN || !panicked.is_empty() {
                 yield_now().await;
                 break;
             }
@@ -94,9 +116,14 @@ impl Runtime for HostRuntime {
 
     /// As the contract says; once [`run`] is ending, the task is dropped instead.
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        if let Some(executor) = self.inner.executor.upgrade() {
-            executor.spawn(task).detach();
-        }
+        let Some(executor) = self.inner.executor.upgrade() else { return };
+        let panics = self.inner.panics.clone();
+        let told = async move {
+            if let Err(panic) = AssertUnwindSafe(task).catch_unwind().await {
+                let _ = panics.try_send(panic); // Else it is all over already.
+            }
+        };
+        executor.spawn(told).detach();
     }
 
     fn parallel<T: Send + 'static>(
@@ -134,6 +161,7 @@ impl Runtime for HostRuntime {
 #[cfg(test)]
 mod tests {
     use std::cell::{Cell, RefCell};
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
 
@@ -198,6 +226,24 @@ mod tests {
             assert!(runtime.parallelism() >= 1);
             assert_ne!(runtime.random(), runtime.random());
         });
+    }
+
+    #[test]
+    fn a_task_that_panics_takes_all_with_it() {
+        static RAN: AtomicBool = AtomicBool::new(false);
+        let outcome = std::panic::catch_unwind(|| {
+            run(async |runtime: HostRuntime| {
+                let other = runtime.clone();
+                runtime.spawn(async move {
+                    yield_now().await;
+                    other.spawn(async { panic!("as told") });
+                    other.spawn(async { RAN.store(true, Ordering::Relaxed) });
+                });
+                pending::<()>().await; // As whoever waits for what that task would have done.
+            });
+        });
+        assert_eq!(outcome.unwrap_err().downcast_ref(), Some(&"as told"));
+        assert!(!RAN.load(Ordering::Relaxed), "a task ran after one that left half of a change");
     }
 
     #[test]

@@ -1,13 +1,17 @@
 //! A small world for the engine's tests: a runtime without threads, payloads that tell who wrote
 //! them, and a device whose requests can be held back.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
+use async_channel::Sender;
 use async_executor::LocalExecutor;
 use bytes::Bytes;
+use futures_lite::FutureExt;
 use futures_lite::future::yield_now;
 use mjolnir_device::filter::Verb;
 use mjolnir_device::{
@@ -24,6 +28,8 @@ pub const BLOCK: u64 = 4096;
 #[derive(Clone)]
 pub struct Tick {
     executor: Rc<LocalExecutor<'static>>,
+    /// What tasks panicked with.
+    panics: Sender<Box<dyn Any + Send>>,
     now: Rc<Cell<u64>>,
     /// Threads that do what is handed to `parallel`; none: it is done at once.
     threads: usize,
@@ -49,7 +55,13 @@ impl Runtime for Tick {
         }
     }
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        self.executor.spawn(task).detach();
+        let panics = self.panics.clone();
+        let told = async move {
+            if let Err(panic) = AssertUnwindSafe(task).catch_unwind().await {
+                let _ = panics.try_send(panic);
+            }
+        };
+        self.executor.spawn(told).detach();
     }
     fn parallel<T: Send + 'static>(
         &self,
@@ -124,8 +136,11 @@ fn run_in<T>(threads: usize, job_cost: Duration, main: impl AsyncFnOnce(Tick) ->
     let executor = Rc::new(LocalExecutor::new());
     let now = Rc::new(Cell::new(0));
     let numbers = Rc::new(RefCell::new((0..threads).collect()));
-    let runtime = Tick { executor: executor.clone(), now, threads, numbers, job_cost };
-    futures_lite::future::block_on(executor.run(main(runtime)))
+    let (panics, panicked) = async_channel::unbounded();
+    let runtime = Tick { executor: executor.clone(), panics, now, threads, numbers, job_cost };
+    // Else a test would wait for ever for what a task would have done.
+    let fails = async { resume_unwind(panicked.recv().await.expect("tasks can be started")) };
+    futures_lite::future::block_on(executor.run(main(runtime.clone()).or(fails)))
 }
 
 /// Waits for `operation`; panics with `what` if it has not ended after very many turns of every
