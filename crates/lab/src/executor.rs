@@ -30,6 +30,8 @@ pub struct Options {
     pub poll_cost: Duration,
     /// Virtual time that each job given to [`Runtime::parallel`] costs.
     pub job_cost: Duration,
+    /// Whether this thread does a part of what is handed out ([`Runtime::own_job`]).
+    pub own_job: bool,
     /// Virtual time after which a simulation that is not done is called stuck.
     pub time_limit: Duration,
     /// Polls after which the same is said of it, for tasks that spin.
@@ -44,6 +46,7 @@ impl Default for Options {
             shuffle: false,
             poll_cost: Duration::from_nanos(300),
             job_cost: Duration::from_micros(20),
+            own_job: false,
             time_limit: Duration::from_secs(600),
             poll_limit: 5_000_000,
             loud: false,
@@ -126,6 +129,8 @@ impl Wake for Handle {
 
 /// The main future's number in the ready queue.
 const MAIN: u64 = 0;
+/// Jobs that can run at once.
+const PARALLELISM: usize = 2;
 
 impl Sim {
     /// A simulation at instant 0 whose chances `seed` decides.
@@ -409,7 +414,7 @@ impl Runtime for SimRuntime {
         // Each begins when the one before has ended, and any number will do: by turns, so that what is
         // kept for each number is put together again.
         let number = self.core.jobs.get();
-        self.core.jobs.set((number + 1) % self.parallelism());
+        self.core.jobs.set((number + 1) % self.own_job().unwrap_or(PARALLELISM));
         // As in the real world, it is under way whether or not it is asked for.
         let result = job(number);
         let cost = self.core.options.job_cost;
@@ -421,7 +426,11 @@ impl Runtime for SimRuntime {
     }
 
     fn parallelism(&self) -> usize {
-        2
+        PARALLELISM
+    }
+
+    fn own_job(&self) -> Option<usize> {
+        self.core.options.own_job.then_some(PARALLELISM - 1)
     }
 
     fn random(&self) -> u64 {

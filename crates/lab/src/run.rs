@@ -81,7 +81,8 @@ pub fn run_seed_on<S: Subject>(seed: u64, size: RunSize, loud: bool) -> Report {
 
 /// Runs one seed's chances in a run of given shape.
 pub fn run_swarm<S: Subject>(seed: u64, swarm: Swarm, loud: bool, size: RunSize) -> Report {
-    let options = Options { shuffle: swarm.shuffle, loud, ..Options::default() };
+    let Swarm { shuffle, own_job, .. } = swarm;
+    let options = Options { shuffle, own_job, loud, ..Options::default() };
     let sim = Sim::new(seed, options);
     let tally = Rc::new(RefCell::new(Tally::default()));
     let model: Rc<RefCell<Model>> = Rc::default();

@@ -5,18 +5,41 @@
 //! tracking). The last one is always kept, whose leaves are at most those of the map, and so are
 //! those that are being relocated.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mjolnir_map::NodeId;
 use mjolnir_units::ZoneId;
 
 use crate::reclaim::leaf_set::LeafSet;
 
+/// What a leaf costs, in a list that is half full at least.
+const LEAF_BYTES: u64 = 4;
+/// What each list costs besides.
+const LIST_BYTES: u64 = 64;
+
 /// The leaves that refer to a candidate, and the memory that they take.
 #[derive(Default)]
 struct Entry {
     leaves: LeafSet,
+    /// The lists that they are in. A set cannot tell whether a leaf is the first of its list without
+    /// counting the others.
+    lists: BTreeSet<u16>,
     bytes: u64,
+}
+
+impl Entry {
+    /// Adds a leaf. Returns the bytes of memory that it takes more.
+    fn add(&mut self, leaf: NodeId) -> u64 {
+        if !self.leaves.insert(leaf) {
+            return 0;
+        }
+        let more = match self.lists.insert(LeafSet::list_of(leaf)) {
+            true => LEAF_BYTES + LIST_BYTES,
+            false => LEAF_BYTES,
+        };
+        self.bytes += more;
+        more
+    }
 }
 
 /// See the module.
@@ -79,9 +102,7 @@ impl ReverseIndex {
     /// A leaf refers to a zone, or may: which may be a candidate or not.
     pub fn add(&mut self, zone: ZoneId, leaf: NodeId) {
         let Some(entry) = self.entries.get_mut(&zone) else { return };
-        let more = entry.leaves.insert(leaf).unwrap_or(0);
-        entry.bytes += more;
-        self.bytes += more;
+        self.bytes += entry.add(leaf);
         while self.bytes > self.bytes_max
             && let [_, .., last] = self.order[..]
             && !self.held.contains(&last)
@@ -120,8 +141,29 @@ impl ReverseIndex {
 
 #[cfg(test)]
 mod tests {
+    use rand_core::{Rng, SeedableRng};
+    use rand_pcg::Pcg64;
+
     use super::*;
-    use crate::reclaim::leaf_set::{LEAF_BYTES, LIST_BYTES};
+
+    #[test]
+    fn a_leaf_costs_its_place_and_the_first_of_a_list_that_too() {
+        let mut chance = Pcg64::seed_from_u64(5);
+        let mut below = |limit: u64| chance.next_u64() % limit;
+        let mut index = ReverseIndex::new(u64::MAX);
+        index.choose(vec![ZoneId(7)]);
+        let mut naive = BTreeSet::new();
+        for round in 0..20_000 {
+            let id = below([300, 1 << 20, u64::from(u32::MAX)][round % 3]) as u32;
+            index.add(ZoneId(7), NodeId(id));
+            naive.insert(id);
+        }
+        let lists: BTreeSet<u32> = naive.iter().map(|id| id >> 16).collect();
+        assert_eq!(index.bytes(), 4 * naive.len() as u64 + 64 * lists.len() as u64);
+        assert_eq!(index.leaves(ZoneId(7)).unwrap().len(), naive.len() as u64);
+        index.remove(ZoneId(7));
+        assert_eq!(index.bytes(), 0);
+    }
 
     #[test]
     fn it_gives_up_the_least_promising_and_keeps_to_its_budget() {

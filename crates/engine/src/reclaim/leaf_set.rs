@@ -3,11 +3,7 @@
 use mjolnir_map::NodeId;
 use roaring::RoaringBitmap;
 
-/// What a leaf costs, in a list that is half full at least.
-pub(super) const LEAF_BYTES: u64 = 4;
-/// What each list costs besides.
-pub(super) const LIST_BYTES: u64 = 64;
-/// Leaves whose numbers have as many high bits in common have a list of their own.
+/// Leaves whose numbers differ in so many low bits alone are in one list.
 const LIST_BITS: u32 = 16;
 
 /// Some leaves of the map, in order: two bytes for each, or a bit for each that there is where they are many.
@@ -18,14 +14,14 @@ pub(crate) struct LeafSet {
 }
 
 impl LeafSet {
-    /// Adds one. The bytes of memory that it takes more; none if it is in the set already.
-    pub fn insert(&mut self, leaf: NodeId) -> Option<u64> {
-        if !self.ids.insert(leaf.0) {
-            return None;
-        }
-        let first = leaf.0 >> LIST_BITS << LIST_BITS;
-        let alone = self.ids.range_cardinality(first..=first + ((1 << LIST_BITS) - 1)) == 1;
-        Some(LEAF_BYTES + if alone { LIST_BYTES } else { 0 })
+    /// Adds one. Whether it was not in the set before.
+    pub fn insert(&mut self, leaf: NodeId) -> bool {
+        self.ids.insert(leaf.0)
+    }
+
+    /// The list that a leaf is in, by its number: each takes memory of its own.
+    pub fn list_of(leaf: NodeId) -> u16 {
+        (leaf.0 >> LIST_BITS) as u16
     }
 
     /// Adds all of another one.
@@ -68,14 +64,11 @@ mod tests {
             let base = [1, 1 << 20, u32::MAX - 100_000][round % 3];
             let some: BTreeSet<u32> =
                 (0..below(200)).map(|_| base + below([300, 100_001][round % 2]) as u32).collect();
-            let (mut others, mut bytes) = (LeafSet::default(), 0);
+            let mut others = LeafSet::default();
             for id in &some {
-                bytes += others.insert(NodeId(*id)).unwrap();
-                assert_eq!(others.insert(NodeId(*id)), None);
+                assert!(others.insert(NodeId(*id)) && !others.insert(NodeId(*id)));
             }
             assert_eq!(others.len(), some.len() as u64);
-            let lists: BTreeSet<u32> = some.iter().map(|id| id >> 16).collect();
-            assert_eq!(bytes, 4 * some.len() as u64 + 64 * lists.len() as u64);
             set.insert_all(&others);
             naive.extend(some);
             let probe = base + below(300) as u32;

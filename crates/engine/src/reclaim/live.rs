@@ -3,12 +3,13 @@
 //! Several jobs mark at once. Each processor has a sheet of bits of its own, so that setting a bit is
 //! a plain store: an atomic one would stop the processor from overlapping the cache misses, of which
 //! a mark of a large map is made. And it is the same sheet in each of its jobs: one that another
-//! processor wrote last has to come over from its cache, line by line. When the mark has ended as many jobs
-//! count what any sheet has, and put the candidates' bits together: with many processors, sheets are much to
-//! go through.
+//! processor wrote last has to come over from its cache, line by line. When the mark has ended as many
+//! count what any sheet has, and put the candidates' bits together, piece by piece: with many processors,
+//! sheets are much to go through.
 
 use std::collections::BTreeMap;
 use std::ops::{Add, Sub};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use mjolnir_map::{Bits, a_line, prefetch_line, word};
@@ -16,6 +17,8 @@ use mjolnir_units::{Pba, ZoneId};
 
 /// Bytes of all sheets that a piece has at least: less is not worth handing to another processor.
 const PIECE_BYTES_MIN: usize = 16 << 10;
+/// The most, unless a zone has more: some 0.1 ms, for which clients may wait.
+const PIECE_BYTES_MAX: usize = 1 << 20;
 
 /// What words refer to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,22 +124,22 @@ impl Sheets {
         8 * self.judged.blocks().div_ceil(64)
     }
 
-    /// Ends the marking. What is left to do can be done by `jobs` jobs at once.
-    pub fn end(self, jobs: usize) -> Ended {
+    /// Ends the marking. What is left to do can be done by `threads` threads at once.
+    pub fn end(self, threads: usize) -> Ended {
         let unlocked = |sheet: Mutex<Bits>| sheet.into_inner().expect("no job panicked");
         let sheets = self.sheets.into_iter().map(unlocked);
         let sheets: Vec<Bits> = sheets.filter(|sheet| sheet.room() > 0).collect();
         let bytes: usize = sheets.iter().map(Bits::bytes).sum();
-        let most = jobs.min(self.judged.zones as usize).max(1);
-        let pieces = (bytes / PIECE_BYTES_MIN).clamp(1, most);
-        Ended { judged: self.judged, sheets, bytes, pieces }
+        let pieces = (bytes / PIECE_BYTES_MIN).min(threads.max(bytes / PIECE_BYTES_MAX));
+        let pieces = pieces.min(self.judged.zones as usize).max(1);
+        Ended { judged: self.judged, sheets, bytes, pieces, taken: AtomicUsize::new(0) }
     }
 
     /// Ends the marking, and counts in this thread.
     pub fn counted(self, candidates: &ZoneSet) -> LiveMap {
         let ended = self.end(1);
-        let piece = ended.count(0, candidates);
-        ended.counted([piece])
+        let pieces = ended.count_left(candidates).collect();
+        ended.counted(pieces)
     }
 }
 
@@ -147,6 +150,8 @@ pub(super) struct Ended {
     /// Of all sheets.
     bytes: usize,
     pieces: usize,
+    /// How many have been taken by whoever counts them.
+    taken: AtomicUsize,
 }
 
 /// What is live of some zones, one after the other.
@@ -157,11 +162,6 @@ pub(super) struct Piece {
 }
 
 impl Ended {
-    /// How many pieces there are: at least one.
-    pub fn pieces(&self) -> usize {
-        self.pieces
-    }
-
     /// Whether it is not worth handing to another processor.
     pub fn is_little(&self) -> bool {
         self.bytes < 2 * PIECE_BYTES_MIN
@@ -172,8 +172,16 @@ impl Ended {
         8 * self.judged.zone_blocks.div_ceil(64) * candidates.len() as u64
     }
 
-    /// Counts a piece: in any thread.
-    pub fn count(&self, number: usize, candidates: &ZoneSet) -> Piece {
+    /// Counts pieces, with their numbers, one after the other as long as there are some that nobody else
+    /// has taken: in any thread.
+    pub fn count_left(&self, candidates: &ZoneSet) -> impl Iterator<Item = (usize, Piece)> {
+        std::iter::from_fn(move || {
+            let number = self.taken.fetch_add(1, Ordering::Relaxed);
+            (number < self.pieces).then(|| (number, self.count(number, candidates)))
+        })
+    }
+
+    fn count(&self, number: usize, candidates: &ZoneSet) -> Piece {
         let zone_blocks = self.judged.zone_blocks;
         let begin = |number: usize| (self.judged.zones * number as u64 / self.pieces as u64) as u32;
         let (mut counts, mut bits) = (Vec::new(), Vec::new());
@@ -192,10 +200,10 @@ impl Ended {
         Piece { counts, candidates: bits }
     }
 
-    /// The whole, of all pieces in order.
-    pub fn counted(self, pieces: impl IntoIterator<Item = Piece>) -> LiveMap {
+    /// The whole, of all pieces by their numbers.
+    pub fn counted(self, pieces: BTreeMap<usize, Piece>) -> LiveMap {
         let (mut counts, mut candidates) = (Vec::new(), BTreeMap::new());
-        for piece in pieces {
+        for piece in pieces.into_values() {
             counts.extend(piece.counts);
             candidates.extend(piece.candidates);
         }
@@ -366,8 +374,14 @@ mod tests {
             let candidates = ZoneSet::new(zones, zone_blocks, [ZoneId(4), ZoneId(1)].into_iter());
             let ended = Ended { pieces, ..sheets.end(9) };
             let bytes_expected = ended.candidates_bytes(&candidates);
-            let counted: Vec<_> =
-                (0..pieces).map(|number| ended.count(number, &candidates)).collect();
+            let counted: BTreeMap<_, _> = {
+                // By two that take turns.
+                let mut both = [ended.count_left(&candidates), ended.count_left(&candidates)];
+                let counted = (0..pieces).map(|turn| both[turn % 2].next().unwrap()).collect();
+                assert!(both.iter_mut().all(|left| left.next().is_none()));
+                counted
+            };
+            assert_eq!(counted.len(), pieces);
             let live = ended.counted(counted);
             let expected = judged.iter().map(|zone| {
                 let from = u64::from(zone.0) * zone_blocks;
@@ -404,14 +418,14 @@ mod tests {
     }
 
     #[test]
-    fn a_large_map_is_counted_by_many_jobs_and_a_small_one_by_one() {
+    fn a_large_map_is_counted_in_many_pieces_and_a_small_one_in_one() {
         for (zones, zone_blocks, pieces) in
-            [(9, 1 << 12, 1), (1, 1 << 25, 1), (2, 1 << 25, 2), (9, 1 << 14, 2), (9, 1 << 22, 8)]
+            [(9, 1 << 12, 1), (1, 1 << 25, 1), (9, 1 << 14, 2), (9, 1 << 18, 8), (200, 1 << 20, 50)]
         {
             let sheets = Sheets::new(zones, zone_blocks, vec![ZoneId(0)], 2);
             (0..2).for_each(|job| sheets.sheet(job).set(job as u64));
             let ended = sheets.end(8);
-            assert_eq!(ended.pieces(), pieces, "{zones} of {zone_blocks}");
+            assert_eq!(ended.pieces, pieces, "{zones} of {zone_blocks}");
             assert_eq!(ended.is_little(), zone_blocks == 1 << 12);
         }
     }

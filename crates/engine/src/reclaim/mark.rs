@@ -1,11 +1,12 @@
 //! Mark: one walk of the map that counts live blocks and indexes the candidates' referrers.
 
+use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::LocalBoxFuture;
-use futures_util::stream::{FuturesOrdered, FuturesUnordered, TryStreamExt};
+use futures_util::stream::{FuturesUnordered, TryStreamExt};
 use futures_util::{FutureExt, StreamExt};
 use mjolnir_device::{Device, Runtime};
 use mjolnir_map::{
@@ -22,18 +23,20 @@ use crate::reclaim::relocate::yield_now;
 /// Map nodes that are visited before clients get their turn.
 const NODES_A_STEP: usize = 256;
 /// Leaves per job, and of all jobs together, those that wait included, where there are two to eight processors.
-/// So many per job that the processors' caches stay with them, though each job that ends wakes this thread; few
-/// enough to freeze little of the map, and to end together.
+/// So many per job that the processors' caches stay with them, though this thread has to do with each that ends;
+/// few enough to freeze little of the map, and to end together.
 const LEAVES_A_JOB: RangeInclusive<usize> = 256..=1024;
 const LEAVES_IN_JOBS: usize = 4096;
 /// Jobs for each processor, where there are few and this thread is none of those that do them: three wait, of
 /// half a millisecond each. So long it may wait for one of the processors behind a job, even while another is
 /// idle.
 const JOBS_A_PROCESSOR: usize = 4;
-/// The same where this thread does a part: it comes back sooner than two jobs end.
+/// The same where this thread does a part: unless clients keep it, it comes back sooner than two jobs end.
 const JOBS_BESIDE: usize = 2;
 /// Leaves that this thread scans before clients get their turn.
 const LEAVES_A_TURN: usize = 128;
+/// Leaves that are added to candidates' before clients get their turn, each counted for each of them.
+const PAIRS_A_TURN: usize = 4096;
 /// Words of a leaf that are asked at once whether any refers to a candidate.
 const WORDS_AT_ONCE: usize = 8;
 /// Nodes that are freed before clients get their turn.
@@ -294,7 +297,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             Some(_) => Portions::beside(processors, held),
         };
         let jobs_most = own.map_or(usize::MAX, |_| portions.jobs);
-        let loads_most = loads_at_once(&self.inner.options);
+        // What is loaded stays until the next step has seen it, which sees no more leaves than these.
+        let loads_most = loads_at_once(&self.inner.options).min(portions.leaves);
         let (mut leaves, mut kept) = (Vec::new(), Vec::new());
         loop {
             let wall_before = self.runtime().now();
@@ -304,7 +308,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 (step, cpu) = self.mark_piece(portions.leaves);
                 drop(kept);
                 leaves.append(&mut step.leaves);
-                // So many stay until the next step has seen them; it tells of the others again.
+                // It tells of the others again.
                 step.absent.truncate(loads_most);
                 kept = self.load_nodes(step.absent).try_collect().await?;
             }
@@ -335,17 +339,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 _ if step.done || (full && own.is_none()) => found.extend(jobs.next().await),
                 _ => {}
             }
-            for (found, took) in found {
-                cpu += took;
-                tally.referring += found.referring;
-                tally.with_twin += found.twins;
-                tally.mapped_blocks += found.mapped.blocks;
-                let mut state = self.state();
-                state.reclaim.counters.leaves_scanned += found.leaves;
-                state.reclaim.counters.mappings_scanned += found.mapped.words;
-                for (zone, leaf) in found.referrers {
-                    state.reclaim.index.add(zone, leaf);
+            for (number, (found, took)) in found.into_iter().enumerate() {
+                if number > 0 {
+                    yield_now().await; // What follows the last one is below.
                 }
+                cpu += took + self.take_over(found, &mut tally).await;
             }
             self.rest_after_scan(cpu, self.runtime().now() - wall_before).await;
             yield_now().await; // Clients get their turn between steps.
@@ -353,6 +351,31 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 return Err(Error::new(mjolnir_store::ErrorKind::Closed, "the store is closing"));
             }
         }
+    }
+
+    /// Adds what a job found to the tally and to the reverse index, and returns the processor time it took.
+    async fn take_over(&self, found: Found, tally: &mut Tally) -> Duration {
+        tally.referring += found.referring;
+        tally.with_twin += found.twins;
+        tally.mapped_blocks += found.mapped.blocks;
+        {
+            let mut state = self.state();
+            state.reclaim.counters.leaves_scanned += found.leaves;
+            state.reclaim.counters.mappings_scanned += found.mapped.words;
+        }
+        let mut cpu = Duration::ZERO;
+        for (number, pairs) in found.referrers.chunks(PAIRS_A_TURN).enumerate() {
+            if number > 0 {
+                yield_now().await; // Clients get their turn between steps.
+            }
+            let before = self.runtime().cpu_time();
+            {
+                let mut state = self.state();
+                pairs.iter().for_each(|(zone, leaf)| state.reclaim.index.add(*zone, *leaf));
+            }
+            cpu += self.runtime().cpu_time().saturating_sub(before);
+        }
+        cpu
     }
 
     /// Scans a few of the leaves that were gathered last, in this thread.
@@ -370,26 +393,42 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         (found, self.runtime().cpu_time().saturating_sub(before))
     }
 
-    /// What the jobs marked, counted, with the bits of the candidates. All but a little is work for jobs.
+    /// What the jobs marked, counted, with the bits of the candidates. All but a little is work for jobs, and
+    /// for this thread between turns of clients.
     async fn count(&self, marked: Sheets, candidates: &Arc<ZoneSet>) -> LiveMap {
-        let ended = marked.end(self.runtime().parallelism());
+        let processors = self.runtime().parallelism();
+        let ended = marked.end(processors);
         self.state().reclaim.mark_bytes += ended.candidates_bytes(candidates);
         if ended.is_little() {
-            let piece = ended.count(0, candidates);
-            return ended.counted([piece]);
+            let pieces = ended.count_left(candidates).collect();
+            return ended.counted(pieces);
         }
         let ended = Arc::new(ended);
-        let jobs: FuturesOrdered<_> = (0..ended.pieces())
-            .map(|number| {
+        let counts_here = self.runtime().own_job().is_some();
+        let mut jobs: FuturesUnordered<_> = (0..processors - usize::from(counts_here))
+            .map(|_| {
                 let (ended, candidates) = (ended.clone(), candidates.clone());
-                self.runtime().parallel(move |_| ended.count(number, &candidates))
+                let count = move |_| ended.count_left(&candidates).collect::<Vec<_>>();
+                self.runtime().parallel(count)
             })
             .collect();
-        let counted: Vec<_> = jobs.collect().await;
-        let took = counted.iter().map(|(_, took)| *took).sum::<Duration>();
-        self.state().reclaim.counters.scan_cpu_ns += took.as_nanos() as u64;
+        let (mut pieces, mut cpu) = (BTreeMap::new(), Duration::ZERO);
+        if counts_here {
+            loop {
+                let before = self.runtime().cpu_time();
+                let Some((number, piece)) = ended.count_left(candidates).next() else { break };
+                pieces.insert(number, piece);
+                cpu += self.runtime().cpu_time().saturating_sub(before);
+                yield_now().await; // Clients get their turn between steps.
+            }
+        }
+        while let Some((counted, took)) = jobs.next().await {
+            pieces.extend(counted);
+            cpu += took;
+        }
+        self.state().reclaim.counters.scan_cpu_ns += cpu.as_nanos() as u64;
         let ended = Arc::into_inner(ended).expect("all jobs have ended");
-        ended.counted(counted.into_iter().map(|(piece, _)| piece))
+        ended.counted(pieces)
     }
 
     /// Gives back the memory of what the last mark did not visit.

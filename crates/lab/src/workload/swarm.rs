@@ -109,6 +109,8 @@ pub struct Swarm {
     pub hot: bool,
     /// Ready tasks run in a drawn order.
     pub shuffle: bool,
+    /// The thread that hands jobs out does some, too.
+    pub own_job: bool,
     /// One recovery in so many is cut by another power cut. 0: none is.
     pub cut_recovery_one_in: u64,
     /// What else goes wrong.
@@ -145,7 +147,7 @@ impl Swarm {
         };
         let capacity = u64::from(zones) * zone_blocks;
         let volumes = chance.within(1..5) as usize;
-        Swarm {
+        let mut swarm = Swarm {
             info: DeviceInfo {
                 name: "simulated".into(),
                 uuid: *b"mjolnir in a lab",
@@ -178,6 +180,7 @@ impl Swarm {
             unaligned: chance.one_in(2),
             hot: chance.one_in(2),
             shuffle: chance.one_in(2),
+            own_job: false,
             cut_recovery_one_in: *chance.pick(&[0, 2, 3]),
             trouble,
             subject: SubjectOptions {
@@ -190,7 +193,10 @@ impl Swarm {
                 unflushed_bytes: *chance.pick(&[64 << 10, 1 << 20, 256 << 20]),
                 linger: Duration::from_millis(*chance.pick(&[1, 1, 10])),
             },
-        }
+        };
+        // Drawn last, so that a seed is else what it was before there was this.
+        swarm.own_job = chance.one_in(2);
+        swarm
     }
 
     /// How often requests fail by chance.
