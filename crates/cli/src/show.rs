@@ -257,7 +257,7 @@ fn stats(store: &Path, of: &StatsOf) -> String {
         count(stats.replayed_records, "record"),
         stats.dropped_records,
     );
-    text += &format!("checksum errors: {}\n\n", stats.checksum_errors);
+    text += &format!("checksum errors met: {}\n\n", stats.checksum_errors);
     text += &reclaim(stats);
     text += match of.served {
         true => "\nlatency of requests within the store, since it is served\n",
@@ -289,6 +289,10 @@ fn space(stats: &Stats) -> String {
     let mut text = table.text();
     if space.low {
         text += "  space is low: trim or delete something, or `mjolnir grow` the store\n";
+    }
+    if stats.room_refusals > 0 {
+        let refused = count(stats.room_refusals, "request");
+        text += &format!("  {refused} refused so far, since no space was left\n");
     }
     text
 }

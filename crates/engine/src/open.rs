@@ -106,7 +106,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if engine.inner.options.read_only {
             engine.state().failed = Some(Error::new(
                 ErrorKind::ReadOnly,
-                "the store was opened for reading only; open it for writing to change it",
+                "the store was opened for reading only (by its server, if it has one: `serve \
+                 --read-only`); open it for writing to change it",
             ));
             return Ok(engine);
         }

@@ -87,6 +87,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     births: Default::default(),
                     live: None,
                     stuck: None,
+                    retry: None,
                     map_bytes: 0,
                     pins: 0,
                 };
@@ -440,7 +441,11 @@ async fn read_root<D: Device>(device: &D) -> Result<Root, Error> {
         .ok_or_else(|| {
             Error::new(
                 ErrorKind::Format,
-                format!("{} holds no store yet; `format` makes one", info.name),
+                format!(
+                    "{} holds no store: it was not made to the end, or its root was overwritten with \
+                     zeroes; only if nothing was ever stored in it, format it",
+                    info.name
+                ),
             )
         })?;
     let root = Root::decode(&bytes).map_err(|why| {
@@ -496,7 +501,7 @@ async fn read_copy<D: Device>(
     chunks: &[(Pba, u32)],
 ) -> Result<Manifest, Error> {
     const NO_WAY_ON: &str = "it says where everything lies, and no older one is kept, so all is \
-                             lost unless the medium can be made to return it";
+                             lost unless the medium can be made to return it; restore from a backup";
     let info = device.info();
     let mut bytes = Vec::new();
     for (pba, blocks) in chunks {
@@ -518,13 +523,17 @@ async fn read_copy<D: Device>(
         bytes.extend_from_slice(piece.as_ref());
     }
     if (bytes.len() as u64) < root.manifest_bytes {
-        return Err(fault::damaged("the checkpoint's manifest is shorter than its root says"));
+        return Err(fault::damaged(format!(
+            "{}: the checkpoint's manifest is shorter than its root says; {NO_WAY_ON}",
+            info.name
+        )));
     }
     bytes.truncate(root.manifest_bytes as usize);
     Manifest::decode(&bytes).map_err(|why| {
         let places: Vec<String> = chunks.iter().map(|(pba, _)| pba.to_string()).collect();
         fault::damaged(format!(
-            "the checkpoint's manifest (at {}) is damaged: {why}; {NO_WAY_ON}",
+            "{}: the checkpoint's manifest (at {}) is damaged: {why}; {NO_WAY_ON}",
+            info.name,
             places.join(", ")
         ))
     })

@@ -110,6 +110,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     self.call_reclaim();
                 }
                 Verdict::Full => {
+                    state.counters.room_refusals += u64::from(claim.is_client());
                     refusal.set(Some(state.no_room()));
                     return false;
                 }
@@ -143,12 +144,14 @@ impl State {
 
     /// What is said where reclaim cannot help.
     fn no_room(&self) -> Error {
-        let why = match &self.reclaim.failure {
-            Some(error) => format!("no space is left, and reclaim fails to win any: {error}"),
-            None => {
-                "no space is left, and reclaim finds nothing to win; trim or delete something, \
-                     or grow the store"
-                    .to_owned()
+        const ADVICE: &str = "trim or delete something, or grow the store";
+        let why = match (&self.reclaim.failure, self.stuck_by(|_| true)) {
+            (Some(error), _) => format!("no space is left, and reclaim fails to win any: {error}"),
+            (None, Some(error)) => format!(
+                "no space is left, and reclaim cannot win what lies beside damage: {error}; {ADVICE}"
+            ),
+            (None, None) => {
+                format!("no space is left, and reclaim finds nothing to win; {ADVICE}")
             }
         };
         Error::new(ErrorKind::NoSpace, why)

@@ -90,6 +90,7 @@ pub(crate) struct Counters {
     pub nodes_loaded: u64,
     pub checksum_errors: u64,
     pub room_waits: u64,
+    pub room_refusals: u64,
     pub replayed_records: u64,
     pub dropped_records: u64,
     pub read_latency: Histogram,
@@ -211,6 +212,8 @@ pub struct Stats {
     pub copy_forward_failures: u64,
     /// Times that a client's write waited for a segment.
     pub room_waits: u64,
+    /// Requests of clients that were refused since no space was left.
+    pub room_refusals: u64,
     /// Checkpoints taken.
     pub checkpoints: u64,
     /// Flushes of the device.
@@ -219,7 +222,7 @@ pub struct Stats {
     pub replayed_records: u64,
     /// Records found past the first gap, never acknowledged as durable.
     pub dropped_records: u64,
-    /// Blocks that did not match their checksum.
+    /// Times that a block was read that did not match its checksum, by clients, reclaim or a scrub.
     pub checksum_errors: u64,
     /// Map nodes, in memory or not.
     pub map_nodes: u64,
@@ -275,7 +278,8 @@ pub struct Stats {
     pub trim_latency: LatencySummary,
     /// Atomic vectors, clones and moves.
     pub atomic_latency: LatencySummary,
-    /// Why reclaim wins no space: its last cycle failed for this, and those to come most likely will.
+    /// Why reclaim wins no space: its last cycle failed for this, or what there is to win is where the device
+    /// fails.
     pub reclaim_failed: Option<String>,
     /// Why the store takes no changes any more; not where it was opened for reading only.
     pub failed: Option<String>,
@@ -328,6 +332,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             leaves_repointed: reclaim.leaves_repointed,
             copy_forward_failures: reclaim.copy_forward_failures,
             room_waits: counters.room_waits,
+            room_refusals: counters.room_refusals,
             checkpoints: counters.checkpoints,
             device_flushes: counters.device_flushes,
             replayed_records: counters.replayed_records,

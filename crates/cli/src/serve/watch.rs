@@ -14,11 +14,11 @@ use crate::output;
 /// How often to look.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Periods between two words about damage, of which there may be much.
-const DAMAGE_PERIODS: u32 = 10;
+/// Periods between two words about damage, or about requests refused, of which there may be many.
+const MANY_PERIODS: u32 = 10;
 
 /// Sends what is recorded on its way, and warns on standard error when that fails, when space gets low
-/// and when reclaim or the store fails, once each time, and now and then while damaged blocks are being read.
+/// and when reclaim or the store fails, once each time, and now and then while damaged blocks are being read or requests refused for want of space.
 pub async fn watch(
     engine: HostEngine,
     recorder: Rc<Recorder>,
@@ -27,6 +27,7 @@ pub async fn watch(
 ) {
     let (mut was_low, mut was_in_vain, mut was_failed) = (false, false, false);
     let (mut damaged, mut quiet) = (0, 0);
+    let (mut refused, mut quiet_refusals, mut was_full) = (0, 0, false);
     while !stop.is_requested() {
         let stats = engine.stats();
         let space = &stats.space;
@@ -41,18 +42,32 @@ pub async fn watch(
             ));
         }
         was_low = space.low;
+        quiet_refusals = u32::saturating_sub(quiet_refusals, 1);
+        if stats.room_refusals > refused && quiet_refusals == 0 {
+            let count = output::count(stats.room_refusals - refused, "request");
+            complain(&format!(
+                "error: {count} refused, since no space is left but what reclaim needs; trim or delete \
+                 something, or grow the store"
+            ));
+            (refused, quiet_refusals, was_full) = (stats.room_refusals, MANY_PERIODS, true);
+        }
+        if was_full && !space.low {
+            complain(&format!("there is room again: {} are free", output::bytes(space.free_bytes)));
+            was_full = false;
+        }
         if let Some(why) = stats.reclaim_failed.as_ref().filter(|_| !was_in_vain) {
             complain(&format!("error: no space is won back, since reclaim fails: {why}"));
         }
         was_in_vain = stats.reclaim_failed.is_some();
         quiet = u32::saturating_sub(quiet, 1);
         if stats.checksum_errors > damaged && quiet == 0 {
-            let count = output::count(stats.checksum_errors - damaged, "block");
+            let times = output::count(stats.checksum_errors - damaged, "time");
             complain(&format!(
-                "error: {count} did not match the checksum, and reads of them failed: the medium \
-                 returns other bytes than were written; `mjolnir scrub` says what is affected"
+                "error: blocks that were read did not match their checksums ({times}, those that a \
+                 scrub met included): the medium returns other bytes than were written; \
+                 `mjolnir scrub` says what is affected"
             ));
-            (damaged, quiet) = (stats.checksum_errors, DAMAGE_PERIODS);
+            (damaged, quiet) = (stats.checksum_errors, MANY_PERIODS);
         }
         if let Some(why) = stats.failed.filter(|_| !was_failed) {
             complain(&format!(

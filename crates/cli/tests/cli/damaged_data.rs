@@ -24,7 +24,7 @@ fn a_read_of_damaged_data_fails_and_the_operator_is_told() {
     let mut client = server.client("v");
     assert!(client.read((1 << 20) + 8192, 4096).is_err());
     assert_eq!(client.read(1 << 20, 8192).unwrap(), data[..8192]);
-    server.wait_for("did not match the checksum");
+    server.wait_for("did not match their checksums");
     drop(client);
     server.stop();
     let said = folder.run("scrub s.mj");

@@ -102,3 +102,18 @@ fn one_damaged_root_is_made_up_for_and_two_are_refused() {
         assert!(!told.contains("holds no store yet"), "{told}");
     }
 }
+
+#[test]
+fn zeroes_over_the_beginning_are_not_taken_for_a_store_that_was_never_made() {
+    let folder = Folder::with_store();
+    let file = OpenOptions::new().read(true).write(true).open(folder.path("s.mj")).unwrap();
+    let mut label = [0; 4096];
+    file.read_exact_at(&mut label, 0).unwrap();
+    file.write_all_at(&[0; 256 << 10], 0).unwrap();
+    // By a label that was kept elsewhere.
+    file.write_all_at(&label, 0).unwrap();
+    for words in ["volume list s.mj", "serve s.mj", "check s.mj", "salvage s.mj"] {
+        folder.refused(words, &["s.mj", "its root was overwritten with zeroes"]);
+    }
+    folder.refused("format s.mj --size 64M", &["s.mj", "--force"]);
+}

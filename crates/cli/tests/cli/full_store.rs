@@ -24,11 +24,13 @@ fn a_full_store_loses_nothing_and_recovers_by_deletion() {
     assert_eq!(refused, ENOSPC);
     assert!(written >= 32, "only {written} MiB of 64 could be written");
     server.wait_for("space is low");
+    server.wait_for("refused, since no space is left");
     for piece in 0..written {
         let read = client.read(piece * PIECE as u64, PIECE as u32).unwrap();
         assert!(read == pattern(piece, PIECE), "piece {piece}");
     }
-    assert!(folder.ok("stats s.mj").contains("space is low"));
+    let told = folder.ok("stats s.mj");
+    assert!(told.contains("space is low") && told.contains("refused so far"), "{told}");
     folder.ok("volume delete s.mj big --force");
     folder.ok("gc run s.mj");
     let mut client = server.client("v");
@@ -51,7 +53,9 @@ fn a_full_store_grows() {
     while client.write(0, at, &pattern(at, PIECE)).is_ok() {
         at += PIECE as u64;
     }
+    server.wait_for("refused, since no space is left");
     folder.ok("grow s.mj --size 128M");
+    server.wait_for("there is room again");
     client.write(0, at, &pattern(at, PIECE)).unwrap();
     assert!(client.read(0, PIECE as u32).unwrap() == pattern(0, PIECE));
     server.stop();

@@ -21,7 +21,7 @@ pub struct FaultRates {
     pub append: u64,
     /// Appends that fail with [`ErrorKind::NoSpace`].
     pub no_space: u64,
-    /// Reads that fail with [`ErrorKind::Unreadable`], this time only.
+    /// Reads that fail, this time only: by turns with [`ErrorKind::Unreadable`] and [`ErrorKind::Io`].
     pub read: u64,
     /// Reads that return a block with one bit inverted, this time only.
     pub flip: u64,
@@ -36,6 +36,8 @@ pub struct FaultRates {
 pub enum Damage {
     /// Reads that touch it fail with [`ErrorKind::Unreadable`].
     Unreadable,
+    /// Reads that touch it fail with [`ErrorKind::Io`], which says nothing of the medium.
+    Failing,
     /// Reads return it with this bit inverted (0 is the lowest bit of the first byte).
     Flipped(u32),
     /// Reads return zeroes in its place.
@@ -61,6 +63,7 @@ struct Plan {
     /// Requests made so far, by verb.
     counts: BTreeMap<Verb, u64>,
     script: Vec<Scripted>,
+    outages: BTreeMap<Verb, ErrorKind>,
     damage: BTreeMap<Pba, Damage>,
     rates: FaultRates,
     chance: Pcg32,
@@ -90,6 +93,15 @@ impl FaultControl {
         let mut plan = self.plan.borrow_mut();
         let at = plan.counts.get(&verb).copied().unwrap_or(0) + nth;
         plan.script.push(Scripted { verb, at, error, landed });
+    }
+
+    /// From now on each request of that kind fails with `error`, before it reaches the medium; none ends it.
+    pub fn fail_all(&self, verb: Verb, error: Option<ErrorKind>) {
+        let outages = &mut self.plan.borrow_mut().outages;
+        match error {
+            Some(error) => outages.insert(verb, error),
+            None => outages.remove(&verb),
+        };
     }
 
     /// Damages a block, until its zone is reset.
@@ -127,7 +139,8 @@ impl FaultControl {
         let plan = &mut *self.plan.borrow_mut();
         let count = plan.counts.entry(verb).or_insert(0);
         *count += 1;
-        let mut mishap = None;
+        let outage = plan.outages.get(&verb);
+        let mut mishap = outage.map(|error| Mishap { error: *error, landed: false });
         if let Some(at) = plan.script.iter().position(|s| s.verb == verb && s.at == *count) {
             let Scripted { error, landed, .. } = plan.script.swap_remove(at);
             mishap = Some(Mishap { error, landed });
@@ -136,7 +149,10 @@ impl FaultControl {
             Verb::Append => {
                 [(plan.rates.append, ErrorKind::Io), (plan.rates.no_space, ErrorKind::NoSpace)]
             }
-            Verb::Read => [(plan.rates.read, ErrorKind::Unreadable), (0, ErrorKind::Io)],
+            Verb::Read => {
+                let kinds = [ErrorKind::Unreadable, ErrorKind::Io];
+                [(plan.rates.read, kinds[(*count % 2) as usize]), (0, ErrorKind::Io)]
+            }
             Verb::Flush => [(plan.rates.flush, ErrorKind::Io), (0, ErrorKind::Io)],
             _ => [(plan.rates.other, ErrorKind::Io), (0, ErrorKind::Io)],
         };
@@ -150,7 +166,7 @@ impl FaultControl {
     }
 
     /// Applies damage to the blocks that were read from `from` on.
-    fn spoil(&self, from: Pba, bytes: &mut [u8]) -> Result<(), Pba> {
+    fn spoil(&self, from: Pba, bytes: &mut [u8]) -> Result<(), (Pba, ErrorKind)> {
         let plan = &mut *self.plan.borrow_mut();
         let end = from.plus((bytes.len() / BLOCK_BYTES) as u64);
         let flip = |bytes: &mut [u8], bit: usize| bytes[bit / 8] ^= 1 << (bit % 8);
@@ -158,7 +174,8 @@ impl FaultControl {
             plan.faults += 1;
             let start = (pba.0 - from.0) as usize * BLOCK_BYTES;
             match damage {
-                Damage::Unreadable => return Err(pba),
+                Damage::Unreadable => return Err((pba, ErrorKind::Unreadable)),
+                Damage::Failing => return Err((pba, ErrorKind::Io)),
                 Damage::Flipped(bit) => flip(bytes, start * 8 + *bit as usize),
                 Damage::Overwritten => bytes[start..start + BLOCK_BYTES].fill(0),
             }
@@ -178,6 +195,7 @@ impl<D: Device> Fault<D> {
         let plan = Plan {
             counts: BTreeMap::new(),
             script: Vec::new(),
+            outages: BTreeMap::new(),
             damage: BTreeMap::new(),
             rates: FaultRates::default(),
             chance: Pcg32::seed_from_u64(0),
@@ -271,9 +289,9 @@ impl<D: Device> Device for Fault<D> {
         let (control, name) = (self.control.clone(), self.inner.info().name);
         async move {
             let mut buffer = request.await?;
-            control.spoil(from, buffer.as_mut()).map_err(|pba| {
+            control.spoil(from, buffer.as_mut()).map_err(|(pba, kind)| {
                 let context = format!("read at {pba} of {name}: injected damage");
-                DeviceError::new(ErrorKind::Unreadable, context)
+                DeviceError::new(kind, context)
             })?;
             Ok(buffer)
         }

@@ -42,7 +42,7 @@ use mjolnir_policy::pacing::{self, Gate, Pacing, PacingPolicy, PacingView, Rhyth
 use mjolnir_policy::read_plan::{self, ReadPlanPolicy};
 use mjolnir_policy::victim::{self, VictimPolicy};
 use mjolnir_store::{Error, ErrorKind};
-use mjolnir_units::{Instant, ZoneId};
+use mjolnir_units::{BLOCK_SIZE, Instant, ZoneId};
 
 use crate::engine::{Engine, State};
 use crate::options::ReclaimOptions;
@@ -50,7 +50,7 @@ use crate::reclaim::index::ReverseIndex;
 use crate::reclaim::mark::Walked;
 use crate::reclaim::marked::Marked;
 use crate::reclaim::released::Released;
-use crate::space::SegmentState;
+use crate::space::{Segment, SegmentState, Stuck};
 
 /// Map nodes that may be garbage before a mark runs for their sake: some 100 MiB at most.
 const GARBAGE_NODES_MIN: usize = 32_768;
@@ -234,13 +234,15 @@ struct Begun {
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Runs reclaim until it finds nothing more to win, whatever the utilization. Returns how
-    /// many segments it gave up; fails if a part of the map cannot be read, without which nothing can be won.
+    /// many segments it gave up; fails if that is none, since a part of the map cannot be read or the device
+    /// fails for those that could be won.
     pub async fn collect(&self) -> Result<u64, Error> {
         let (wanted, before) = {
             let mut state = self.state();
             state.check_health()?;
             state.reclaim.forced += 1;
             state.reclaim.forced_incarnation = state.space.incarnation;
+            state.retry_stuck(|_| true);
             (state.reclaim.forced, state.reclaim.counters.segments_retired)
         };
         self.call_reclaim();
@@ -248,30 +250,37 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.failed.is_none() && !state.stopping && state.reclaim.forced_done < wanted
         })
         .await;
-        let more = {
+        let (more, failure) = {
             let mut state = self.state();
             state.check_health()?;
-            if let Some(error) = &state.reclaim.failure {
-                return Err(Error::new(error.kind, format!("reclaim fails: {error}")));
-            }
             state.update_reserve();
-            state.space.count(SegmentState::Retiring) > 0
+            let more = state.space.count(SegmentState::Retiring) > 0
                 || state.checkpoint.running
                 || state.checkpoint.is_compacting()
-                || state.map.is_changed()
+                || state.map.is_changed();
+            (more, state.reclaim.failure.clone())
         };
         if more {
             self.checkpoint().await?;
         }
-        Ok(self.state().reclaim.counters.segments_retired - before)
+        let won = self.state().reclaim.counters.segments_retired - before;
+        match failure {
+            Some(Error { kind, message }) if won == 0 => {
+                Err(Error::new(kind, format!("reclaim fails: {message}")))
+            }
+            _ => Ok(won),
+        }
     }
 
     /// The task that collects while there is reason to.
     pub(crate) async fn reclaim_task(self) {
         loop {
             let listener = self.inner.reclaim_wanted.listen();
+            let now = self.runtime().now();
             let (ends, wanted) = {
                 let mut state = self.state();
+                // Not within what follows: it would not end for as long as one after the other is due.
+                state.retry_stuck(|segment| segment.is_due(now));
                 state.update_pacing();
                 let ends = state.failed.is_some() || state.closing;
                 (ends, state.reclaim_due())
@@ -459,6 +468,10 @@ impl State {
     fn retire(&mut self, zone: ZoneId) {
         let segment = self.space.get_mut(zone);
         segment.state = SegmentState::Retiring;
+        if segment.retry.is_some() {
+            self.retry_stuck(|_| true); // The device is back.
+        }
+        let segment = self.space.get(zone);
         let payload = segment.payload;
         let won = payload.saturating_sub(segment.live.unwrap_or(payload));
         self.reclaim.released.won(won.into());
@@ -510,8 +523,7 @@ impl State {
         let zone_blocks = self.space.zone_blocks;
         let mut reclaimable = 0;
         for (_, segment) in self.space.sealed_data() {
-            let stuck = segment.stuck.is_some() && segment.stuck == segment.live;
-            if !stuck {
+            if segment.stuck().is_none() {
                 // Unmarked segments are reckoned half stale until a mark knows better.
                 let live = segment.live.map_or(zone_blocks / 2, u64::from);
                 reclaimable += zone_blocks.saturating_sub(live);
@@ -543,6 +555,27 @@ impl State {
         self.reclaim.last_pacing = pacing;
     }
 
+    /// Tries those segments again that a failure of the device kept from being emptied, if they are to.
+    fn retry_stuck(&mut self, are_to: impl Fn(&Segment) -> bool) {
+        for segment in self.space.segments.iter_mut() {
+            if segment.stuck.as_ref().is_some_and(Stuck::passes) && are_to(segment) {
+                segment.stuck = None;
+            }
+        }
+    }
+
+    /// Why segments are stuck which `are` so, if there is a segment's worth to be won of them.
+    pub fn stuck_by(&self, are: impl Fn(&Stuck) -> bool) -> Option<&Error> {
+        let (mut stale, mut why) = (0, None);
+        for (_, segment) in self.space.sealed_data() {
+            if let Some(stuck) = segment.stuck().filter(|stuck| are(stuck)) {
+                stale += u64::from(segment.payload.saturating_sub(stuck.live)) * BLOCK_SIZE;
+                why = Some(&stuck.why);
+            }
+        }
+        why.filter(|_| stale >= self.space.payload_bytes())
+    }
+
     /// A cycle failed.
     fn give_up_cycle(&mut self, error: &Error) {
         self.reclaim.counters.copy_forward_failures += 1;
@@ -561,9 +594,8 @@ impl State {
     fn give_up_what_was_asked(&mut self, error: &Error) {
         self.reclaim.forced_done = self.reclaim.forced;
         // What cannot be marked cannot be won: whoever waits for room hears of it.
-        if matches!(error.kind, ErrorKind::Io | ErrorKind::Damaged) {
-            self.reclaim.failure = Some(error.clone());
-        }
+        let lasts = matches!(error.kind, ErrorKind::Io | ErrorKind::Damaged);
+        self.reclaim.failure = lasts.then(|| error.clone());
         let begun = self.reclaim.cycles_begun.saturating_sub(1);
         self.reclaim.fruitless_from = Some(begun);
         if error.kind == ErrorKind::Damaged {
@@ -590,6 +622,8 @@ impl State {
                 // clients write.
                 self.reclaim.released.give_up();
             }
+            // Who reads what is damaged hears of that.
+            self.reclaim.failure = self.stuck_by(Stuck::passes).cloned();
             self.reclaim.fruitless_from = Some(begun);
             self.reclaim.fruitless_at = Some(sequence);
             // Whoever asked after this cycle began is owed another.

@@ -110,7 +110,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 Ok(Copied::Closing) => return Ok(relocated),
                 Err(error) if self.state().failed.is_some() => return Err(error),
                 Err(error) => {
-                    self.spare(batch, zone, error.kind);
+                    self.spare(batch, zone, &error);
                     if error.kind == ErrorKind::NoSpace {
                         relocated.cramped = true;
                         break;
@@ -140,7 +140,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             Ok(()) => {}
             Err(error) if error.kind == ErrorKind::NoSpace && self.state().failed.is_none() => {
                 for zone in copied.victims.clone() {
-                    self.spare(&mut copied, zone, error.kind);
+                    self.spare(&mut copied, zone, &error);
                 }
                 return Ok(Relocated { cramped: true, ..relocated });
             }
@@ -164,19 +164,19 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// A victim could not be emptied: it is no candidate any more, and its old data stays in force.
-    /// Unless it was for want of space, it is not tried again before that has changed. Nothing
-    /// happens to one that is spared already.
-    pub(super) fn spare(&self, batch: &mut Batch, zone: ZoneId, why: ErrorKind) {
+    /// Unless it was for want of space, it is not tried again before what is live in it has changed, or
+    /// the device may have recovered. Nothing happens to one that is spared already.
+    pub(super) fn spare(&self, batch: &mut Batch, zone: ZoneId, why: &Error) {
         if !batch.victims.contains(&zone) {
             return;
         }
         batch.victims.retain(|other| *other != zone);
+        let now = self.runtime().now();
         let mut state = self.state();
         state.reclaim.counters.copy_forward_failures += 1;
         state.reclaim.index.remove(zone);
-        if why != ErrorKind::NoSpace {
-            let segment = state.space.get_mut(zone);
-            segment.stuck = segment.live;
+        if why.kind != ErrorKind::NoSpace {
+            state.space.get_mut(zone).note_stuck(why, now);
         }
     }
 
@@ -197,7 +197,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             };
             batch.victims.iter().copied().filter(refers).collect()
         };
-        zones.into_iter().for_each(|zone| self.spare(batch, zone, error.kind));
+        zones.into_iter().for_each(|zone| self.spare(batch, zone, &error));
         Ok(())
     }
 }

@@ -48,7 +48,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 match repointed {
                     Ok(left) => {
                         for zone in left {
-                            self.spare(batch, zone, ErrorKind::Damaged);
+                            let why = "a leaf of the map still refers to blocks that did not move";
+                            self.spare(batch, zone, &Error::new(ErrorKind::Damaged, why));
                         }
                     }
                     Err(error) => self.spare_what_refers(batch, id, error)?,

@@ -26,7 +26,7 @@ impl State {
         }
         let most = self.space.zones().filter_map(|(zone, _)| erases(zone)).max().unwrap_or(0);
         let movable = self.space.sealed_data().filter(|(zone, segment)| {
-            segment.live.is_some() && segment.stuck != segment.live && !chosen.contains(zone)
+            segment.live.is_some() && segment.stuck().is_none() && !chosen.contains(zone)
         });
         let behind = |erases: &u32| most - erases > gap_max;
         let mut least: Vec<(u32, ZoneId)> =
