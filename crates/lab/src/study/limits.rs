@@ -13,7 +13,10 @@ pub enum Limit {
     /// Nothing.
     None,
     /// So many blocks of writes, and nothing else.
-    Writes,
+    Writes {
+        /// Whether requests take time.
+        timed: bool,
+    },
     /// So many requests, or so much time.
     Requests,
 }

@@ -62,7 +62,7 @@ impl Source {
     /// The workload as it wears a drive in. Jobs have other draws than those that are measured, which
     /// would else overwrite the same blocks in the same order; what is popular with them is the same.
     pub fn wearing_in(spec: &LoadSpec, bytes: u64, seed: u64) -> Result<Self, String> {
-        Ok(match Self::new(spec, bytes, seed, Limit::Writes)? {
+        Ok(match Self::new(spec, bytes, seed, Limit::Writes { timed: false })? {
             Source::Jobs(workload) => Source::Jobs(workload.redrawn()),
             Source::Trace(trace) => Source::Trace(trace),
         })
@@ -153,7 +153,10 @@ fn nothing_left(name: &str, requests: u64, skipped: u64) -> String {
 /// A sentence that begins with the key.
 pub fn jobs(spec: &WorkloadSpec, bytes: u64, seed: u64, limit: Limit) -> Result<Workload, String> {
     let mut spec = spec.clone();
-    let mut goes_on = false;
+    let (by_writes, in_no_time) = match limit {
+        Limit::Writes { timed } => (true, !timed),
+        Limit::None | Limit::Requests => (false, false),
+    };
     spec.seed = spec.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(seed);
     for (number, job) in (1..).zip(&mut spec.jobs) {
         let of_one_volume = check_one_volume(job, number);
@@ -170,18 +173,20 @@ pub fn jobs(spec: &WorkloadSpec, bytes: u64, seed: u64, limit: Limit) -> Result<
             };
             job.size = Some(Value::Number(bytes.saturating_sub(offset)));
         }
-        let endless = job.number_ios.is_none() && job.io_size.is_none() && job.runtime.is_none();
+        // Where nothing takes time, requests that follow one another never come to its end.
+        let stops = job.runtime.is_some() && (job.rate_iops.is_some() || !in_no_time);
+        let endless = job.number_ios.is_none() && job.io_size.is_none() && !stops;
         if endless && limit != Limit::None {
-            goes_on = true;
             job.number_ios = Some(u64::MAX);
         }
     }
     let workload = Workload::new(&spec).map_err(|error| format!("workload.synthetic: {error}"))?;
-    if goes_on && limit == Limit::Writes && !workload.jobs().iter().any(Job::writes) {
+    let goes_on = workload.jobs().iter().any(Job::goes_on);
+    if by_writes && goes_on && !workload.jobs().iter().any(|job| job.goes_on() && job.writes()) {
         return Err(
-            "workload.synthetic: no job writes, and only blocks that are written would end the \
-                    run; limit it by measure.requests or measure.seconds, and have no \
-                    precondition.workload"
+            "workload.synthetic: no job that goes on writes, only blocks that are written end the \
+             run, and those that end may not write enough; limit it by measure.requests or \
+             measure.seconds, and have no precondition.workload"
                 .to_owned(),
         );
     }
@@ -243,12 +248,13 @@ mod tests {
 
     #[test]
     fn jobs_wear_a_drive_in_with_other_draws_than_are_measured() {
+        const LIMIT: Limit = Limit::Writes { timed: false };
         let spec: LoadSpec = toml::from_str("synthetic.job = [{ rw = \"randwrite\" }]").unwrap();
         let places = |source: Result<Source, String>| {
             let Ok(Source::Jobs(workload)) = source else { panic!("no jobs") };
             workload.generator(0).take(100).map(|request| request.offset).collect::<Vec<_>>()
         };
-        let measured = |seed| places(Source::new(&spec, 1 << 30, seed, Limit::Writes));
+        let measured = |seed| places(Source::new(&spec, 1 << 30, seed, LIMIT));
         let before = |seed| places(Source::wearing_in(&spec, 1 << 30, seed));
         assert_eq!(before(1), before(1));
         for other in [measured(1), measured(2), before(2)] {

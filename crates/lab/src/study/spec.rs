@@ -383,7 +383,7 @@ impl MeasureSpec {
         if self.requests.is_some() || self.seconds.is_some() {
             Limit::Requests
         } else if self.blocks.is_some() || self.drive_writes.is_some() {
-            Limit::Writes
+            Limit::Writes { timed: self.timed }
         } else {
             Limit::None
         }

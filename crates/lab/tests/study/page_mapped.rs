@@ -81,13 +81,41 @@ fn a_run_whose_requests_take_no_time_is_refused() {
 }
 
 #[test]
-fn a_run_that_only_writes_would_end_is_refused_where_no_job_writes() {
+fn a_run_that_only_writes_would_end_is_refused_where_none_of_its_jobs_goes_on_writing() {
     for kind in ["page-mapped", "engine"] {
-        for ends in ["measure.drive_writes = 1.0", "precondition.workload = 1.0"] {
+        for (jobs, ends) in [
+            (
+                r#"{ rw = "randread", bs = "4k" }, { rw = "randtrim" }"#,
+                "measure.drive_writes = 1.0",
+            ),
+            (r#"{ rw = "randread" }, { rw = "randtrim" }"#, "precondition.workload = 1.0"),
+            // The one that writes ends long before.
+            (
+                r#"{ rw = "randread" }, { rw = "randwrite", bs = "4k", number_ios = 100 }"#,
+                "measure.drive_writes = 1.0",
+            ),
+            (
+                r#"{ rw = "randread" }, { rw = "randwrite", bs = "4k", number_ios = 100 }"#,
+                "measure.requests = 100\nprecondition.workload = 1.0",
+            ),
+            (
+                r#"{ rw = "randwrite", bs = "4k", numjobs = 2, number_ios = 100 }, { rw = "randread" }"#,
+                "measure.drive_writes = 1.0",
+            ),
+            // In no time a second never passes.
+            (
+                r#"{ rw = "randread", runtime = "1s" }"#,
+                "measure.requests = 100\nprecondition.workload = 1.0",
+            ),
+            (
+                r#"{ rw = "randread", runtime = "1s" }"#,
+                "measure = { drive_writes = 1.0, timed = false }",
+            ),
+        ] {
             let error = try_run(&format!(
                 r#"
                 drive.kind = "{kind}"
-                workload.synthetic.job = [{{ rw = "randread", bs = "4k" }}, {{ rw = "randtrim" }}]
+                workload.synthetic.job = [{jobs}]
                 {ends}
                 [device]
                 file = "harmonia"
@@ -95,7 +123,10 @@ fn a_run_that_only_writes_would_end_is_refused_where_no_job_writes() {
                 ftl = {{ over_provisioning = 0.3 }}"#
             ))
             .unwrap_err();
-            assert!(error.contains("no job writes"), "{kind}, {ends}: {error}");
+            assert!(
+                error.contains("no job that goes on writes"),
+                "{kind}, {jobs}, {ends}: {error}"
+            );
         }
     }
 }

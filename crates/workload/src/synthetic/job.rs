@@ -95,6 +95,11 @@ impl Job {
         (self.offset, self.offset + self.size)
     }
 
+    /// Whether it makes as many requests as there is a number for.
+    pub fn goes_on(&self) -> bool {
+        self.number_ios == Some(u64::MAX)
+    }
+
     /// Whether any of its requests writes data.
     pub fn writes(&self) -> bool {
         let phases = self.phases.iter().map(|phase| &phase.shares);

@@ -219,14 +219,12 @@ impl Chart {
             // Sizes have an order of their own, whichever case has which.
             let size = |word: &String| word.parse::<ByteSize>().ok().map(|size| size.0);
             let number = |word: &String| word.parse::<f64>().ok();
+            let by_number =
+                |a: &String, b: &String| number(a).zip(number(b)).map(|(a, b)| a.total_cmp(&b));
             if categories.iter().all(|word| size(word).is_some()) {
                 categories.sort_by_key(size);
-            } else if let Some(mut numbers) =
-                categories.iter().map(number).collect::<Option<Vec<_>>>()
-            {
-                numbers.sort_by(f64::total_cmp);
-                categories =
-                    numbers.iter().map(|number| Coordinate::Number(*number).to_string()).collect();
+            } else if categories.iter().all(|word| number(word).is_some()) {
+                categories.sort_by(|a, b| by_number(a, b).expect("all are numbers"));
             }
             self.categories = Some(categories);
             self.bars = figure.style != Style::Points;
@@ -241,7 +239,8 @@ impl Chart {
                 let x = match (&self.categories, &x) {
                     (Some(categories), word) => {
                         let word = word.to_string();
-                        categories.iter().position(|known| *known == word).unwrap_or(0) as f64
+                        let place = categories.iter().position(|known| *known == word);
+                        place.expect("each point's is among them") as f64
                     }
                     (None, Coordinate::Number(x)) => *x,
                     (None, Coordinate::Word(_)) => continue,
@@ -416,6 +415,28 @@ mod tests {
         assert_eq!(shown(0), ["8M", "32M", "128M", "1G"]);
         assert_eq!(shown(1), ["a", "b"]);
         assert_eq!(shown(2), ["0.25", "3.5", "20"], "bars have places, of numbers in order");
+    }
+
+    #[test]
+    fn words_that_are_numbers_stand_at_their_places() {
+        const FILE: &str = "name = \"m\"\ntitle = \"M\"\nsource = \"S\"\nquestion = \"Q\"\n\
+            kind = \"closed-form\"\n[configuration]\npages = 64\nspare = 0.1\n[sweep]\n\
+            policy = [{ label = \"0.20\", victim = \"greedy\" }, { label = \"0.10\", victim = \"fifo\" }]\n\
+            [[figure]]\nname = \"f\"\ntitle = \"F\"\nx = \"policy\"\ny = [\"n\"]\nstyle = \"bars\"\n";
+        use crate::experiment::{Changes, Estimate, Kinds, Outcome, Plan, SeedResult, Version};
+        let plan = Plan::new("m.toml", FILE, &Changes::default(), &Kinds::default()).unwrap();
+        let version = Version { version: "1".to_owned(), build: "b".to_owned() };
+        let mut results = Results::new(&plan, &version, Vec::new());
+        for (point, mean) in results.points.iter_mut().zip([3.5, 20.0]) {
+            point.numbers.insert("n".to_owned(), Estimate { mean, ci95: None, runs: 1 });
+            point.runs.push(SeedResult { seed: 1, outcome: Outcome::default() });
+        }
+        let chart = Chart::new(&results, &results.experiment.figure[0]).unwrap();
+        assert_eq!(chart.categories.unwrap(), ["0.10", "0.20"]);
+        let marks = chart.series.iter().flat_map(|line| &line.points);
+        let mut places: Vec<_> = marks.map(|mark| (mark.x, mark.y)).collect();
+        places.sort_by(|a, b| a.0.total_cmp(&b.0));
+        assert_eq!(places, [(0.0, 20.0), (1.0, 3.5)]);
     }
 
     #[test]
