@@ -116,8 +116,8 @@ struct Connection<'a, T, F> {
     reserved: u64,
     /// What of the server's allowance is taken for both, as of the last request taken or answered.
     share: Share,
-    /// Why nothing can be written to the client any more. What it sent before is done all the same: it may
-    /// have said goodbye without waiting for replies.
+    /// Why nothing can be written to the client any more, or read from it. What it sent before is done all
+    /// the same: it may have said goodbye without waiting for replies.
     gone: Option<Disconnect>,
     export: &'a Export,
     options: &'a Options,
@@ -148,9 +148,12 @@ where
                 match self.readable.poll(cx, |cx| receiver.poll_read(cx, transport)) {
                     Poll::Ready(Ok(())) => progress = true,
                     Poll::Pending => {}
-                    Poll::Ready(Err(_)) if self.gone.is_some() => receiver.stop(),
+                    // As where a client went with replies that it had not read. What is in flight is
+                    // done all the same.
                     Poll::Ready(Err(why)) => {
-                        return Poll::Ready(Err(Disconnect::transport("reading from", why)));
+                        self.gone.get_or_insert_with(|| Disconnect::transport("reading from", why));
+                        receiver.stop();
+                        progress = true;
                     }
                 }
             }

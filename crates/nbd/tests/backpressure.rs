@@ -2,11 +2,13 @@
 
 mod support;
 
-use std::pin::pin;
+use std::io;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 use futures_lite::future::{poll_fn, zip};
+use futures_lite::{AsyncRead, AsyncWrite};
 use mjolnir_nbd::{Allowance, DisconnectKind, Negotiated, Options, negotiate, serve, transmit};
 use mjolnir_store::Store;
 use support::client::{Client, Reply, request_bytes};
@@ -228,6 +230,72 @@ fn a_client_that_says_goodbye_and_reads_no_reply_has_its_requests_done() {
     }
 }
 
+/// As a socket does whose other end closed with bytes in it that it had not read: after what was sent
+/// before, an error.
+struct Resets(support::pipe::Duplex);
+
+impl AsyncRead for Resets {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        match pin!(&mut self.0).poll_read(cx, buffer) {
+            Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+            other => other,
+        }
+    }
+}
+
+impl AsyncWrite for Resets {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        pin!(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        pin!(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        pin!(&mut self.0).poll_close(cx)
+    }
+}
+
+#[test]
+fn a_client_that_is_reset_has_what_is_in_flight_done_before_the_end() {
+    for hangs in [true, false] {
+        let store = MemoryStore::with_default(SIZE);
+        store.hang.set(hangs);
+        store.dawdle.set(true);
+        let (near, far) = duplex(usize::MAX, usize::MAX);
+        let mut client = Client::new(near);
+        let options = options(200, 1 << 20);
+        let client = async {
+            client.go("", false).await;
+            for cookie in 0..10 {
+                client.stream.push(&request_bytes(0, 1, cookie, cookie * 4096, 4096));
+                client.stream.push(&[7; 4096]);
+            }
+            drop(client);
+        };
+        let mut both = pin!(zip(serve(&store, Resets(far), &options), client));
+        let mut cx = Context::from_waker(Waker::noop());
+        let ended = (0..1_000).find_map(|_| match both.as_mut().poll(&mut cx) {
+            Poll::Ready((end, ())) => Some(end),
+            Poll::Pending => None,
+        });
+        assert_eq!(store.busy_count.get(), if hangs { 10 } else { 0 });
+        assert_eq!(ended.is_none(), hangs, "it waits for what is in flight, and for no more");
+        if let Some(end) = ended {
+            assert_eq!(end.unwrap_err().kind, DisconnectKind::Vanished);
+        }
+    }
+}
+
 #[test]
 fn a_stop_finishes_what_is_in_flight_and_takes_no_more() {
     let store = Rc::new(MemoryStore::with_default(SIZE));
@@ -242,11 +310,7 @@ fn a_stop_finishes_what_is_in_flight_and_takes_no_more() {
         let stats = session.stats();
         let stop = poll_fn(move |cx| {
             cx.waker().wake_by_ref();
-            if stats.in_flight.get() > 0 {
-                std::task::Poll::Ready(())
-            } else {
-                std::task::Poll::Pending
-            }
+            if stats.in_flight.get() > 0 { Poll::Ready(()) } else { Poll::Pending }
         });
         transmit(&*store, session, stop).await
     };
@@ -296,7 +360,7 @@ fn a_stalled_client_hurts_nobody_else() {
         for _ in 0..20 {
             assert!(server.as_mut().poll(&mut cx).is_pending());
             if done.is_none()
-                && let std::task::Poll::Ready(client) = client.as_mut().poll(&mut cx)
+                && let Poll::Ready(client) = client.as_mut().poll(&mut cx)
             {
                 done = Some(client);
             }
