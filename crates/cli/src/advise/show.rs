@@ -252,7 +252,7 @@ fn saves(win: &Estimate) -> String {
 }
 
 fn unsure(win: &Estimate, spread: f64) -> &'static str {
-    if win.mean.abs() < spread { ": too uncertain to tell" } else { "" }
+    if win.mean.abs() <= spread { ": too uncertain to tell" } else { "" }
 }
 
 fn microseconds(us: f64) -> String {
@@ -296,6 +296,14 @@ mod tests {
 
     use super::*;
     use crate::arguments::{Arguments, Command};
+
+    #[test]
+    fn what_a_single_run_wins_is_too_uncertain_to_tell() {
+        // Its spread is all of it.
+        let told =
+            |mean: f64, spread| !unsure(&Estimate { mean, ci95: None, runs: 1 }, spread).is_empty();
+        assert!(told(0.12, 0.12) && told(-0.12, 0.12) && !told(0.12, 0.11));
+    }
 
     #[test]
     fn the_line_for_the_server_is_one_that_it_takes() {
