@@ -280,7 +280,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let (ends, wanted) = {
                 let mut state = self.state();
                 // Not within what follows: it would not end for as long as one after the other is due.
-                state.retry_stuck(|segment| segment.is_due(now));
+                state.retry_due(now);
                 state.update_pacing();
                 let ends = state.failed.is_some() || state.closing;
                 (ends, state.reclaim_due())
@@ -294,13 +294,20 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 return;
             }
             if !wanted {
-                {
+                let retry_at = {
                     let mut state = self.state();
                     state.reclaim.running = false;
                     state.reclaim.rhythm.rest();
-                }
+                    state.next_retry()
+                };
                 self.notify();
-                listener.await;
+                match retry_at {
+                    None => listener.await,
+                    Some(at) => {
+                        let wait = Duration::from_nanos(at.0.saturating_sub(now.0));
+                        select(listener, pin!(self.runtime().sleep(wait))).await;
+                    }
+                }
                 continue;
             }
             // Else it would take the calls that are meant for those that listen within a cycle.
@@ -562,6 +569,25 @@ impl State {
                 segment.stuck = None;
             }
         }
+    }
+
+    /// The same with those whose time has come.
+    fn retry_due(&mut self, now: Instant) {
+        if self.next_retry().is_none_or(|at| at > now) {
+            return;
+        }
+        self.retry_stuck(|segment| segment.is_due(now));
+        self.reclaim.fruitless_at = None; // There is something new to win.
+        if self.stuck_by(Stuck::passes).is_none() {
+            self.reclaim.failure = None; // It is not known any more.
+        }
+    }
+
+    /// When one of them is to be tried next.
+    fn next_retry(&self) -> Option<Instant> {
+        let stuck = |segment: &&Segment| segment.stuck.as_ref().is_some_and(Stuck::passes);
+        let retries = self.space.segments.iter().filter(stuck).filter_map(|segment| segment.retry);
+        retries.map(|(at, _)| at).min()
     }
 
     /// Why segments are stuck which `are` so, if there is a segment's worth to be won of them.

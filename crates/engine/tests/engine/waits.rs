@@ -294,6 +294,8 @@ fn an_outage_makes_no_store_full_for_long() {
         for _ in 0..1_000_000 {
             runtime.now(); // A microsecond each.
         }
+        turns(100_000).await;
+        assert_eq!(engine.stats().reclaim_failed, None, "nobody asks, and it is told still");
         for step in 0..2_000 {
             let lba = 3 * step % blocks;
             soon("a write", put(&engine, volume, lba, 2)).await.unwrap();
