@@ -18,7 +18,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 const MANY_PERIODS: u32 = 10;
 
 /// Sends what is recorded on its way, and warns on standard error when that fails, when space gets low
-/// and when reclaim or the store fails, once each time, and now and then while damaged blocks are being read or requests refused for want of space.
+/// and when reclaim or the store fails, once each time, and now and then while damaged blocks are being read
+/// or requests are refused for want of space.
 pub async fn watch(
     engine: HostEngine,
     recorder: Rc<Recorder>,
@@ -27,7 +28,7 @@ pub async fn watch(
 ) {
     let (mut was_low, mut was_in_vain, mut was_failed) = (false, false, false);
     let (mut damaged, mut quiet) = (0, 0);
-    let (mut refused, mut quiet_refusals, mut was_full) = (0, 0, false);
+    let (mut refused, mut seen, mut quiet_refusals, mut was_full) = (0, 0, 0, false);
     while !stop.is_requested() {
         let stats = engine.stats();
         let space = &stats.space;
@@ -51,9 +52,11 @@ pub async fn watch(
             ));
             (refused, quiet_refusals, was_full) = (stats.room_refusals, MANY_PERIODS, true);
         }
-        if was_full && !space.low {
+        let more_refused = std::mem::replace(&mut seen, stats.room_refusals) < stats.room_refusals;
+        let has_room = space.free_bytes > space.reserved_bytes && stats.reclaim_failed.is_none();
+        if was_full && has_room && !more_refused {
             complain(&format!("there is room again: {} are free", output::bytes(space.free_bytes)));
-            was_full = false;
+            (refused, was_full) = (stats.room_refusals, false);
         }
         if let Some(why) = stats.reclaim_failed.as_ref().filter(|_| !was_in_vain) {
             complain(&format!("error: no space is won back, since reclaim fails: {why}"));
