@@ -38,7 +38,10 @@ fn a_store_served_for_reading_stays_as_it_was() {
 /// A command of another user than root, who may write anywhere; and elsewhere than in `ro`, so that this one can
 /// make sockets there.
 fn as_nobody(folder: &Folder, words: &str) -> Command {
-    std::fs::copy(program(), folder.path("mjolnir")).unwrap();
+    // Not copied by this process: what another test starts meanwhile would hold the copy open for writing until it
+    // is executed itself, and a file that is open for writing can't be.
+    let copied = Command::new("cp").arg(program()).arg(folder.path("mjolnir")).status().unwrap();
+    assert!(copied.success());
     chmod(folder, ".", 0o777);
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "./mjolnir"]);
