@@ -21,6 +21,8 @@ struct Progress {
     fruitless: Option<u64>,
     /// Blocks that reclaim has won.
     won: u64,
+    /// Times that it was to try again what the device had failed for.
+    retries: u64,
     checkpoints_begun: u64,
     checkpoints_ended: u64,
     /// Whether the next checkpoint can win room by compacting the map.
@@ -34,21 +36,22 @@ enum Verdict {
     Wait,
     /// Nor will it be before another checkpoint.
     WaitForCheckpoint,
-    /// Something was won since, by which it is known no more: what was full has been trimmed.
+    /// Something was won since, or is tried again, by which it is known no more: what was full has been
+    /// trimmed, or a device is back.
     AskAgain,
     Full,
 }
 
 impl Progress {
-    /// A cycle that began after the question has to win nothing, and so have checkpoints. `retiring`
-    /// tells whether segments were given up that are not free yet, which takes a while to find out.
-    fn since(&self, asked: &Progress, retiring: impl FnOnce() -> bool) -> Verdict {
+    /// A cycle that began after the question has to win nothing, and so have checkpoints. `is_pending`
+    /// tells whether segments are to be free or to be tried again soon, which takes a while to find out.
+    fn since(&self, asked: &Progress, is_pending: impl FnOnce() -> bool) -> Verdict {
         let taken = self.checkpoints_ended.saturating_sub(asked.checkpoints_begun);
-        if self.won > asked.won {
+        if self.won > asked.won || self.retries > asked.retries {
             Verdict::AskAgain
         } else if self.fruitless.is_none_or(|before| before < asked.cycles_begun)
             || taken == 0
-            || retiring()
+            || is_pending()
         {
             Verdict::Wait
         } else if taken < COMPACTIONS && self.compacting {
@@ -97,7 +100,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 // Reclaim and checkpoints do not wait for reclaim: they would wait for themselves.
                 None if !claim.is_client() => Verdict::Full,
                 None => Verdict::AskAgain,
-                Some(asked) => now.since(&asked, || state.space.count(SegmentState::Retiring) > 0),
+                Some(asked) => now.since(&asked, || {
+                    state.space.count(SegmentState::Retiring) > 0 || state.is_outage_new()
+                }),
             };
             match verdict {
                 Verdict::Wait => {}
@@ -145,7 +150,7 @@ impl State {
     /// What is said where reclaim cannot help.
     fn no_room(&self) -> Error {
         const ADVICE: &str = "trim or delete something, or grow the store";
-        let why = match (&self.reclaim.failure, self.stuck_by(|_| true)) {
+        let why = match (self.reclaim_failure(), self.reclaim_damage()) {
             (Some(error), _) => format!("no space is left, and reclaim fails to win any: {error}"),
             (None, Some(error)) => format!(
                 "no space is left, and reclaim cannot win what lies beside damage: {error}; {ADVICE}"
@@ -162,6 +167,7 @@ impl State {
             cycles_begun: self.reclaim.cycles_begun,
             fruitless: self.reclaim.fruitless_from(),
             won: self.reclaim.counters.blocks_won,
+            retries: self.reclaim.retries,
             checkpoints_begun: self.checkpoint.begun,
             checkpoints_ended: self.checkpoint.ended,
             compacting: self.checkpoint.is_compacting(),
@@ -178,6 +184,7 @@ mod tests {
         cycles_begun: 34,
         fruitless: Some(33),
         won: 5000,
+        retries: 7,
         checkpoints_begun: 91,
         checkpoints_ended: 90,
         compacting: false,
@@ -223,5 +230,7 @@ mod tests {
         let trimmed = Progress { cycles_begun: 38, won: 5001, checkpoints_ended: 93, ..full };
         assert_eq!(verdict(trimmed, asked), Verdict::AskAgain);
         assert_eq!(verdict(trimmed, trimmed), Verdict::Wait);
+        let tried_again = Progress { retries: 8, ..FULL };
+        assert_eq!(verdict(tried_again, ASKED), Verdict::AskAgain);
     }
 }

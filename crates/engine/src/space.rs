@@ -1,12 +1,11 @@
 //! Segments: which are free, open, sealed or retiring, and who may take the last ones.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
-use mjolnir_store::{Error, ErrorKind};
-use mjolnir_units::{BLOCK_SIZE, Instant, Pba, ZoneId};
+use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
 
 use crate::placement::Births;
+use crate::reclaim::{Retry, Stuck};
 
 /// The stream of the map's own blocks.
 pub(crate) const MAP_STREAM: u8 = 0;
@@ -50,62 +49,17 @@ pub(crate) struct Segment {
     pub births: Births,
     /// Live blocks as the last mark counted them; `None` if it was not sealed when that began.
     pub live: Option<u32>,
-    /// Why the segment could not be relocated, if it could not.
+    /// Why the segment could not be emptied, if it could not.
     pub stuck: Option<Stuck>,
-    /// Where the device failed for it: when it is tried again, and how long that was waited for.
-    pub retry: Option<(Instant, Duration)>,
+    /// Where the device failed for it, the last time.
+    pub retry: Option<Retry>,
     /// Live bytes of node images, table pages and manifests, for the map's stream.
     pub map_bytes: u64,
     /// Reads under way; the zone is not reset before they end.
     pub pins: u32,
 }
 
-/// Why a segment could not be relocated. It is not tried again before something else is live in it, or
-/// what was in the way may have passed.
-#[derive(Clone, Debug)]
-pub(crate) struct Stuck {
-    /// Its live blocks at the time.
-    pub live: u32,
-    pub why: Error,
-}
-
-impl Stuck {
-    /// Whether the device failed, which may pass; else there is damage.
-    pub fn passes(&self) -> bool {
-        self.why.kind == ErrorKind::Io
-    }
-}
-
-/// How long a segment is left alone that the device failed for: at first, and at most. So much longer than it
-/// failed a store may seem full, and so often is copied in vain what lies before a place that cannot be read.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(64);
-
 impl Segment {
-    /// Why it could not be relocated, if it is not to be tried.
-    pub fn stuck(&self) -> Option<&Stuck> {
-        self.stuck.as_ref().filter(|stuck| Some(stuck.live) == self.live)
-    }
-
-    /// It could not be relocated. Who tries before its time has come, by order or since something else is
-    /// live, does not put that off.
-    pub fn note_stuck(&mut self, why: &Error, now: Instant) {
-        self.stuck = self.live.map(|live| Stuck { live, why: why.clone() });
-        let wait = match self.retry {
-            _ if why.kind != ErrorKind::Io => return,
-            None => RETRY_AFTER,
-            Some((at, wait)) if at <= now => (2 * wait).min(RETRY_AFTER_MAX),
-            Some(_) => return,
-        };
-        self.retry = Some((now + wait, wait));
-    }
-
-    /// Whether it is stuck for a failure of the device, and its time has come.
-    pub fn is_due(&self, now: Instant) -> bool {
-        self.stuck.as_ref().is_some_and(Stuck::passes)
-            && self.retry.is_some_and(|(at, _)| at <= now)
-    }
-
     fn free() -> Self {
         Segment {
             state: SegmentState::Free,

@@ -29,7 +29,7 @@ use mjolnir_workload::{MAX_ADDRESS, Op, Request, VolumeId};
 use serde::{Deserialize, Serialize};
 
 use crate::{HostError, HostErrorKind, HostRuntime};
-use file::{Batch, Frames};
+use file::{Batch, Created, Frames};
 
 pub use file::may_record;
 pub use store::Recorded;
@@ -101,32 +101,6 @@ impl Drop for Starting<'_> {
     }
 }
 
-/// The file of a recording that is about to begin. If nobody waits for that any more, it goes.
-struct Created {
-    path: PathBuf,
-    frames: Option<Frames>,
-}
-
-impl Created {
-    fn new(path: PathBuf, replace: bool) -> Result<Self, HostError> {
-        let frames = Frames::create(&path, replace)?;
-        Ok(Created { path, frames: Some(frames) })
-    }
-
-    fn keep(mut self) -> Frames {
-        self.frames.take().expect("it is kept once")
-    }
-}
-
-impl Drop for Created {
-    fn drop(&mut self) {
-        if self.frames.is_some() {
-            // Before its lock goes, after which another's might be there.
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
-}
-
 /// A request that was noted and has not ended; if it is dropped, it ended without success.
 struct Asked<'a> {
     recorder: &'a Recorder,
@@ -164,7 +138,7 @@ impl Recorder {
         let _starting = Starting::new(self, path);
         // The disk may take its time, which is not the clients'.
         let to = path.to_owned();
-        let create = move || Created::new(to, replace);
+        let create = move || Created::new(&to, replace);
         let frames = blocking::unblock(create).await?.keep();
         *self.active.borrow_mut() = Some(Active {
             path: path.to_owned(),

@@ -46,9 +46,12 @@ pub async fn watch(
         quiet_refusals = u32::saturating_sub(quiet_refusals, 1);
         if stats.room_refusals > refused && quiet_refusals == 0 {
             let count = output::count(stats.room_refusals - refused, "request");
+            let then = match &stats.reclaim_failed {
+                None => "; trim or delete something, or grow the store".to_owned(),
+                Some(why) => format!(", and reclaim fails: {why}"),
+            };
             complain(&format!(
-                "error: {count} refused, since no space is left but what reclaim needs; trim or delete \
-                 something, or grow the store"
+                "error: {count} refused, since no space is left but what reclaim needs{then}"
             ));
             (refused, quiet_refusals, was_full) = (stats.room_refusals, MANY_PERIODS, true);
         }

@@ -21,7 +21,8 @@ pub struct FaultRates {
     pub append: u64,
     /// Appends that fail with [`ErrorKind::NoSpace`].
     pub no_space: u64,
-    /// Reads that fail, this time only: by turns with [`ErrorKind::Unreadable`] and [`ErrorKind::Io`].
+    /// Reads that fail, this time only: those of even number with [`ErrorKind::Unreadable`], the others with
+    /// [`ErrorKind::Io`].
     pub read: u64,
     /// Reads that return a block with one bit inverted, this time only.
     pub flip: u64,

@@ -26,11 +26,13 @@ mod released;
 mod relocate;
 mod repoint;
 mod select;
+mod stuck;
 mod wear;
 
 #[doc(hidden)]
 pub use mark::MarkLoop;
 pub(crate) use relocate::yield_now;
+pub(crate) use stuck::{Retry, Stuck};
 
 use std::mem::replace;
 use std::pin::pin;
@@ -42,7 +44,7 @@ use mjolnir_policy::pacing::{self, Gate, Pacing, PacingPolicy, PacingView, Rhyth
 use mjolnir_policy::read_plan::{self, ReadPlanPolicy};
 use mjolnir_policy::victim::{self, VictimPolicy};
 use mjolnir_store::{Error, ErrorKind};
-use mjolnir_units::{BLOCK_SIZE, Instant, ZoneId};
+use mjolnir_units::{Instant, ZoneId};
 
 use crate::engine::{Engine, State};
 use crate::options::ReclaimOptions;
@@ -50,7 +52,8 @@ use crate::reclaim::index::ReverseIndex;
 use crate::reclaim::mark::Walked;
 use crate::reclaim::marked::Marked;
 use crate::reclaim::released::Released;
-use crate::space::{Segment, SegmentState, Stuck};
+use crate::reclaim::stuck::PROVEN_AFTER;
+use crate::space::SegmentState;
 
 /// Map nodes that may be garbage before a mark runs for their sake: some 100 MiB at most.
 const GARBAGE_NODES_MIN: usize = 32_768;
@@ -85,10 +88,16 @@ pub(crate) struct ReclaimState {
     /// Forced cycles take only segments up to this incarnation: those there were when asked.
     pub forced_incarnation: u64,
     pub running: bool,
-    /// The last cycle failed by a request that may succeed the next time.
-    stumbled: bool,
-    /// Why nothing can be won, by the last cycle.
-    pub failure: Option<Error>,
+    /// Whether the last cycle won nothing.
+    in_vain: bool,
+    /// Since when one cycle after the other failed by a request that may succeed the next time.
+    failing_since: Option<Instant>,
+    /// Why the map cannot be marked, as far as is known.
+    failure: Option<Error>,
+    /// Where that was for the device, the last time.
+    mark_retry: Option<Retry>,
+    /// Times that something the device had failed for was to be tried again.
+    pub retries: u64,
     /// Map nodes in use when the last mark ended (or the store was opened).
     pub nodes_marked: usize,
     /// Segments to relocate, with the leaves that refer to them.
@@ -147,8 +156,11 @@ impl ReclaimState {
             forced_done: 0,
             forced_incarnation: 0,
             running: false,
-            stumbled: false,
+            in_vain: false,
+            failing_since: None,
             failure: None,
+            mark_retry: None,
+            retries: 0,
             nodes_marked: 0,
             index: ReverseIndex::new(index_bytes),
             released: Released::default(),
@@ -242,7 +254,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.check_health()?;
             state.reclaim.forced += 1;
             state.reclaim.forced_incarnation = state.space.incarnation;
-            state.retry_stuck(|_| true);
+            state.retry_all();
             (state.reclaim.forced, state.reclaim.counters.segments_retired)
         };
         self.call_reclaim();
@@ -258,7 +270,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 || state.checkpoint.running
                 || state.checkpoint.is_compacting()
                 || state.map.is_changed();
-            (more, state.reclaim.failure.clone())
+            (more, state.reclaim_failure().cloned())
         };
         if more {
             self.checkpoint().await?;
@@ -277,14 +289,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         loop {
             let listener = self.inner.reclaim_wanted.listen();
             let now = self.runtime().now();
-            let (ends, wanted) = {
+            let (ends, wanted, retries) = {
                 let mut state = self.state();
-                // Not within what follows: it would not end for as long as one after the other is due.
-                state.retry_due(now);
+                let retries = state.retry_due(now);
                 state.update_pacing();
                 let ends = state.failed.is_some() || state.closing;
-                (ends, state.reclaim_due())
+                (ends, state.reclaim_due(), retries)
             };
+            if retries {
+                self.notify(); // Who waits for room is owed another cycle.
+            }
             if ends {
                 let mut state = self.state();
                 state.reclaim.running = false;
@@ -297,6 +311,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let retry_at = {
                     let mut state = self.state();
                     state.reclaim.running = false;
+                    state.reclaim.failing_since = None;
                     state.reclaim.rhythm.rest();
                     state.next_retry()
                 };
@@ -318,7 +333,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 // The old data is still in force. Try again a little later, unless the store
                 // failed.
                 let scanned_ns = self.state().reclaim.counters.scan_cpu_ns - scanned_ns;
-                self.state().give_up_cycle(&error);
+                let now = self.runtime().now();
+                self.state().give_up_cycle(&error, now);
                 self.notify();
                 if self.state().failed.is_none() {
                     let rest = REST_CYCLES * Duration::from_nanos(scanned_ns);
@@ -351,8 +367,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if relieved && (self.state().reclaim.urgent || won.selected == 0) {
                 self.checkpoint_within_task().await?;
             }
+            let now = self.runtime().now();
             let (more, pause) =
-                self.state().conclude_cycle(won, Begun { forced, begun, free, sequence });
+                self.state().conclude_cycle(won, Begun { forced, begun, free, sequence }, now);
             self.notify();
             if more {
                 continue;
@@ -475,10 +492,6 @@ impl State {
     fn retire(&mut self, zone: ZoneId) {
         let segment = self.space.get_mut(zone);
         segment.state = SegmentState::Retiring;
-        if segment.retry.is_some() {
-            self.retry_stuck(|_| true); // The device is back.
-        }
-        let segment = self.space.get(zone);
         let payload = segment.payload;
         let won = payload.saturating_sub(segment.live.unwrap_or(payload));
         self.reclaim.released.won(won.into());
@@ -562,68 +575,31 @@ impl State {
         self.reclaim.last_pacing = pacing;
     }
 
-    /// Tries those segments again that a failure of the device kept from being emptied, if they are to.
-    fn retry_stuck(&mut self, are_to: impl Fn(&Segment) -> bool) {
-        for segment in self.space.segments.iter_mut() {
-            if segment.stuck.as_ref().is_some_and(Stuck::passes) && are_to(segment) {
-                segment.stuck = None;
-            }
-        }
-    }
-
-    /// The same with those whose time has come.
-    fn retry_due(&mut self, now: Instant) {
-        if self.next_retry().is_none_or(|at| at > now) {
-            return;
-        }
-        self.retry_stuck(|segment| segment.is_due(now));
-        self.reclaim.fruitless_at = None; // There is something new to win.
-        if self.stuck_by(Stuck::passes).is_none() {
-            self.reclaim.failure = None; // It is not known any more.
-        }
-    }
-
-    /// When one of them is to be tried next.
-    fn next_retry(&self) -> Option<Instant> {
-        let stuck = |segment: &&Segment| segment.stuck.as_ref().is_some_and(Stuck::passes);
-        let retries = self.space.segments.iter().filter(stuck).filter_map(|segment| segment.retry);
-        retries.map(|(at, _)| at).min()
-    }
-
-    /// Why segments are stuck which `are` so, if there is a segment's worth to be won of them.
-    pub fn stuck_by(&self, are: impl Fn(&Stuck) -> bool) -> Option<&Error> {
-        let (mut stale, mut why) = (0, None);
-        for (_, segment) in self.space.sealed_data() {
-            if let Some(stuck) = segment.stuck().filter(|stuck| are(stuck)) {
-                stale += u64::from(segment.payload.saturating_sub(stuck.live)) * BLOCK_SIZE;
-                why = Some(&stuck.why);
-            }
-        }
-        why.filter(|_| stale >= self.space.payload_bytes())
-    }
-
     /// A cycle failed.
-    fn give_up_cycle(&mut self, error: &Error) {
+    fn give_up_cycle(&mut self, error: &Error, now: Instant) {
         self.reclaim.counters.copy_forward_failures += 1;
         self.forget_candidates();
         self.reclaim.released.abort_mark();
         self.map.abort_mark();
         self.reclaim.running = false;
-        // By one failure of a device nothing is proven.
-        if error.kind != ErrorKind::Io || replace(&mut self.reclaim.stumbled, true) {
-            self.give_up_what_was_asked(error);
+        let is_proven = error.kind != ErrorKind::Io || self.reclaim.failure.is_some() || {
+            now >= *self.reclaim.failing_since.get_or_insert(now) + PROVEN_AFTER
+        };
+        if is_proven {
+            self.give_up_what_was_asked(error, now);
         }
         self.update_pacing();
     }
 
     /// Nor will the next cycle win what anybody waits for.
-    fn give_up_what_was_asked(&mut self, error: &Error) {
+    fn give_up_what_was_asked(&mut self, error: &Error, now: Instant) {
         self.reclaim.forced_done = self.reclaim.forced;
         // What cannot be marked cannot be won: whoever waits for room hears of it.
         let lasts = matches!(error.kind, ErrorKind::Io | ErrorKind::Damaged);
         self.reclaim.failure = lasts.then(|| error.clone());
         let begun = self.reclaim.cycles_begun.saturating_sub(1);
         self.reclaim.fruitless_from = Some(begun);
+        self.note_mark_failed(error, now);
         if error.kind == ErrorKind::Damaged {
             // Nor would others fare better, until something is written.
             self.reclaim.fruitless_at = Some(self.reclaim.begun_at);
@@ -633,11 +609,12 @@ impl State {
 
     /// Draws the sum of a cycle. Returns whether another follows at once, and whether to pause
     /// first because space is scarce and there is nothing to win.
-    fn conclude_cycle(&mut self, won: Won, at: Begun) -> (bool, bool) {
+    fn conclude_cycle(&mut self, won: Won, at: Begun, now: Instant) -> (bool, bool) {
         let Begun { forced, begun, free, sequence } = at;
-        (self.reclaim.stumbled, self.reclaim.failure) = (false, None);
+        self.note_marked();
         let gained = self.space.free_count() > free || won.retired > 0;
         let fruitless = !gained && won.rests.is_none() && (won.selected == 0 || won.cramped);
+        self.reclaim.in_vain = fruitless;
         if won.rests.is_some() && self.reclaim.released.reckoned() == 0 {
             // Until somebody writes again, or did meanwhile.
             self.reclaim.fruitless_at = won.rests;
@@ -648,8 +625,6 @@ impl State {
                 // clients write.
                 self.reclaim.released.give_up();
             }
-            // Who reads what is damaged hears of that.
-            self.reclaim.failure = self.stuck_by(Stuck::passes).cloned();
             self.reclaim.fruitless_from = Some(begun);
             self.reclaim.fruitless_at = Some(sequence);
             // Whoever asked after this cycle began is owed another.
@@ -657,6 +632,10 @@ impl State {
             self.reclaim.forced_done = forced;
         } else if self.space.free_count() > 2 * self.space.reserve() {
             self.reclaim.urgent = false;
+        }
+        if won.retired > 0 {
+            // Not where nothing was: it would not end for as long as one after the other is due.
+            self.retry_due(now);
         }
         if won.nothing_left && !won.cramped {
             // By the counts of a mark that began after they were asked for, nothing is left to win.

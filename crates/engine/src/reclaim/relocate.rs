@@ -153,6 +153,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         }
         let mut state = self.state();
+        if copied.victims.iter().any(|zone| state.space.get(*zone).retry.is_some()) {
+            state.device_is_back();
+        }
         for zone in &copied.victims {
             state.retire(*zone);
         }

@@ -65,7 +65,7 @@ impl State {
         let data = self.space.sealed_data();
         data.filter_map(|(zone, segment)| {
             let live = live(segment)?;
-            if segment.stuck.as_ref().is_some_and(|stuck| stuck.live == live) {
+            if segment.stuck_with(live).is_some() {
                 return None;
             }
             // When asked for, each segment there was then is moved at most once, even a wholly

@@ -11,6 +11,7 @@ mod map_garbage;
 mod marks_by_threads;
 mod memory_budget;
 mod order;
+mod outages;
 mod pacing;
 mod placement;
 mod reading_ahead;

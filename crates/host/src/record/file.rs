@@ -2,7 +2,8 @@
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
@@ -23,6 +24,32 @@ pub(super) struct Frames {
     spent: Receiver<Vec<u8>>,
     thread: JoinHandle<()>,
     outcome: Arc<Outcome>,
+}
+
+/// The file of a recording that is about to begin. If nobody waits for that any more, it goes.
+pub(super) struct Created {
+    path: PathBuf,
+    frames: Option<Frames>,
+}
+
+impl Created {
+    pub(super) fn new(path: &Path, replace: bool) -> Result<Self, HostError> {
+        let frames = Frames::create(path, replace)?;
+        Ok(Created { path: path.to_owned(), frames: Some(frames) })
+    }
+
+    pub(super) fn keep(mut self) -> Frames {
+        self.frames.take().expect("it is kept once")
+    }
+}
+
+impl Drop for Created {
+    fn drop(&mut self) {
+        if self.frames.is_some() {
+            // Before its lock goes, after which another's might be there.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 /// Whole frames.
@@ -90,28 +117,42 @@ fn open_recording(path: &Path) -> Result<File, HostError> {
     Ok(file)
 }
 
+/// Whether it is that file that has this name.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let of_file = file.metadata()?;
+    match path.metadata() {
+        Ok(there) => Ok((there.dev(), there.ino()) == (of_file.dev(), of_file.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 impl Frames {
     /// Makes the file, with its header, and starts the thread.
     pub(super) fn create(path: &Path, replace: bool) -> Result<Self, HostError> {
         let what = || format!("recording to {}", path.display());
-        let made = File::options().write(true).create_new(true).open(path);
-        let is_new = made.is_ok();
-        let mut file = match made {
-            Ok(file) => file,
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(HostError::of(what())(error));
+        let (mut file, is_new) = loop {
+            let (file, is_new) = match File::options().write(true).create_new(true).open(path) {
+                Ok(file) => (file, true),
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(HostError::of(what())(error));
+                }
+                Err(_) if replace => (open_recording(path)?, false),
+                Err(_) => return Err(taken(path)),
+            };
+            match file.try_lock() {
+                // Where files cannot be locked there is no telling.
+                Ok(()) | Err(TryLockError::Error(_)) => {}
+                Err(TryLockError::WouldBlock) => {
+                    let message = format!("another server is recording to {}", path.display());
+                    return Err(HostError::new(HostErrorKind::Busy, message));
+                }
             }
-            Err(_) if replace => open_recording(path)?,
-            Err(_) => return Err(taken(path)),
+            // Who had it locked may have removed it since it was opened.
+            if is_at(&file, path).map_err(HostError::of(what()))? {
+                break (file, is_new);
+            }
         };
-        match file.try_lock() {
-            // Where files cannot be locked there is no telling.
-            Ok(()) | Err(TryLockError::Error(_)) => {}
-            Err(TryLockError::WouldBlock) => {
-                let message = format!("another server is recording to {}", path.display());
-                return Err(HostError::new(HostErrorKind::Busy, message));
-            }
-        }
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).ok();
         let start_unix_ns = since_1970.and_then(|time| u64::try_from(time.as_nanos()).ok());
         let header = TraceHeader { start_unix_ns }.to_bytes();
@@ -223,6 +264,29 @@ fn write_all(mut file: File, queue: Receiver<Batch>, back: SyncSender<Vec<u8>>, 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_nobody_waits_for_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r");
+        drop(Created::new(&path, false).unwrap());
+        assert!(!path.exists());
+        let frames = Created::new(&path, false).unwrap().keep();
+        futures_lite::future::block_on(frames.finish(Vec::new()));
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn a_file_that_was_removed_is_not_the_one_of_that_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r");
+        let first = File::create(&path).unwrap();
+        assert!(is_at(&first, &path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        assert!(!is_at(&first, &path).unwrap());
+        File::create(&path).unwrap();
+        assert!(!is_at(&first, &path).unwrap());
+    }
 
     #[test]
     fn where_the_disk_is_too_slow_nothing_more_is_taken_and_all_before_is_written() {

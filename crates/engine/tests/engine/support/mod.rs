@@ -48,9 +48,13 @@ impl Runtime for Tick {
     }
     /// Some turns, of which a test's own one has 200; many for each whole second.
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + 'static {
+        let (now, begun) = (self.now.clone(), self.now());
         async move {
-            for _ in 0..(20_000 * duration.as_secs()).max(3) {
+            let turns = (20_000 * duration.as_secs()).max(3) as u32;
+            for turn in 1..=turns {
                 yield_now().await;
+                let passed = begun + duration.mul_f64(f64::from(turn) / f64::from(turns));
+                now.set(now.get().max(passed.0));
             }
         }
     }

@@ -1,0 +1,265 @@
+//! A device that fails for a while, as while another path to a disk is found: nothing is proven by it, and all is
+//! as before once it is over.
+
+use std::time::Duration;
+
+use mjolnir_device::filter::{Damage, Fault, FaultControl, Verb};
+use mjolnir_device::{ErrorKind as DeviceKind, MemoryDevice, Runtime};
+use mjolnir_engine::{OpenOptions, ReclaimOptions, SegmentContent};
+use mjolnir_store::{Durability, Error, ErrorKind, Store};
+use mjolnir_units::{Pba, TreeId};
+
+use crate::support::{
+    BLOCK, Engine, Held, Random, Tick, format, fresh, open, put, run, soon, turns,
+};
+
+/// A store that is full, on a device that is to fail, and how many blocks a client has there.
+struct Full {
+    device: Held<Fault<MemoryDevice>>,
+    control: FaultControl,
+    engine: Engine,
+    volume: TreeId,
+    blocks: u64,
+}
+
+/// Where a block of the client is: each is an extent of its own.
+fn place(block: u64) -> u64 {
+    block * 40_503 % 65_536
+}
+
+impl Full {
+    async fn new(runtime: &Tick, options: OpenOptions) -> Self {
+        let memory = MemoryDevice::of_zones(40, 512);
+        format(memory.clone(), runtime).await;
+        let device = Held::new(Fault::new(memory));
+        let control = device.inner.control();
+        let engine = open(device.clone(), runtime.clone(), options).await.unwrap();
+        let volume = engine.create_volume("v", 65536 * BLOCK).await.unwrap().id;
+        let mut blocks = 0;
+        while soon("a write", put(&engine, volume, place(blocks), 1)).await.is_ok() {
+            blocks += 1;
+        }
+        Full { device, control, engine, volume, blocks }
+    }
+
+    fn outage(&self, on: bool) {
+        self.control.fail_all(Verb::Read, on.then_some(DeviceKind::Io));
+    }
+
+    /// Something of each segment is won by copying the rest.
+    async fn trim_some(&self, round: u64) {
+        for block in (round..self.blocks).step_by(36) {
+            let at = place(block) * BLOCK;
+            let trim = self.engine.trim(self.volume, at, BLOCK, Durability::Buffered);
+            soon("a trim", trim).await.unwrap();
+        }
+    }
+
+    async fn write(&self) -> Result<(), Error> {
+        soon("a write", put(&self.engine, self.volume, 1, 1)).await
+    }
+
+    async fn refused(&self) -> Error {
+        loop {
+            if let Err(error) = self.write().await {
+                return error;
+            }
+        }
+    }
+}
+
+#[test]
+fn an_outage_makes_no_store_full_for_long() {
+    run(async |runtime| {
+        let full = Full::new(&runtime, OpenOptions::default()).await;
+        full.outage(true);
+        let begun = runtime.now();
+        let mut refused = full.refused().await;
+        // Each time there is more to win, they are tried again.
+        for round in 0..12 {
+            full.trim_some(round).await;
+            refused = full.write().await.unwrap_err();
+        }
+        assert_eq!(refused.kind, ErrorKind::NoSpace, "{refused}");
+        assert!(refused.message.contains("injected"), "it does not say why: {refused}");
+        let told = full.engine.stats().reclaim_failed.expect("it fails still");
+        assert!(told.contains("injected"), "{told}");
+        let error = soon("collecting", full.engine.collect()).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Io, "{error}");
+        // It ends. As long again, and all is as it should be, however often it was tried.
+        full.outage(false);
+        let lasted = Duration::from_nanos(runtime.now().0 - begun.0);
+        runtime.sleep(lasted + Duration::from_secs(2)).await;
+        turns(1_000).await;
+        let told = full.engine.stats().reclaim_failed;
+        assert_eq!(told, None, "after {lasted:?}, nobody asks, and it is told still");
+        for step in 0..2_000 {
+            let lba = place(3 * step % full.blocks);
+            soon("a write", put(&full.engine, full.volume, lba, 2)).await.unwrap();
+        }
+        assert_eq!(full.engine.stats().reclaim_failed, None);
+        soon("collecting", full.engine.collect()).await.unwrap();
+        soon("closing", full.engine.close()).await.unwrap();
+    });
+}
+
+/// Whether what is to be moved cannot be read, or the map.
+#[test]
+fn a_short_outage_refuses_nobody() {
+    for memory_bytes in [OpenOptions::default().memory_bytes, 1 << 16] {
+        run(async |runtime| {
+            let options = OpenOptions { memory_bytes, ..OpenOptions::default() };
+            let full = Full::new(&runtime, options).await;
+            full.trim_some(0).await;
+            full.trim_some(1).await;
+            let faults = full.control.faults();
+            full.outage(true);
+            let ends = async {
+                while full.control.faults() == faults {
+                    turns(1).await;
+                }
+                let until = runtime.now() + Duration::from_millis(700);
+                // A second of sleep is 20,000 turns.
+                for _ in 0..14_000 {
+                    if runtime.now() >= until {
+                        break;
+                    }
+                    turns(1).await;
+                }
+                full.outage(false);
+                std::future::pending().await
+            };
+            let writes = async {
+                for lba in 0..700 {
+                    // A client hears itself of a leaf that cannot be read for it.
+                    while let Err(error) =
+                        soon("a write", put(&full.engine, full.volume, place(lba), 3)).await
+                    {
+                        assert_eq!(error.kind, ErrorKind::Io, "{error}");
+                    }
+                }
+            };
+            futures_lite::future::or(writes, ends).await;
+            assert!(full.control.faults() > faults, "nobody met the outage");
+            assert!(full.engine.stats().room_waits > 0);
+            assert_eq!(full.engine.stats().reclaim_failed, None);
+            soon("closing", full.engine.close()).await.unwrap();
+        });
+    }
+}
+
+/// While a client waits for a checkpoint, having heard that nothing can be won, the device is tried again.
+#[test]
+fn who_waits_while_the_device_comes_back_is_not_refused() {
+    run(async |runtime| {
+        let full = Full::new(&runtime, OpenOptions::default()).await;
+        full.trim_some(0).await;
+        full.trim_some(1).await;
+        full.outage(true);
+        full.refused().await;
+        full.device.hold(Verb::Flush);
+        let mut write = Box::pin(full.write());
+        let meanwhile = async {
+            turns(2_000).await;
+            full.outage(false);
+            // The next read is that of the cycle that finds it back.
+            full.device.hold(Verb::Read);
+            let reads = full.control.count(Verb::Read);
+            while full.control.count(Verb::Read) == reads {
+                turns(1).await;
+            }
+            full.device.release(Verb::Flush);
+            turns(2_000).await;
+            full.device.release(Verb::Read);
+            std::future::pending().await
+        };
+        futures_lite::future::or(&mut write, meanwhile).await.expect("there is room again");
+        drop(write);
+        soon("closing", full.engine.close()).await.unwrap();
+    });
+}
+
+#[test]
+fn reclaim_tries_again_though_it_is_never_idle() {
+    run(async |runtime| {
+        let memory = MemoryDevice::of_zones(32, 64);
+        format(memory.clone(), &runtime).await;
+        let device = Fault::new(memory);
+        let control = device.control();
+        let options = OpenOptions {
+            reclaim: ReclaimOptions { start_utilization: 0.1, ..ReclaimOptions::default() },
+            ..OpenOptions::default()
+        };
+        let engine = open(device, runtime.clone(), options).await.unwrap();
+        let volume = engine.create_volume("v", 600 * BLOCK).await.unwrap();
+        for lba in 0..600 {
+            put(&engine, volume.id, lba, lba + 1).await.unwrap();
+        }
+        engine.flush().await.unwrap();
+        // A few blocks of each segment are never written again; nor, for now, can they be read.
+        let zones: Vec<_> = {
+            let written = |segment: &&mjolnir_engine::SegmentInfo| {
+                segment.content == SegmentContent::Written && !segment.open
+            };
+            let segments = engine.segments();
+            segments.iter().filter(written).map(|segment| segment.zone).collect()
+        };
+        let places: Vec<Pba> = zones
+            .iter()
+            .flat_map(|zone| (0..64).map(|offset| Pba(u64::from(zone.0) * 64 + offset)))
+            .collect();
+        places.iter().for_each(|pba| control.damage(*pba, Damage::Failing));
+        let mut random = Random(1);
+        let mut overwrite = async |step: u64| {
+            let bits = random.bits();
+            let lba = 60 * ((bits >> 45) % 10) + 4 + (bits >> 33) % 56;
+            soon("a write", put(&engine, volume.id, lba, step)).await.unwrap();
+        };
+        for step in 0..6_000 {
+            overwrite(step).await;
+        }
+        let stuck = || {
+            let segments = engine.segments();
+            zones.iter().filter(|zone| segments.iter().any(|s| s.zone == **zone)).count()
+        };
+        assert!(control.faults() > 0 && stuck() > 5, "{} are stuck", stuck());
+        places.iter().for_each(|pba| control.repair(*pba));
+        let begun = runtime.now();
+        let mut step = 0;
+        while stuck() > 0 {
+            overwrite(step).await;
+            runtime.sleep(Duration::from_millis(10)).await;
+            step += 1;
+            let lasted = Duration::from_nanos(runtime.now().0 - begun.0);
+            assert!(lasted < Duration::from_secs(60), "{} are stuck still", stuck());
+        }
+        soon("closing", engine.close()).await.unwrap();
+    });
+}
+
+#[test]
+fn a_map_that_could_not_be_read_is_not_told_of_for_ever() {
+    run(async |runtime| {
+        let memory = MemoryDevice::of_zones(48, 64);
+        let engine = fresh(|| memory.clone(), &runtime, OpenOptions::default()).await;
+        let volume = engine.create_volume("v", 1200 * BLOCK).await.unwrap();
+        for lba in (0..7).flat_map(|first| (first..1200).step_by(7)) {
+            put(&engine, volume.id, lba, lba + 1).await.unwrap();
+        }
+        engine.close().await.unwrap();
+        // Not a node of its map is in memory.
+        let device = Fault::new(memory.reopen());
+        let control = device.control();
+        let engine = open(device, runtime.clone(), OpenOptions::default()).await.unwrap();
+        control.fail_all(Verb::Read, Some(DeviceKind::Io));
+        let error = soon("collecting", engine.collect()).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Io, "{error}");
+        assert!(engine.stats().reclaim_failed.is_some());
+        control.fail_all(Verb::Read, None);
+        runtime.sleep(Duration::from_secs(2)).await;
+        turns(1_000).await;
+        assert_eq!(engine.stats().reclaim_failed, None);
+        soon("collecting", engine.collect()).await.unwrap();
+        soon("closing", engine.close()).await.unwrap();
+    });
+}
