@@ -150,7 +150,7 @@ impl State {
     /// What is said where reclaim cannot help.
     fn no_room(&self) -> Error {
         const ADVICE: &str = "trim or delete something, or grow the store";
-        let why = match (self.reclaim_failure(), self.reclaim_damage()) {
+        let why = match (&self.reclaim.failure, self.lost_to_damage()) {
             (Some(error), _) => format!("no space is left, and reclaim fails to win any: {error}"),
             (None, Some(error)) => format!(
                 "no space is left, and reclaim cannot win what lies beside damage: {error}; {ADVICE}"

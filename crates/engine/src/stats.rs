@@ -279,7 +279,7 @@ pub struct Stats {
     /// Atomic vectors, clones and moves.
     pub atomic_latency: LatencySummary,
     /// Why reclaim wins no space: the map cannot be marked, or what there is to win is where the device fails. Where
-    /// that may have passed it is told of until it is tried again.
+    /// nobody asks for space, it is told of until that has been tried again for some time and did not fail.
     pub reclaim_failed: Option<String>,
     /// Why the store takes no changes any more; not where it was opened for reading only.
     pub failed: Option<String>,
@@ -364,7 +364,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             flush_latency: counters.flush_latency.summary(),
             trim_latency: counters.trim_latency.summary(),
             atomic_latency: counters.atomic_latency.summary(),
-            reclaim_failed: state.reclaim_failure().map(|error| error.message.clone()),
+            reclaim_failed: state.reclaim.failure.as_ref().map(|error| error.message.clone()),
             failed: state
                 .failed
                 .as_ref()

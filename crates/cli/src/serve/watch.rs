@@ -47,8 +47,8 @@ pub async fn watch(
         if stats.room_refusals > refused && quiet_refusals == 0 {
             let count = output::count(stats.room_refusals - refused, "request");
             let then = match &stats.reclaim_failed {
-                None => "; trim or delete something, or grow the store".to_owned(),
-                Some(why) => format!(", and reclaim fails: {why}"),
+                None => "; trim or delete something, or grow the store",
+                Some(_) => ", and reclaim fails",
             };
             complain(&format!(
                 "error: {count} refused, since no space is left but what reclaim needs{then}"

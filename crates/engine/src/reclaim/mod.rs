@@ -32,7 +32,7 @@ mod wear;
 #[doc(hidden)]
 pub use mark::MarkLoop;
 pub(crate) use relocate::yield_now;
-pub(crate) use stuck::{Retry, Stuck};
+pub(crate) use stuck::Stuck;
 
 use std::mem::replace;
 use std::pin::pin;
@@ -52,7 +52,7 @@ use crate::reclaim::index::ReverseIndex;
 use crate::reclaim::mark::Walked;
 use crate::reclaim::marked::Marked;
 use crate::reclaim::released::Released;
-use crate::reclaim::stuck::PROVEN_AFTER;
+use crate::reclaim::stuck::Outage;
 use crate::space::SegmentState;
 
 /// Map nodes that may be garbage before a mark runs for their sake: some 100 MiB at most.
@@ -88,15 +88,11 @@ pub(crate) struct ReclaimState {
     /// Forced cycles take only segments up to this incarnation: those there were when asked.
     pub forced_incarnation: u64,
     pub running: bool,
-    /// Whether the last cycle won nothing.
-    in_vain: bool,
-    /// Since when one cycle after the other failed by a request that may succeed the next time.
-    failing_since: Option<Instant>,
-    /// Why the map cannot be marked, as far as is known.
-    failure: Option<Error>,
-    /// Where that was for the device, the last time.
-    mark_retry: Option<Retry>,
-    /// Times that something the device had failed for was to be tried again.
+    /// Why nothing is won, as far as is known.
+    pub failure: Option<Error>,
+    /// The device failed, and is not known to have recovered.
+    outage: Option<Outage>,
+    /// Times that what the device had failed for was to be tried again.
     pub retries: u64,
     /// Map nodes in use when the last mark ended (or the store was opened).
     pub nodes_marked: usize,
@@ -156,10 +152,8 @@ impl ReclaimState {
             forced_done: 0,
             forced_incarnation: 0,
             running: false,
-            in_vain: false,
-            failing_since: None,
             failure: None,
-            mark_retry: None,
+            outage: None,
             retries: 0,
             nodes_marked: 0,
             index: ReverseIndex::new(index_bytes),
@@ -254,7 +248,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.check_health()?;
             state.reclaim.forced += 1;
             state.reclaim.forced_incarnation = state.space.incarnation;
-            state.retry_all();
+            state.retry_stuck();
             (state.reclaim.forced, state.reclaim.counters.segments_retired)
         };
         self.call_reclaim();
@@ -270,7 +264,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 || state.checkpoint.running
                 || state.checkpoint.is_compacting()
                 || state.map.is_changed();
-            (more, state.reclaim_failure().cloned())
+            (more, state.reclaim.failure.clone())
         };
         if more {
             self.checkpoint().await?;
@@ -288,17 +282,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub(crate) async fn reclaim_task(self) {
         loop {
             let listener = self.inner.reclaim_wanted.listen();
-            let now = self.runtime().now();
-            let (ends, wanted, retries) = {
+            let (ends, wanted) = {
                 let mut state = self.state();
-                let retries = state.retry_due(now);
                 state.update_pacing();
                 let ends = state.failed.is_some() || state.closing;
-                (ends, state.reclaim_due(), retries)
+                (ends, state.reclaim_due())
             };
-            if retries {
-                self.notify(); // Who waits for room is owed another cycle.
-            }
             if ends {
                 let mut state = self.state();
                 state.reclaim.running = false;
@@ -308,21 +297,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 return;
             }
             if !wanted {
-                let retry_at = {
+                {
                     let mut state = self.state();
                     state.reclaim.running = false;
-                    state.reclaim.failing_since = None;
                     state.reclaim.rhythm.rest();
-                    state.next_retry()
-                };
-                self.notify();
-                match retry_at {
-                    None => listener.await,
-                    Some(at) => {
-                        let wait = Duration::from_nanos(at.0.saturating_sub(now.0));
-                        select(listener, pin!(self.runtime().sleep(wait))).await;
-                    }
                 }
+                self.notify();
+                listener.await;
                 continue;
             }
             // Else it would take the calls that are meant for those that listen within a cycle.
@@ -333,8 +314,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 // The old data is still in force. Try again a little later, unless the store
                 // failed.
                 let scanned_ns = self.state().reclaim.counters.scan_cpu_ns - scanned_ns;
-                let now = self.runtime().now();
-                self.state().give_up_cycle(&error, now);
+                if error.kind == ErrorKind::Io {
+                    self.note_device_failed();
+                }
+                self.state().give_up_cycle(&error);
                 self.notify();
                 if self.state().failed.is_none() {
                     let rest = REST_CYCLES * Duration::from_nanos(scanned_ns);
@@ -367,9 +350,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if relieved && (self.state().reclaim.urgent || won.selected == 0) {
                 self.checkpoint_within_task().await?;
             }
-            let now = self.runtime().now();
             let (more, pause) =
-                self.state().conclude_cycle(won, Begun { forced, begun, free, sequence }, now);
+                self.state().conclude_cycle(won, Begun { forced, begun, free, sequence });
             self.notify();
             if more {
                 continue;
@@ -491,13 +473,14 @@ impl State {
     /// Gives a segment up: nothing refers to it any more.
     fn retire(&mut self, zone: ZoneId) {
         let segment = self.space.get_mut(zone);
-        segment.state = SegmentState::Retiring;
+        (segment.state, segment.stuck) = (SegmentState::Retiring, None);
         let payload = segment.payload;
         let won = payload.saturating_sub(segment.live.unwrap_or(payload));
         self.reclaim.released.won(won.into());
         self.reclaim.counters.blocks_won += u64::from(won);
         self.reclaim.index.remove(zone);
         self.reclaim.counters.segments_retired += 1;
+        self.reclaim.failure = None;
     }
 
     /// Keeps of what a mark found live what is said of candidates.
@@ -576,30 +559,26 @@ impl State {
     }
 
     /// A cycle failed.
-    fn give_up_cycle(&mut self, error: &Error, now: Instant) {
+    fn give_up_cycle(&mut self, error: &Error) {
         self.reclaim.counters.copy_forward_failures += 1;
         self.forget_candidates();
         self.reclaim.released.abort_mark();
         self.map.abort_mark();
         self.reclaim.running = false;
-        let is_proven = error.kind != ErrorKind::Io || self.reclaim.failure.is_some() || {
-            now >= *self.reclaim.failing_since.get_or_insert(now) + PROVEN_AFTER
-        };
-        if is_proven {
-            self.give_up_what_was_asked(error, now);
+        if error.kind != ErrorKind::Io || !self.is_outage_new() {
+            self.give_up_what_was_asked(error);
         }
         self.update_pacing();
     }
 
     /// Nor will the next cycle win what anybody waits for.
-    fn give_up_what_was_asked(&mut self, error: &Error, now: Instant) {
+    fn give_up_what_was_asked(&mut self, error: &Error) {
         self.reclaim.forced_done = self.reclaim.forced;
         // What cannot be marked cannot be won: whoever waits for room hears of it.
         let lasts = matches!(error.kind, ErrorKind::Io | ErrorKind::Damaged);
         self.reclaim.failure = lasts.then(|| error.clone());
         let begun = self.reclaim.cycles_begun.saturating_sub(1);
         self.reclaim.fruitless_from = Some(begun);
-        self.note_mark_failed(error, now);
         if error.kind == ErrorKind::Damaged {
             // Nor would others fare better, until something is written.
             self.reclaim.fruitless_at = Some(self.reclaim.begun_at);
@@ -609,12 +588,11 @@ impl State {
 
     /// Draws the sum of a cycle. Returns whether another follows at once, and whether to pause
     /// first because space is scarce and there is nothing to win.
-    fn conclude_cycle(&mut self, won: Won, at: Begun, now: Instant) -> (bool, bool) {
+    fn conclude_cycle(&mut self, won: Won, at: Begun) -> (bool, bool) {
         let Begun { forced, begun, free, sequence } = at;
-        self.note_marked();
+        self.reclaim.failure = None;
         let gained = self.space.free_count() > free || won.retired > 0;
         let fruitless = !gained && won.rests.is_none() && (won.selected == 0 || won.cramped);
-        self.reclaim.in_vain = fruitless;
         if won.rests.is_some() && self.reclaim.released.reckoned() == 0 {
             // Until somebody writes again, or did meanwhile.
             self.reclaim.fruitless_at = won.rests;
@@ -625,6 +603,8 @@ impl State {
                 // clients write.
                 self.reclaim.released.give_up();
             }
+            // Who reads what is damaged hears of that.
+            self.reclaim.failure = self.lost_to_outage().cloned();
             self.reclaim.fruitless_from = Some(begun);
             self.reclaim.fruitless_at = Some(sequence);
             // Whoever asked after this cycle began is owed another.
@@ -632,10 +612,6 @@ impl State {
             self.reclaim.forced_done = forced;
         } else if self.space.free_count() > 2 * self.space.reserve() {
             self.reclaim.urgent = false;
-        }
-        if won.retired > 0 {
-            // Not where nothing was: it would not end for as long as one after the other is due.
-            self.retry_due(now);
         }
         if won.nothing_left && !won.cramped {
             // By the counts of a mark that began after they were asked for, nothing is left to win.

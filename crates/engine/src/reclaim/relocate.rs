@@ -153,11 +153,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         }
         let mut state = self.state();
-        if copied.victims.iter().any(|zone| state.space.get(*zone).retry.is_some()) {
-            state.device_is_back();
-        }
         for zone in &copied.victims {
             state.retire(*zone);
+            state.note_moved();
         }
         drop(state);
         relocated.retired = copied.victims.len();
@@ -174,12 +172,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             return;
         }
         batch.victims.retain(|other| *other != zone);
-        let now = self.runtime().now();
+        if why.kind == ErrorKind::Io {
+            self.note_device_failed();
+        }
         let mut state = self.state();
         state.reclaim.counters.copy_forward_failures += 1;
         state.reclaim.index.remove(zone);
         if why.kind != ErrorKind::NoSpace {
-            state.space.get_mut(zone).note_stuck(why, now);
+            state.space.get_mut(zone).note_stuck(why);
         }
     }
 

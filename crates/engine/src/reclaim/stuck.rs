@@ -1,15 +1,18 @@
 //! Segments that could not be emptied, and when they are tried again.
 //!
 //! Where data or the map is damaged, a segment is tried again once something else is live in it. A device that
-//! failed may be back any time, of which nobody tells: so what it failed for is tried again after a second, and
-//! ever less often where that fails, too. By its first failure nothing is proven: nobody is refused for it.
+//! failed may be back any time, of which nobody tells: so all that it failed for is tried again after a second,
+//! and ever less often as long as that fails, too. Before the first time nothing is proven, and nobody is refused.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
+use mjolnir_device::{Device, Runtime};
 use mjolnir_store::{Error, ErrorKind};
-use mjolnir_units::{BLOCK_SIZE, Instant};
+use mjolnir_units::BLOCK_SIZE;
 
-use crate::engine::State;
+use crate::engine::{Engine, State};
 use crate::space::Segment;
 
 /// Why a segment could not be emptied.
@@ -27,43 +30,42 @@ impl Stuck {
     }
 }
 
-/// When something is tried again that the device failed for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Retry {
-    at: Instant,
-    /// How long that is after it failed, or somewhat less.
+/// The device failed, and is not known to have recovered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outage {
+    /// How long what it failed for is left alone.
     wait: Duration,
+    /// Whether it failed since that was last tried again.
+    fails: bool,
+    /// Whether something could be moved since then: it is some places that fail.
+    works: bool,
 }
 
-impl Retry {
+impl Outage {
     const WAIT_MIN: Duration = Duration::from_secs(1);
-    /// So much longer than it lasted an outage may be felt, and so often is copied in vain what lies before a place
-    /// that cannot be read.
-    const WAIT_MAX: Duration = Duration::from_secs(1024);
+    /// So much longer than it lasts an outage may be felt.
+    const WAIT_MAX: Duration = Duration::from_secs(64);
+    /// So often is copied in vain what lies before a place that cannot be read.
+    const WAIT_MAX_OF_PLACES: Duration = Duration::from_secs(1024);
 
-    /// It failed, after it did so `before`. Who tries before its time, by order or since something else is live,
-    /// does not put it off; where its time was long ago, that was another outage.
-    fn after(before: Option<Retry>, now: Instant) -> Self {
-        let wait = match before {
-            Some(before) if now < before.at => return before,
-            Some(before) if now < before.at + 2 * Self::WAIT_MAX => {
-                (2 * before.wait).min(Self::WAIT_MAX)
-            }
-            _ => Self::WAIT_MIN,
-        };
-        // What failed at different times is tried together.
-        let step = wait.as_nanos() as u64 / 2;
-        let at = Instant((now + wait).0.next_multiple_of(step));
-        Retry { at, wait }
+    fn new() -> Self {
+        Outage { wait: Self::WAIT_MIN, fails: true, works: false }
     }
 
-    fn is_first(&self) -> bool {
+    /// Whether nothing has been tried again yet.
+    fn is_new(&self) -> bool {
         self.wait == Self::WAIT_MIN
     }
-}
 
-/// How long the device may fail before anybody is refused for it.
-pub(super) const PROVEN_AFTER: Duration = Retry::WAIT_MIN;
+    /// All that failed is tried again. Whether there is anything.
+    fn try_again(&mut self) -> bool {
+        let most = if self.works { Self::WAIT_MAX_OF_PLACES } else { Self::WAIT_MAX };
+        let wait = (2 * self.wait).min(most);
+        let failed = self.fails;
+        *self = Outage { wait, fails: false, works: false };
+        failed
+    }
+}
 
 impl Segment {
     /// Why it is not to be tried, if it is not.
@@ -77,93 +79,85 @@ impl Segment {
     }
 
     /// It could not be emptied.
-    pub fn note_stuck(&mut self, why: &Error, now: Instant) {
+    pub(super) fn note_stuck(&mut self, why: &Error) {
         self.stuck = self.live.map(|live| Stuck { live, why: why.clone() });
-        if why.kind == ErrorKind::Io {
-            self.retry = Some(Retry::after(self.retry, now));
+    }
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Something of reclaim's failed for the device.
+    pub(super) fn note_device_failed(&self) {
+        let mut state = self.state();
+        match &mut state.reclaim.outage {
+            Some(outage) => outage.fails = true,
+            none => {
+                *none = Some(Outage::new());
+                drop(state);
+                self.spawn(self.clone().outage_task());
+            }
         }
     }
 
-    /// When it is tried again though the same is live in it.
-    fn retry(&self) -> Option<Retry> {
-        self.retry.filter(|_| self.stuck.as_ref().is_some_and(Stuck::passes))
+    /// The task that has what the device failed for tried again, as long as it fails.
+    async fn outage_task(self) {
+        loop {
+            let Some(outage) = self.state().reclaim.outage else { return };
+            let ends = self.wait_while(|state| !state.stopping && state.failed.is_none());
+            let waits = self.runtime().sleep(outage.wait);
+            if let Either::Left(_) = select(pin!(ends), pin!(waits)).await {
+                return;
+            }
+            self.state().end_wait();
+            self.call_reclaim();
+        }
     }
 }
 
 impl State {
-    /// Marks fail, because the device does or for damage.
-    pub(super) fn note_mark_failed(&mut self, why: &Error, now: Instant) {
-        let retry = Retry::after(self.reclaim.mark_retry, now);
-        self.reclaim.mark_retry = (why.kind == ErrorKind::Io).then_some(retry);
-    }
-
-    /// What kept others from it is over.
-    pub(super) fn note_marked(&mut self) {
-        let reclaim = &mut self.reclaim;
-        (reclaim.failing_since, reclaim.failure, reclaim.mark_retry) = (None, None, None);
-    }
-
-    /// Has all that the device failed for tried again.
-    pub(super) fn retry_all(&mut self) {
-        self.retry_where(|_| true);
-    }
-
-    /// The same with what it is time for. Whether there was any.
-    pub(super) fn retry_due(&mut self, now: Instant) -> bool {
-        let is_due = |retry: Retry| retry.at <= now;
-        if self.next_retry().is_none_or(|at| at > now) {
-            return false;
+    /// What the device failed for has been left alone long enough.
+    fn end_wait(&mut self) {
+        if self.reclaim.outage.as_mut().is_some_and(Outage::try_again) {
+            self.retry_stuck();
+            // Who waits for room is owed another cycle.
+            self.reclaim.retries += 1;
+            return;
         }
-        self.retry_where(is_due);
-        if self.reclaim.mark_retry.is_some_and(is_due) && self.reclaim.failure.is_some() {
-            // It is not known any more.
-            (self.reclaim.failure, self.reclaim.failing_since) = (None, None);
-        }
-        true
+        // Nothing failed since, whether or not somebody tried.
+        self.reclaim.outage = None;
+        self.reclaim.failure.take_if(|error| error.kind == ErrorKind::Io);
     }
 
-    fn retry_where(&mut self, are_to: impl Fn(Retry) -> bool) {
+    /// Has those segments tried again that the device failed for.
+    pub(super) fn retry_stuck(&mut self) {
         for segment in &mut self.space.segments {
-            if segment.retry().is_some_and(&are_to) {
-                segment.stuck = None;
+            if segment.stuck.take_if(|stuck| stuck.passes()).is_some() {
                 self.reclaim.fruitless_at = None; // There is something new to win.
             }
         }
-        self.reclaim.retries += 1;
     }
 
-    /// When something is to be tried again next.
-    pub(super) fn next_retry(&self) -> Option<Instant> {
-        let of_mark = self.reclaim.mark_retry.filter(|_| self.reclaim.failure.is_some());
-        let retries = self.space.segments.iter().filter_map(Segment::retry).chain(of_mark);
-        retries.map(|retry| retry.at).min()
+    /// Whether the device failed, and has not been given the time to recover.
+    pub fn is_outage_new(&self) -> bool {
+        self.reclaim.outage.is_some_and(|outage| outage.is_new())
     }
 
-    /// Something was read that could not be before.
-    pub(super) fn device_is_back(&mut self) {
-        self.retry_all();
-        self.space.segments.iter_mut().for_each(|segment| segment.retry = None);
+    /// Something was moved: it can be read, and it can be written.
+    pub(super) fn note_moved(&mut self) {
+        if let Some(outage) = &mut self.reclaim.outage {
+            outage.works = true;
+        }
     }
 
-    /// Why reclaim wins nothing, where that is for a failure: the map cannot be marked, or the device fails for
-    /// what there is to win.
-    pub fn reclaim_failure(&self) -> Option<&Error> {
-        let beside = || self.stuck_by(Stuck::passes).filter(|_| self.reclaim.in_vain);
-        self.reclaim.failure.as_ref().or_else(beside)
+    /// What failure of the device keeps reclaim from winning a segment's worth, if any does.
+    pub(super) fn lost_to_outage(&self) -> Option<&Error> {
+        self.stuck_by(Stuck::passes)
     }
 
-    /// What damage keeps reclaim from winning a segment's worth, if any does.
-    pub fn reclaim_damage(&self) -> Option<&Error> {
+    /// The same of damage.
+    pub fn lost_to_damage(&self) -> Option<&Error> {
         self.stuck_by(|stuck| !stuck.passes())
     }
 
-    /// Whether it is not known yet if the device fails for good for what there is to win.
-    pub fn is_outage_new(&self) -> bool {
-        let mut retries = self.space.segments.iter().filter_map(Segment::retry);
-        retries.any(|retry| retry.is_first()) && self.stuck_by(Stuck::passes).is_some()
-    }
-
-    /// Why segments are stuck which `are` so, if there is a segment's worth to be won of them.
     fn stuck_by(&self, are: impl Fn(&Stuck) -> bool) -> Option<&Error> {
         let (mut stale, mut why) = (0, None);
         for (_, segment) in self.space.sealed_data() {
@@ -180,45 +174,31 @@ impl State {
 mod tests {
     use super::*;
 
-    const fn at(millis: u64) -> Instant {
-        Instant(millis * 1_000_000)
+    /// The seconds that an outage waits, in which something can be moved or not.
+    fn waits(works: bool) -> Vec<u64> {
+        let mut outage = Outage::new();
+        let waits = (0..14).map(|nth| {
+            assert_eq!(outage.is_new(), nth == 0);
+            let wait = outage.wait.as_secs();
+            outage.works |= works;
+            assert!(outage.try_again());
+            outage.fails = true;
+            wait
+        });
+        waits.collect()
     }
 
     #[test]
     fn what_goes_on_failing_is_tried_ever_less_often() {
-        let (mut now, mut last) = (at(300), None);
-        let mut waits = Vec::new();
-        for _ in 0..14 {
-            let retry = Retry::after(last, now);
-            let waited = retry.at.0 - now.0;
-            let wait = retry.wait.as_nanos() as u64;
-            assert!(waited >= wait && waited < wait + wait / 2, "{waited} of {wait}");
-            assert_eq!(retry.is_first(), last.is_none());
-            waits.push(retry.wait.as_secs());
-            // Who tries before does not put it off.
-            assert_eq!(Retry::after(Some(retry), Instant(retry.at.0 - 1)), retry);
-            // Each time a little later than it could be.
-            (now, last) = (retry.at + Duration::from_millis(30), Some(retry));
-        }
-        let expected: Vec<u64> = (0..14).map(|nth| 1 << nth.min(10)).collect();
-        assert_eq!(waits, expected);
+        let expected = |most: u64| (0..14).map(|nth| u64::min(1 << nth, most)).collect::<Vec<_>>();
+        assert_eq!(waits(false), expected(64));
+        assert_eq!(waits(true), expected(1024));
     }
 
     #[test]
-    fn what_failed_at_different_times_is_tried_together() {
-        let retries = [100, 200, 480].map(|millis| Retry::after(None, at(millis)).at);
-        assert_eq!(retries, [at(1500); 3]);
-    }
-
-    #[test]
-    fn another_outage_begins_anew() {
-        let mut last = Retry::after(None, at(0));
-        while last.wait < Retry::WAIT_MAX {
-            last = Retry::after(Some(last), last.at);
-        }
-        let soon = last.at + Duration::from_secs(2000);
-        assert_eq!(Retry::after(Some(last), soon).wait, Retry::WAIT_MAX);
-        let later = last.at + Duration::from_secs(3000);
-        assert!(Retry::after(Some(last), later).is_first());
+    fn where_nothing_failed_since_it_is_over() {
+        let mut outage = Outage::new();
+        assert!(outage.try_again());
+        assert!(!outage.try_again());
     }
 }

@@ -17,6 +17,9 @@ use crate::{HostError, HostErrorKind};
 /// Frames that may wait for the disk: about 8 MiB, some two million requests.
 const QUEUE_FRAMES: usize = 128;
 
+/// How often a file is opened that is found to be removed.
+const OPENED_MAX: u32 = 8;
+
 /// The way of frames to the file.
 pub(super) struct Frames {
     queue: SyncSender<Batch>,
@@ -131,6 +134,7 @@ impl Frames {
     /// Makes the file, with its header, and starts the thread.
     pub(super) fn create(path: &Path, replace: bool) -> Result<Self, HostError> {
         let what = || format!("recording to {}", path.display());
+        let mut tries = 0;
         let (mut file, is_new) = loop {
             let (file, is_new) = match File::options().write(true).create_new(true).open(path) {
                 Ok(file) => (file, true),
@@ -148,8 +152,9 @@ impl Frames {
                     return Err(HostError::new(HostErrorKind::Busy, message));
                 }
             }
-            // Who had it locked may have removed it since it was opened.
-            if is_at(&file, path).map_err(HostError::of(what()))? {
+            // Who had it locked may have removed it since it was opened; but not again and again.
+            tries += 1;
+            if is_new || tries == OPENED_MAX || is_at(&file, path).map_err(HostError::of(what()))? {
                 break (file, is_new);
             }
         };

@@ -46,13 +46,16 @@ impl Runtime for Tick {
         self.now.set(self.now.get() + 1000);
         Instant(self.now.get())
     }
-    /// Some turns, of which a test's own one has 200; many for each whole second.
+    /// Some turns, of which a test's own one has 200; many for each whole second, unless it passes sooner.
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + 'static {
         let (now, begun) = (self.now.clone(), self.now());
         async move {
             let turns = (20_000 * duration.as_secs()).max(3) as u32;
             for turn in 1..=turns {
                 yield_now().await;
+                if now.get() >= (begun + duration).0 {
+                    break;
+                }
                 let passed = begun + duration.mul_f64(f64::from(turn) / f64::from(turns));
                 now.set(now.get().max(passed.0));
             }
