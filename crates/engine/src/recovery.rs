@@ -87,6 +87,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     births: Default::default(),
                     live: None,
                     stuck: None,
+                    retry: None,
                     map_bytes: 0,
                     pins: 0,
                 };

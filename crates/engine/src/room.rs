@@ -1,9 +1,8 @@
 //! Room: who needs a segment waits until there is one, or until it is proven that none can be had.
 
-use std::cell::Cell;
-
 use mjolnir_device::{Device, Runtime};
 use mjolnir_store::{Error, ErrorKind};
+use std::cell::Cell;
 
 use crate::admission::Waiting;
 use crate::engine::{Engine, State};
@@ -21,8 +20,6 @@ struct Progress {
     fruitless: Option<u64>,
     /// Blocks that reclaim has won.
     won: u64,
-    /// Times that it was to try again what the device had failed for.
-    retries: u64,
     checkpoints_begun: u64,
     checkpoints_ended: u64,
     /// Whether the next checkpoint can win room by compacting the map.
@@ -36,22 +33,21 @@ enum Verdict {
     Wait,
     /// Nor will it be before another checkpoint.
     WaitForCheckpoint,
-    /// Something was won since, or is tried again, by which it is known no more: what was full has been
-    /// trimmed, or a device is back.
+    /// Something was won since, by which it is known no more: what was full has been trimmed.
     AskAgain,
     Full,
 }
 
 impl Progress {
-    /// A cycle that began after the question has to win nothing, and so have checkpoints. `is_pending`
-    /// tells whether segments are to be free or to be tried again soon, which takes a while to find out.
-    fn since(&self, asked: &Progress, is_pending: impl FnOnce() -> bool) -> Verdict {
+    /// A cycle that began after the question has to win nothing, and so have checkpoints. `retiring`
+    /// tells whether segments were given up that are not free yet, which takes a while to find out.
+    fn since(&self, asked: &Progress, retiring: impl FnOnce() -> bool) -> Verdict {
         let taken = self.checkpoints_ended.saturating_sub(asked.checkpoints_begun);
-        if self.won > asked.won || self.retries > asked.retries {
+        if self.won > asked.won {
             Verdict::AskAgain
         } else if self.fruitless.is_none_or(|before| before < asked.cycles_begun)
             || taken == 0
-            || is_pending()
+            || retiring()
         {
             Verdict::Wait
         } else if taken < COMPACTIONS && self.compacting {
@@ -74,13 +70,28 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         .await
     }
 
-    /// Waits until there is `enough`, or there is proof that reclaim cannot help.
+    /// Waits until there is `enough`, or there is proof that reclaim cannot help. What the device failed for is no
+    /// such thing before it has been tried again.
     async fn wait_for_reclaim(
         &self,
         claim: Claim,
         enough: impl Fn(&State) -> bool,
     ) -> Result<(), Error> {
         let _waiting = claim.is_client().then(|| Waiting::new(self));
+        let retries = self.state().reclaim.retries;
+        let mut outcome = self.prove_full(claim, &enough).await;
+        if claim.is_client() && is_no_space(&outcome) {
+            let over = |state: &State| state.closing || enough(state);
+            if self.wait_for_retry(retries, over).await {
+                outcome = self.prove_full(claim, &enough).await;
+            }
+            self.state().counters.room_refusals += u64::from(is_no_space(&outcome));
+        }
+        outcome
+    }
+
+    /// Waits until there is `enough`, or until a cycle and checkpoints have won nothing.
+    async fn prove_full(&self, claim: Claim, enough: impl Fn(&State) -> bool) -> Result<(), Error> {
         let asked = Cell::new(None);
         let refusal = Cell::new(None);
         self.inner.reset_wanted.notify(1);
@@ -100,9 +111,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 // Reclaim and checkpoints do not wait for reclaim: they would wait for themselves.
                 None if !claim.is_client() => Verdict::Full,
                 None => Verdict::AskAgain,
-                Some(asked) => now.since(&asked, || {
-                    state.space.count(SegmentState::Retiring) > 0 || state.is_outage_new()
-                }),
+                Some(asked) => now.since(&asked, || state.space.count(SegmentState::Retiring) > 0),
             };
             match verdict {
                 Verdict::Wait => {}
@@ -115,7 +124,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     self.call_reclaim();
                 }
                 Verdict::Full => {
-                    state.counters.room_refusals += u64::from(claim.is_client());
                     refusal.set(Some(state.no_room()));
                     return false;
                 }
@@ -135,6 +143,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.checkpoint().await?;
         self.wait_for_reclaim(claim, |state| !state.space.is_crowded(claim)).await
     }
+}
+
+fn is_no_space(outcome: &Result<(), Error>) -> bool {
+    outcome.as_ref().is_err_and(|error| error.kind == ErrorKind::NoSpace)
 }
 
 impl State {
@@ -167,7 +179,6 @@ impl State {
             cycles_begun: self.reclaim.cycles_begun,
             fruitless: self.reclaim.fruitless_from(),
             won: self.reclaim.counters.blocks_won,
-            retries: self.reclaim.retries,
             checkpoints_begun: self.checkpoint.begun,
             checkpoints_ended: self.checkpoint.ended,
             compacting: self.checkpoint.is_compacting(),
@@ -184,7 +195,6 @@ mod tests {
         cycles_begun: 34,
         fruitless: Some(33),
         won: 5000,
-        retries: 7,
         checkpoints_begun: 91,
         checkpoints_ended: 90,
         compacting: false,
@@ -230,7 +240,5 @@ mod tests {
         let trimmed = Progress { cycles_begun: 38, won: 5001, checkpoints_ended: 93, ..full };
         assert_eq!(verdict(trimmed, asked), Verdict::AskAgain);
         assert_eq!(verdict(trimmed, trimmed), Verdict::Wait);
-        let tried_again = Progress { retries: 8, ..FULL };
-        assert_eq!(verdict(tried_again, ASKED), Verdict::AskAgain);
     }
 }

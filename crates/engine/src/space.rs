@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
 
 use crate::placement::Births;
-use crate::reclaim::Stuck;
+use crate::reclaim::{Retry, Stuck};
 
 /// The stream of the map's own blocks.
 pub(crate) const MAP_STREAM: u8 = 0;
@@ -51,6 +51,8 @@ pub(crate) struct Segment {
     pub live: Option<u32>,
     /// Why the segment could not be emptied, if it could not.
     pub stuck: Option<Stuck>,
+    /// Where the device failed for it, the last time.
+    pub retry: Option<Retry>,
     /// Live bytes of node images, table pages and manifests, for the map's stream.
     pub map_bytes: u64,
     /// Reads under way; the zone is not reset before they end.
@@ -71,6 +73,7 @@ impl Segment {
             births: Births::default(),
             live: None,
             stuck: None,
+            retry: None,
             map_bytes: 0,
             pins: 0,
         }

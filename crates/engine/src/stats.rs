@@ -278,8 +278,8 @@ pub struct Stats {
     pub trim_latency: LatencySummary,
     /// Atomic vectors, clones and moves.
     pub atomic_latency: LatencySummary,
-    /// Why reclaim wins no space: the map cannot be marked, or what there is to win is where the device fails. Where
-    /// nobody asks for space, it is told of until that has been tried again for some time and did not fail.
+    /// Why reclaim wins no space: the map cannot be marked, or what there is to win is where the device fails: told of
+    /// until that is tried again.
     pub reclaim_failed: Option<String>,
     /// Why the store takes no changes any more; not where it was opened for reading only.
     pub failed: Option<String>,

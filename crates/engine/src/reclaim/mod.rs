@@ -32,7 +32,7 @@ mod wear;
 #[doc(hidden)]
 pub use mark::MarkLoop;
 pub(crate) use relocate::yield_now;
-pub(crate) use stuck::Stuck;
+pub(crate) use stuck::{Retry, Stuck};
 
 use std::mem::replace;
 use std::pin::pin;
@@ -52,7 +52,6 @@ use crate::reclaim::index::ReverseIndex;
 use crate::reclaim::mark::Walked;
 use crate::reclaim::marked::Marked;
 use crate::reclaim::released::Released;
-use crate::reclaim::stuck::Outage;
 use crate::space::SegmentState;
 
 /// Map nodes that may be garbage before a mark runs for their sake: some 100 MiB at most.
@@ -90,9 +89,13 @@ pub(crate) struct ReclaimState {
     pub running: bool,
     /// Why nothing is won, as far as is known.
     pub failure: Option<Error>,
-    /// The device failed, and is not known to have recovered.
-    outage: Option<Outage>,
-    /// Times that what the device had failed for was to be tried again.
+    /// The last cycle failed by a request that may succeed the next time.
+    stumbled: bool,
+    /// Where the device failed for a mark, the last time.
+    mark_retry: Option<Retry>,
+    /// When something that the device failed for is tried again next.
+    pub retry_at: Option<Instant>,
+    /// Times that something was.
     pub retries: u64,
     /// Map nodes in use when the last mark ended (or the store was opened).
     pub nodes_marked: usize,
@@ -153,7 +156,9 @@ impl ReclaimState {
             forced_incarnation: 0,
             running: false,
             failure: None,
-            outage: None,
+            stumbled: false,
+            mark_retry: None,
+            retry_at: None,
             retries: 0,
             nodes_marked: 0,
             index: ReverseIndex::new(index_bytes),
@@ -241,14 +246,27 @@ struct Begun {
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Runs reclaim until it finds nothing more to win, whatever the utilization. Returns how
     /// many segments it gave up; fails if that is none, since a part of the map cannot be read or the device
-    /// fails for those that could be won.
+    /// fails for those that could be won, and goes on failing.
     pub async fn collect(&self) -> Result<u64, Error> {
+        let retries = self.state().reclaim.retries;
+        match self.collect_once().await {
+            Err(error) if error.kind == ErrorKind::Io => {
+                match self.wait_for_retry(retries, |state| state.closing).await {
+                    true => self.collect_once().await,
+                    false => Err(error),
+                }
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn collect_once(&self) -> Result<u64, Error> {
         let (wanted, before) = {
             let mut state = self.state();
             state.check_health()?;
             state.reclaim.forced += 1;
             state.reclaim.forced_incarnation = state.space.incarnation;
-            state.retry_stuck();
+            state.retry_all();
             (state.reclaim.forced, state.reclaim.counters.segments_retired)
         };
         self.call_reclaim();
@@ -314,9 +332,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 // The old data is still in force. Try again a little later, unless the store
                 // failed.
                 let scanned_ns = self.state().reclaim.counters.scan_cpu_ns - scanned_ns;
-                if error.kind == ErrorKind::Io {
-                    self.note_device_failed();
-                }
+                self.note_mark_failed(&error);
                 self.state().give_up_cycle(&error);
                 self.notify();
                 if self.state().failed.is_none() {
@@ -565,7 +581,8 @@ impl State {
         self.reclaim.released.abort_mark();
         self.map.abort_mark();
         self.reclaim.running = false;
-        if error.kind != ErrorKind::Io || !self.is_outage_new() {
+        // By one failure of a device nothing is proven.
+        if error.kind != ErrorKind::Io || replace(&mut self.reclaim.stumbled, true) {
             self.give_up_what_was_asked(error);
         }
         self.update_pacing();
@@ -590,7 +607,7 @@ impl State {
     /// first because space is scarce and there is nothing to win.
     fn conclude_cycle(&mut self, won: Won, at: Begun) -> (bool, bool) {
         let Begun { forced, begun, free, sequence } = at;
-        self.reclaim.failure = None;
+        (self.reclaim.stumbled, self.reclaim.failure) = (false, None);
         let gained = self.space.free_count() > free || won.retired > 0;
         let fruitless = !gained && won.rests.is_none() && (won.selected == 0 || won.cramped);
         if won.rests.is_some() && self.reclaim.released.reckoned() == 0 {

@@ -155,7 +155,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut state = self.state();
         for zone in &copied.victims {
             state.retire(*zone);
-            state.note_moved();
         }
         drop(state);
         relocated.retired = copied.victims.len();
@@ -172,14 +171,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             return;
         }
         batch.victims.retain(|other| *other != zone);
-        if why.kind == ErrorKind::Io {
-            self.note_device_failed();
+        {
+            let mut state = self.state();
+            state.reclaim.counters.copy_forward_failures += 1;
+            state.reclaim.index.remove(zone);
         }
-        let mut state = self.state();
-        state.reclaim.counters.copy_forward_failures += 1;
-        state.reclaim.index.remove(zone);
         if why.kind != ErrorKind::NoSpace {
-            state.space.get_mut(zone).note_stuck(why);
+            self.note_stuck(zone, why);
         }
     }
 
