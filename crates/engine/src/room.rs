@@ -1,8 +1,9 @@
 //! Room: who needs a segment waits until there is one, or until it is proven that none can be had.
 
+use std::cell::Cell;
+
 use mjolnir_device::{Device, Runtime};
 use mjolnir_store::{Error, ErrorKind};
-use std::cell::Cell;
 
 use crate::admission::Waiting;
 use crate::engine::{Engine, State};

@@ -278,7 +278,7 @@ pub struct Stats {
     pub trim_latency: LatencySummary,
     /// Atomic vectors, clones and moves.
     pub atomic_latency: LatencySummary,
-    /// Why reclaim wins no space: the map cannot be marked, or what there is to win is where the device fails: told of
+    /// Why reclaim wins no space: the map cannot be marked, or what there is to win is where the device fails. Told of
     /// until that is tried again.
     pub reclaim_failed: Option<String>,
     /// Why the store takes no changes any more; not where it was opened for reading only.
