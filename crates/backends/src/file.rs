@@ -8,6 +8,7 @@ mod warning;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::rc::Rc;
@@ -86,6 +87,11 @@ impl FileDevice {
     /// Whether requests go through io_uring (or else through a pool of threads).
     pub fn is_uring(&self) -> bool {
         matches!(self.shared.io, Io::Uring(_))
+    }
+
+    /// What is open: a file, or a block device.
+    pub(crate) fn file(&self) -> &File {
+        &self.shared.target.file
     }
 
     /// Whether requests bypass the page cache.

@@ -31,6 +31,9 @@ pub fn decode_everything(bytes: &[u8]) {
         assert!(label.file_bytes() > 0, "the size overflows");
         root(&label.uuid, &next());
     }
+    if let Some((entry, length)) = crate::warm::decode(bytes) {
+        assert!(length <= bytes.len() && entry.record.len() <= length);
+    }
     for slot in [first, second, next(), next()] {
         root(&[0; 16], &slot);
     }

@@ -16,6 +16,8 @@ mod file;
 #[doc(hidden)]
 pub mod fuzz;
 mod io;
+mod warm;
 
 pub use container::VERSION as CONTAINER_VERSION;
 pub use file::{CreateOptions, Direct, FileDevice, IoChoice, OpenOptions, Warning, Warnings};
+pub use warm::{WarmFile, WarmPlace};

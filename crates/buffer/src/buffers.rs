@@ -9,6 +9,7 @@ use slab::Slab;
 
 use crate::AlignedBuf;
 use crate::region::Region;
+use crate::shared::Arena;
 
 /// How much memory is kept for reuse by default, in bytes.
 const KEPT_BYTES_MAX: usize = 32 << 20;
@@ -52,6 +53,8 @@ struct Run {
 
 struct Pool {
     regions: Slab<Region>,
+    /// Where regions are made, as long as there is room.
+    arena: Option<Arc<Arena>>,
     /// The region that buffers are cut from.
     current: usize,
     /// Bytes of a region that serves buffers of many lengths.
@@ -126,7 +129,11 @@ impl Pool {
         } else {
             self.usual
         };
-        let region = Region::new(bytes, is_long)?;
+        let piece = self.arena.as_ref().and_then(|arena| arena.lend(bytes));
+        let region = match piece {
+            Some(piece) => Region::in_piece(piece, bytes, is_long),
+            None => Region::new(bytes, is_long)?,
+        };
         let most = self.lent_most.max(self.lent_most_before).max(self.lent + length);
         let slack = (most / 4).max(self.usual);
         let given_up = self.shrink_to((most + slack).saturating_sub(self.lent + bytes));
@@ -189,8 +196,18 @@ impl Pool {
 impl Buffers {
     /// Buffers of which at most `bytes` are kept where nobody uses any.
     pub fn keeping(bytes: usize) -> Self {
+        Buffers::with(bytes, None)
+    }
+
+    /// The same, in memory that outlives the process as far as there is room.
+    pub fn keeping_in(bytes: usize, arena: Arc<Arena>) -> Self {
+        Buffers::with(bytes, Some(arena))
+    }
+
+    fn with(bytes: usize, arena: Option<Arc<Arena>>) -> Self {
         let pool = Pool {
             regions: Slab::new(),
+            arena,
             current: 0,
             usual: (bytes / REGION_SHARE).clamp(REGION_BYTES_MIN, REGION_BYTES) / BLOCK_BYTES
                 * BLOCK_BYTES,

@@ -6,7 +6,9 @@ mod aligned;
 mod buffers;
 mod payload;
 mod region;
+mod shared;
 
 pub use aligned::AlignedBuf;
 pub use buffers::Buffers;
 pub use payload::Payload;
+pub use shared::{Arena, SharedPage};

@@ -5,6 +5,8 @@ use std::io;
 use memmap2::{MmapOptions, MmapRaw};
 use mjolnir_units::BLOCK_BYTES;
 
+use crate::shared::Piece;
+
 /// What the processor, and so the system, can map as a whole.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
@@ -15,7 +17,7 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// pieces then. With a piece for each block a disk of a virtual machine wrote 128 KiB at a time at half
 /// the rate.
 pub(crate) struct Region {
-    memory: MmapRaw,
+    memory: Memory,
     /// Bytes of the mapping that lie before the first block.
     skipped: usize,
     blocks: usize,
@@ -26,6 +28,22 @@ pub(crate) struct Region {
     /// The next run is looked for from here on: what came back before it is left for later, so that
     /// runs keep lying side by side.
     next: usize,
+}
+
+/// Where a region lies.
+enum Memory {
+    Own(MmapRaw),
+    /// In memory that outlives the process.
+    Shared(Piece),
+}
+
+impl Memory {
+    fn start(&self) -> *mut u8 {
+        match self {
+            Memory::Own(memory) => memory.as_mut_ptr(),
+            Memory::Shared(piece) => piece.start(),
+        }
+    }
 }
 
 impl Region {
@@ -42,9 +60,19 @@ impl Region {
             // Where the kernel has no huge pages, or may not use them, small ones serve as well.
             let _ = memory.advise_range(memmap2::Advice::HugePage, skipped, bytes);
         }
+        Ok(Region::on(Memory::Own(memory), skipped, bytes, is_long))
+    }
+
+    /// The same in a piece of an arena as long as that, whatever it holds.
+    pub fn in_piece(piece: Piece, bytes: usize, is_long: bool) -> Self {
+        debug_assert!(bytes.is_multiple_of(BLOCK_BYTES), "regions are whole blocks");
+        Region::on(Memory::Shared(piece), 0, bytes, is_long)
+    }
+
+    fn on(memory: Memory, skipped: usize, bytes: usize, is_long: bool) -> Self {
         let blocks = bytes / BLOCK_BYTES;
         let lent = vec![0; blocks.div_ceil(64)];
-        Ok(Region { memory, skipped, blocks, is_long, lent, lent_count: 0, next: 0 })
+        Region { memory, skipped, blocks, is_long, lent, lent_count: 0, next: 0 }
     }
 
     /// Bytes that can be lent.
@@ -90,7 +118,7 @@ impl Region {
         self.mark(first, count, true);
         self.next = first + count;
         let at = self.skipped + first * BLOCK_BYTES;
-        Some((first, self.memory.as_mut_ptr().wrapping_add(at)))
+        Some((first, self.memory.start().wrapping_add(at)))
     }
 
     /// Takes a run back that was lent.

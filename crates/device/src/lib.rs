@@ -14,13 +14,15 @@ pub mod filter;
 mod info;
 mod memory;
 mod runtime;
+mod warm;
 mod zones;
 
 pub use any::AnyDevice;
 pub use device::Device;
 pub use error::{DeviceError, ErrorKind};
 pub use info::{DeviceInfo, Sealing};
-pub use memory::{MemoryDevice, MemoryOptions};
-pub use mjolnir_buffer::{AlignedBuf, Buffers};
+pub use memory::{MemoryDevice, MemoryOptions, MemoryWarmLog};
+pub use mjolnir_buffer::{AlignedBuf, Arena, Buffers, SharedPage};
 pub use runtime::Runtime;
+pub use warm::{WarmEntry, WarmLog};
 pub use zones::{ResetTicket, ZoneTable};

@@ -1,6 +1,7 @@
 //! A device in memory that knows what a power cut may take.
 
 mod power_cut;
+mod warm;
 mod zone;
 
 use std::cell::RefCell;
@@ -13,6 +14,7 @@ use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
 
 use crate::zones::ZoneTable;
 use crate::{AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, Sealing};
+pub use warm::MemoryWarmLog;
 use zone::Zone;
 
 /// Zones in memory, as hard on their user as the [`Device`] contract permits.
@@ -121,6 +123,18 @@ impl MemoryDevice {
     /// If the contents were already taken by `crash` or [`reopen`](MemoryDevice::reopen).
     pub fn crash(&self, seed: u64) -> MemoryDevice {
         Self::from_state(power_cut::after_cut(self.take(), seed))
+    }
+
+    /// Ends the program as a signal does, and opens the device again: what completed is there, and what was in
+    /// flight may have happened, each block for itself, as `seed` says.
+    ///
+    /// # Panics
+    ///
+    /// As [`crash`](MemoryDevice::crash) does.
+    pub fn kill(&self, seed: u64) -> MemoryDevice {
+        let mut state = self.take();
+        state.harden(u64::MAX);
+        Self::from_state(power_cut::after_cut(state, seed))
     }
 
     /// Closes the device without a power cut (the program ended) and opens it again: nothing is

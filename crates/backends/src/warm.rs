@@ -1,0 +1,354 @@
+//! A [`WarmLog`] in a file of a memory file system (tmpfs), which the end of a process leaves alone.
+//!
+//! The file is named after the store, and readable by its owner alone: it holds what clients wrote. Its first
+//! part is a ring of entries (`ring.rs`), the rest is memory for payload. It counts only for the very
+//! same device, store and start of the machine, so that a copied store never takes what belongs to another.
+
+mod place;
+mod ring;
+
+use std::collections::VecDeque;
+use std::fs::{File, remove_file};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use mjolnir_device::{AlignedBuf, Buffers, SharedPage, WarmEntry, WarmLog};
+use rustix::fs::{FallocateFlags, fallocate};
+
+use crate::FileDevice;
+
+pub use place::WarmPlace;
+pub(crate) use ring::decode;
+use ring::{Entry, Head, PAGE_BYTES, RING_AT, RING_BYTES};
+
+/// The least memory for payload that is worth it.
+const PAYLOAD_BYTES_MIN: usize = 4 << 20;
+
+/// What tells one store on one device from all others, while the machine runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    /// Of this start of the machine.
+    pub boot: [u8; 16],
+    /// The file system of the store's file and its inode there; of a block device its number, and 0.
+    pub device: (u64, u64),
+    /// Of the container.
+    pub uuid: [u8; 16],
+}
+
+/// See the module.
+pub struct WarmFile {
+    key: Key,
+    places: Vec<PathBuf>,
+    /// A process that serves nobody takes over what is left, and leaves nothing.
+    serves: bool,
+    left: Option<Left>,
+    open: Option<Open>,
+}
+
+/// What the last process left.
+struct Left {
+    path: PathBuf,
+    epoch: u64,
+    page: SharedPage,
+    entries: Vec<Entry>,
+}
+
+/// What is being written.
+struct Open {
+    path: PathBuf,
+    page: SharedPage,
+    /// Bytes of the ring ever written, and of those no longer needed.
+    tail: u64,
+    head: u64,
+    /// The number of each entry, and where it ends.
+    ends: VecDeque<(u64, u64)>,
+    bytes: Vec<u8>,
+}
+
+impl WarmFile {
+    /// Looks for what the last process left of a store that is open here, in the places that are usual or named.
+    /// With `serves`, the log goes on in the first of them that has room.
+    pub fn find(device: &FileDevice, place: &WarmPlace, serves: bool) -> io::Result<Self> {
+        let meta = device.file().metadata()?;
+        let device_key = match meta.file_type().is_block_device() {
+            true => (meta.rdev(), 0),
+            false => (meta.dev(), meta.ino()),
+        };
+        let uuid = mjolnir_device::Device::info(device).uuid;
+        let key = Key { boot: place::boot()?, device: device_key, uuid };
+        WarmFile::of(key, place.files(&uuid), meta.uid(), serves)
+    }
+
+    fn of(key: Key, places: Vec<PathBuf>, owner: u32, serves: bool) -> io::Result<Self> {
+        let mut left = None;
+        for path in &places {
+            if left.is_none()
+                && let Some(file) = place::open_existing(path, owner)?
+            {
+                left = Left::find(path, &file, &key);
+            }
+        }
+        Ok(WarmFile { key, places, serves, left, open: None })
+    }
+
+    /// Where the log lies, if there is one.
+    pub fn path(&self) -> Option<&Path> {
+        self.open.as_ref().map(|open| &*open.path)
+    }
+
+    fn remove_left(&mut self) {
+        if let Some(left) = self.left.take() {
+            // It is of no more use: what it held is on the device.
+            let _ = remove_file(&left.path);
+        }
+    }
+}
+
+impl Left {
+    fn find(path: &Path, file: &File, key: &Key) -> Option<Self> {
+        let bytes = usize::try_from(file.metadata().ok()?.len()).ok()?;
+        if bytes < PAGE_BYTES {
+            return None;
+        }
+        let page = SharedPage::map(file, bytes, PAGE_BYTES).ok()?;
+        let head = Head::read(&page)?;
+        if head.key != *key {
+            return None;
+        }
+        let entries = ring::entries(&page, head.first, head.end);
+        Some(Left { path: path.to_owned(), epoch: head.epoch, page, entries })
+    }
+}
+
+/// A new file with room for so many bytes, all of which are there.
+fn allocate(path: &Path, bytes: usize) -> io::Result<File> {
+    let file = place::create(path)?;
+    let made = file.set_len(0).and_then(|()| {
+        fallocate(file.as_fd(), FallocateFlags::empty(), 0, bytes as u64).map_err(io::Error::from)
+    });
+    match made {
+        Ok(()) => Ok(file),
+        Err(error) => {
+            let _ = remove_file(path);
+            Err(error)
+        }
+    }
+}
+
+impl WarmLog for WarmFile {
+    fn epoch(&self) -> Option<u64> {
+        self.left.as_ref().map(|left| left.epoch)
+    }
+
+    fn entries(&mut self) -> Vec<WarmEntry> {
+        let entries = self.left.iter().flat_map(|left| &left.entries);
+        let told = |entry: &Entry| WarmEntry {
+            sequence: entry.sequence,
+            record: entry.record.clone(),
+            payload_bytes: entry.payload_bytes,
+            checksum: entry.checksum,
+        };
+        entries.map(told).collect()
+    }
+
+    fn payload(&mut self, entry: usize) -> Option<Bytes> {
+        let left = self.left.as_mut()?;
+        let entry = left.entries.get(entry)?;
+        let mut buffer = AlignedBuf::zeroed(entry.payload_bytes);
+        if entry.payload_bytes > 0 && !left.page.read_arena(entry.payload_at, buffer.as_mut()) {
+            return None;
+        }
+        Some(buffer.freeze())
+    }
+
+    fn begin(
+        &mut self,
+        epoch: u64,
+        payload_bytes: usize,
+        kept_bytes: usize,
+    ) -> Result<Buffers, String> {
+        self.remove_left();
+        if !self.serves {
+            return Err("nobody is served".into());
+        }
+        let mut why = String::from("no place for it is a memory file system");
+        for path in &self.places {
+            let mut bytes = payload_bytes;
+            while bytes >= PAYLOAD_BYTES_MIN.min(payload_bytes) {
+                let all = PAGE_BYTES + bytes;
+                let made =
+                    allocate(path, all).and_then(|file| SharedPage::map(&file, all, PAGE_BYTES));
+                match made {
+                    Ok(mut page) => {
+                        let buffers = Buffers::keeping_in(kept_bytes, page.arena().clone());
+                        Head { key: self.key, epoch, first: 0, end: 0 }.write(&mut page);
+                        let path = path.clone();
+                        let (ends, bytes) = (VecDeque::new(), Vec::new());
+                        self.open = Some(Open { path, page, tail: 0, head: 0, ends, bytes });
+                        return Ok(buffers);
+                    }
+                    Err(error) => why = format!("{}: {error}", path.display()),
+                }
+                bytes /= 2;
+            }
+        }
+        Err(why)
+    }
+
+    fn note(&mut self, sequence: u64, record: &[u8], payload: &[u8], checksum: u32) -> bool {
+        let Some(open) = &mut self.open else { return false };
+        let payload_at = match payload.is_empty() {
+            true => 0,
+            false => match open.page.arena().place_of(payload) {
+                Some(at) => at,
+                None => return false,
+            },
+        };
+        open.bytes.clear();
+        ring::encode(&mut open.bytes, sequence, record, payload_at, payload.len(), checksum);
+        if open.tail - open.head + open.bytes.len() as u64 > RING_BYTES as u64 {
+            return false;
+        }
+        ring::put(&mut open.page, open.tail, &open.bytes);
+        open.tail += open.bytes.len() as u64;
+        open.page.store(ring::END_AT, open.tail);
+        open.ends.push_back((sequence, open.tail));
+        true
+    }
+
+    fn forget(&mut self, sequence: u64) {
+        let Some(open) = &mut self.open else { return };
+        let before = open.head;
+        while let Some((_, end)) = open.ends.pop_front_if(|(number, _)| *number <= sequence) {
+            open.head = end;
+        }
+        if open.head != before {
+            open.page.store(ring::FIRST_AT, open.head);
+        }
+    }
+
+    fn end(&mut self) {
+        self.remove_left();
+        if let Some(open) = self.open.take() {
+            let _ = remove_file(&open.path);
+        }
+    }
+}
+
+const _: () = assert!(RING_AT + RING_BYTES == PAGE_BYTES);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: Key = Key { boot: [1; 16], device: (2, 3), uuid: [4; 16] };
+
+    fn server(folder: &Path) -> WarmFile {
+        of(KEY, &folder.join("it.warm"), true)
+    }
+
+    fn of(key: Key, path: &Path, serves: bool) -> WarmFile {
+        WarmFile::of(key, vec![path.to_owned()], 0, serves).unwrap()
+    }
+
+    fn payload(buffers: &Buffers, byte: u8, blocks: usize) -> Bytes {
+        let mut buffer = buffers.take(4096 * blocks);
+        buffer.as_mut().fill(byte);
+        buffer.freeze()
+    }
+
+    #[test]
+    fn a_process_that_ends_leaves_what_it_did_not_forget() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let mut warm = server(folder.path());
+        assert_eq!((warm.epoch(), warm.entries().len()), (None, 0));
+        let buffers = warm.begin(7, 8 << 20, 1 << 20).unwrap();
+        let payloads: Vec<Bytes> = (0..6).map(|byte| payload(&buffers, byte, 2)).collect();
+        for (number, payload) in (1..).zip(&payloads) {
+            assert!(warm.note(number, b"record", payload, number as u32));
+        }
+        assert!(warm.note(7, b"without payload", &[], 0));
+        warm.forget(2);
+        assert!(!warm.note(8, b"x", &[1; 4096], 0), "its payload would be gone");
+        drop((payloads, warm, buffers));
+
+        let mut heir = server(folder.path());
+        assert_eq!(heir.epoch(), Some(7));
+        let entries = heir.entries();
+        assert_eq!(entries.iter().map(|entry| entry.sequence).collect::<Vec<_>>(), [3, 4, 5, 6, 7]);
+        assert_eq!((&*entries[0].record, entries[0].checksum), (&b"record"[..], 3));
+        assert_eq!(heir.payload(0).unwrap(), [2; 8192][..]);
+        assert_eq!(heir.payload(4).unwrap().len(), 0);
+        assert_eq!(heir.payload(5), None);
+        heir.begin(8, 8 << 20, 1 << 20).unwrap();
+        drop(heir);
+        let mut heir = server(folder.path());
+        assert_eq!((heir.epoch(), heir.entries().len()), (Some(8), 0));
+        heir.end();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_belongs_to_another_store_device_or_start_of_the_machine_is_not_found() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let mut warm = server(folder.path());
+        warm.begin(7, 8 << 20, 1 << 20).unwrap();
+        assert!(warm.note(1, b"record", &[], 0));
+        for key in [
+            Key { boot: [9; 16], ..KEY },
+            Key { device: (2, 4), ..KEY },
+            Key { uuid: [5; 16], ..KEY },
+        ] {
+            let other = of(key, &folder.path().join("it.warm"), true);
+            assert_eq!(other.epoch(), None);
+        }
+    }
+
+    #[test]
+    fn the_ring_goes_round_and_is_full_for_a_while() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let mut warm = server(folder.path());
+        warm.begin(1, 8 << 20, 1 << 20).unwrap();
+        let record = [5; 300];
+        let (mut number, mut full) = (1, 0);
+        for _ in 0..5 * RING_BYTES / 300 {
+            if warm.note(number, &record, &[], 9) {
+                number += 1;
+            } else {
+                full += 1;
+                warm.forget(number - 20);
+            }
+        }
+        assert!(full >= 3, "{full}");
+        drop(warm);
+        let found = server(folder.path()).entries();
+        assert!(found.iter().all(|entry| entry.record == record && entry.checksum == 9));
+        let numbers: Vec<u64> = found.iter().map(|entry| entry.sequence).collect();
+        assert_eq!(numbers.last(), Some(&(number - 1)));
+        assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1));
+    }
+
+    #[test]
+    fn a_command_takes_over_and_leaves_nothing() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let mut warm = server(folder.path());
+        warm.begin(7, 8 << 20, 1 << 20).unwrap();
+        assert!(warm.note(1, b"record", &[], 0));
+        drop(warm);
+        let mut command = of(KEY, &folder.path().join("it.warm"), false);
+        assert_eq!(command.entries().len(), 1);
+        assert!(command.begin(8, 8 << 20, 1 << 20).is_err());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn without_room_there_is_a_reason() {
+        let mut warm = of(KEY, Path::new("/nonexistent/it.warm"), true);
+        let why = warm.begin(1, 8 << 20, 1 << 20).unwrap_err();
+        assert!(why.contains("/nonexistent/it.warm"), "{why}");
+        assert!(!warm.note(1, b"record", &[], 0));
+    }
+}

@@ -1,0 +1,151 @@
+//! Where warm logs lie: in folders of a memory file system that outlive a server.
+
+use std::env;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::fstatfs;
+
+/// What `statfs` says of tmpfs (linux/magic.h).
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+/// Folders that are looked at besides those of the environment: those of services lie in the first.
+const SERVICES: &str = "/run/mjolnir";
+const USUAL: &str = "/dev/shm";
+
+/// In which folders a warm log is looked for, and made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum WarmPlace {
+    /// Those that the environment names (`RUNTIME_DIRECTORY` of a service, `MJOLNIR_WARM_LOG`), then
+    /// `/run/mjolnir`, the folders in it, and `/dev/shm`.
+    #[default]
+    Usual,
+    /// This one first; what was left is looked for in the others, too.
+    Folder(PathBuf),
+}
+
+impl WarmPlace {
+    /// The files that may hold the warm log of a store, the best first.
+    pub(super) fn files(&self, uuid: &[u8; 16]) -> Vec<PathBuf> {
+        let mut folders: Vec<PathBuf> = Vec::new();
+        if let WarmPlace::Folder(folder) = self {
+            folders.push(folder.clone());
+        }
+        folders.extend(env::var_os("MJOLNIR_WARM_LOG").map(PathBuf::from));
+        // A service may have several, parted by colons.
+        folders.extend(env::var_os("RUNTIME_DIRECTORY").iter().flat_map(env::split_paths));
+        folders.push(SERVICES.into());
+        let services = std::fs::read_dir(SERVICES).into_iter().flatten().flatten();
+        let mut services: Vec<PathBuf> = services.map(|entry| entry.path()).collect();
+        services.sort();
+        folders.extend(services);
+        folders.push(USUAL.into());
+        let name: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut files: Vec<PathBuf> = Vec::new();
+        for folder in folders.into_iter().filter(|folder| folder.is_absolute()) {
+            let file = folder.join(format!("mjolnir-{name}.warm"));
+            if !files.contains(&file) {
+                files.push(file);
+            }
+        }
+        files
+    }
+}
+
+/// What the kernel drew when the machine was started.
+pub(super) fn boot() -> io::Result<[u8; 16]> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    u128::from_str_radix(&digits, 16)
+        .map(u128::to_be_bytes)
+        .map_err(|error| io::Error::new(ErrorKind::InvalidData, format!("the boot id: {error}")))
+}
+
+/// Refuses what another user than `owner` made, or may read, or what would not stay in memory.
+fn check(file: File, owner: u32) -> io::Result<File> {
+    let meta = file.metadata()?;
+    let own = meta.uid() == rustix::process::geteuid().as_raw() || meta.uid() == owner;
+    if !meta.is_file() || !own || meta.mode() & 0o077 != 0 || meta.nlink() != 1 {
+        let why = "it is there already, and not a file of this user's alone";
+        return Err(io::Error::new(ErrorKind::PermissionDenied, why));
+    }
+    if fstatfs(file.as_fd())?.f_type as u64 != TMPFS_MAGIC {
+        return Err(io::Error::new(ErrorKind::Unsupported, "it is not in a memory file system"));
+    }
+    Ok(file)
+}
+
+/// Opens a file that may be a warm log of this user's, or of the one who owns the store.
+///
+/// # Errors
+///
+/// It is there, and this user may not read it.
+pub(super) fn open_existing(path: &Path, owner: u32) -> io::Result<Option<File>> {
+    let mut options = File::options();
+    options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+    match options.open(path) {
+        // Nobody else can make one of that name: it follows from what no door tells.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied && path.exists() => {
+            Err(io::Error::new(
+                error.kind(),
+                format!(
+                    "{} may hold changes that it acknowledged, and belongs to another user; run this as that \
+                     one (`mjolnir serve --warm-log off` gives up what is there)",
+                    path.display()
+                ),
+            ))
+        }
+        opened => Ok(opened.and_then(|file| check(file, owner)).ok()),
+    }
+}
+
+/// Opens or makes one.
+pub(super) fn create(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+    let existed = path.symlink_metadata().is_ok();
+    let own = rustix::process::geteuid().as_raw();
+    let checked = options.open(path).and_then(|file| check(file, own));
+    if checked.is_err() && !existed {
+        let _ = std::fs::remove_file(path);
+    }
+    checked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_named_comes_first_and_the_usual_ones_are_looked_at_too() {
+        let files = WarmPlace::Folder("/mine".into()).files(&[0xab; 16]);
+        let name = format!("mjolnir-{}.warm", "ab".repeat(16));
+        assert_eq!(files[0], Path::new("/mine").join(&name));
+        assert!(files.contains(&Path::new("/dev/shm").join(&name)));
+    }
+
+    #[test]
+    fn what_is_on_a_disk_or_open_to_others_is_not_used() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = folder.path().join("it");
+        create(&path).unwrap();
+        let found = |path: &Path| open_existing(path, 0).unwrap().is_some();
+        assert!(found(&path) && !found(&folder.path().join("other")));
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(!found(&path) && create(&path).is_err());
+        std::os::unix::fs::symlink(&path, folder.path().join("link")).unwrap();
+        assert!(create(&folder.path().join("link")).is_err());
+        let proc = Path::new("/proc/self/it");
+        assert!(create(proc).is_err());
+    }
+
+    #[test]
+    fn the_machine_was_started_once() {
+        assert_eq!(boot().unwrap(), boot().unwrap());
+        assert_ne!(boot().unwrap(), [0; 16]);
+    }
+}
