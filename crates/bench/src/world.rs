@@ -6,7 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use mjolnir_device::{Device, Runtime};
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions, ReclaimOptions};
-use mjolnir_host::{DeviceOptions, HostEngine, HostRuntime, NewStore, create_store, open_store};
+use mjolnir_host::{
+    DeviceOptions, HostEngine, HostRuntime, NewStore, Warm, create_store, open_store,
+};
 use mjolnir_store::ErrorKind;
 use mjolnir_units::BLOCK_SIZE;
 
@@ -72,7 +74,7 @@ pub async fn reopen(
     let mut patience = 100;
     loop {
         let device = DeviceOptions::default();
-        match open_store(path, device, options.clone(), runtime, |_| ()).await {
+        match open_store(path, device, options.clone(), &Warm::Off, runtime, |_| ()).await {
             Ok(opened) => return Ok(opened.engine),
             Err(error) if error.kind == ErrorKind::Busy && patience > 0 => patience -= 1,
             Err(error) => return Err(error).context("opening a store"),

@@ -9,13 +9,14 @@ use std::time::Duration;
 use mjolnir_device::Runtime;
 use mjolnir_engine::OpenOptions;
 use mjolnir_host::{
-    DeviceOptions, HostEngine, HostRuntime, Opened, Warning, connect_unix, open_store,
+    DeviceOptions, HostEngine, HostRuntime, Opened, Warm, Warning, connect_unix, open_store,
 };
 use mjolnir_store::{Error, ErrorKind, Store};
 
 use crate::complaints::complain;
 use crate::handle::{Circumstances, handle};
 use crate::payload;
+use crate::recovered;
 use crate::request::{Message, Refusal, Request, Response};
 
 /// The longest line that a server may answer, in bytes.
@@ -93,12 +94,13 @@ pub async fn open_patiently(
     store: &Path,
     device: DeviceOptions,
     options: &OpenOptions,
+    warm: &Warm,
     runtime: &HostRuntime,
     tell: impl Fn(&Warning),
 ) -> Result<Opened, Error> {
     let begun = runtime.now();
     loop {
-        match open_store(store, device, options.clone(), runtime, &tell).await {
+        match open_store(store, device, options.clone(), warm, runtime, &tell).await {
             Err(error) if error.kind == ErrorKind::Busy => {
                 if runtime.now().since(begun) >= BUSY_WAIT {
                     return Err(busy(store));
@@ -150,12 +152,16 @@ impl Door {
             let device = DeviceOptions::default();
             let odd = RefCell::new(Vec::new());
             let tell = |warning: &Warning| odd.borrow_mut().push(warning.clone());
-            let outcome = open_store(store, device, options.clone(), runtime, tell).await;
+            let outcome =
+                open_store(store, device, options.clone(), &Warm::TakeOver, runtime, tell).await;
             if outcome.is_err() || !request.warns() {
                 odd.take().iter().for_each(warn);
             }
             match outcome {
                 Ok(opened) => {
+                    if !request.warns() {
+                        recovered::tell(&opened.engine);
+                    }
                     let circumstances = Circumstances { served: None, warnings: opened.warnings };
                     return Ok(Door::Local(opened.engine, circumstances));
                 }

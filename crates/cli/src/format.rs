@@ -117,7 +117,7 @@ fn refuse_destruction(store: &Path, force: bool) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use mjolnir_host::{DeviceOptions, open_store};
+    use mjolnir_host::{DeviceOptions, Warm, open_store};
     use mjolnir_store::{Durability, Store};
     use mjolnir_units::BLOCK_SIZE;
 
@@ -157,6 +157,7 @@ mod tests {
                     &path,
                     DeviceOptions::default(),
                     Default::default(),
+                    &Warm::Off,
                     &runtime,
                     |_| (),
                 );

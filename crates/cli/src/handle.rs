@@ -282,7 +282,7 @@ async fn check<D: Device, R: Runtime>(
                 .to_owned(),
         );
     }
-    Ok(Response::Check(CheckOf { online, left_out, warnings, report }))
+    Ok(Response::Check(Box::new(CheckOf { online, left_out, warnings, report })))
 }
 
 /// A target by a name that must be given.

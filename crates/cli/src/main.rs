@@ -27,6 +27,7 @@ mod lab;
 mod meter;
 mod output;
 mod payload;
+mod recovered;
 mod request;
 mod salvage;
 mod serve;

@@ -192,7 +192,7 @@ pub enum Response {
     /// What a scrub found.
     Scrub(ScrubOf),
     /// What a check found.
-    Check(CheckOf),
+    Check(Box<CheckOf>),
     /// What a recording has come to.
     Recording(Recording),
     /// The store has grown.

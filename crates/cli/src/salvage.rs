@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use mjolnir_engine::{LogLoss, OpenOptions};
-use mjolnir_host::{DeviceOptions, HostRuntime, Opened, Warning, run as run_host};
+use mjolnir_host::{DeviceOptions, HostRuntime, Opened, Warm, Warning, run as run_host};
 use mjolnir_store::{Error, ErrorKind};
 use serde_json::json;
 
@@ -38,7 +38,9 @@ pub fn run(store: &Path, json: bool) -> Result<(), Failure> {
                     door::warn(warning);
                 }
             };
-            let opened = door::open_patiently(store, device, &options, &runtime, tell).await;
+            let opened =
+                door::open_patiently(store, device, &options, &Warm::TakeOver, &runtime, tell)
+                    .await;
             opened.map(|Opened { engine, .. }| engine)
         };
         match open(true, false, None).await {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_lite::future::{or, pending};
 use mjolnir_device::Runtime;
-use mjolnir_engine::{OpenOptions, ReclaimOptions};
+use mjolnir_engine::{OpenOptions, ReclaimOptions, WarmState};
 use mjolnir_host::{
     DeviceOptions, Direct, HostEngine, HostError, HostErrorKind, HostRuntime, IoChoice, Listener,
     Readiness, Recorder, SOCKET_PATH_BYTES_MAX, Shutdown, TLS_BUILT_IN, Tls, TlsKeys,
@@ -24,6 +24,7 @@ use crate::door;
 use crate::failure::Failure;
 use crate::handle::{Circumstances, Serving};
 use crate::interrupt::SAME_SIGNAL;
+use crate::recovered;
 
 use clients::Clients;
 
@@ -59,8 +60,9 @@ pub fn run(mut options: ServeOptions, json: bool) -> Result<(), Failure> {
         let opening = async {
             door::must_exist(&options.store)?;
             let (device, engine) = (device_options(&options), engine_options(&options));
+            let warm = &options.warm_log.0;
             let opened =
-                door::open_patiently(&options.store, device, &engine, &runtime, door::warn);
+                door::open_patiently(&options.store, device, &engine, warm, &runtime, door::warn);
             opened.await.map(Some)
         };
         // A store that is being opened is as after a crash: it can be left so at any time.
@@ -70,6 +72,8 @@ pub fn run(mut options: ServeOptions, json: bool) -> Result<(), Failure> {
         });
         let Some(opened) = opened.await? else { return Ok(()) };
         let engine = opened.engine;
+        recovered::tell(&engine);
+        tell_of_warm_log(&engine);
         let recorder = Recorder::new(runtime.clone());
         let (users, read_only) = (Rc::default(), options.read_only);
         let (recording, world) = (recorder.clone(), runtime.clone());
@@ -109,6 +113,16 @@ pub fn run(mut options: ServeOptions, json: bool) -> Result<(), Failure> {
             }
         }
     })
+}
+
+/// Says so if what is acknowledged does not survive a crash of this server, though it should.
+fn tell_of_warm_log(engine: &HostEngine) {
+    if let WarmState::Missing(why) = engine.warm_log() {
+        complain(&format!(
+            "warning: if this server crashes, writes that it acknowledged and no flush has covered are lost, since \
+             no memory outlives it: {why}; name a folder of a memory file system by --warm-log"
+        ));
+    }
 }
 
 /// Says so if clients' writes are not spread as they were asked to be.

@@ -13,6 +13,7 @@ pub use damage::log_loss;
 use crate::difference;
 use crate::failure::Failure;
 use crate::output::{Table, bytes, count, percent, time};
+use crate::recovered;
 use crate::request::{CheckOf, Response, ScrubOf, StatsOf, Target};
 
 /// Which side of an answer to show.
@@ -131,6 +132,7 @@ fn check_text(store: &Path, check: &CheckOf) -> String {
     for left_out in &check.left_out {
         text += &format!("not checked: {left_out}\n");
     }
+    text += &recovered::notes(&report.recovery);
     text += &damage::problems(report, check.warnings);
     text += &damage::losses(&report.losses);
     if let Some(log) = &report.log {

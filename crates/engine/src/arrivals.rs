@@ -34,14 +34,31 @@ pub(crate) enum Payload {
 /// Groups of which it is not known whether they arrived, and what was found of them.
 pub(crate) struct Arrivals<'a> {
     groups: &'a [(ZoneId, &'a GroupHeader)],
+    /// Records up to here were durable: what holds one of them arrived, whatever became of it since.
+    durable: u64,
     /// Of the first groups.
     found: RefCell<Vec<Payload>>,
     changed: Event,
 }
 
 impl<'a> Arrivals<'a> {
-    pub fn new(groups: &'a [(ZoneId, &'a GroupHeader)]) -> Self {
-        Arrivals { groups, found: RefCell::default(), changed: Event::new() }
+    pub fn new(groups: &'a [(ZoneId, &'a GroupHeader)], durable: u64) -> Self {
+        Arrivals { groups, durable, found: RefCell::default(), changed: Event::new() }
+    }
+
+    /// Whether the group was durable: a flush waits for all of a group that holds one of its records.
+    fn is_promised(&self, group: usize) -> bool {
+        let numbers = self.groups[group].1.records.iter().map(|(sequence, _)| *sequence);
+        numbers.filter(|sequence| *sequence > 0).min().is_some_and(|first| first <= self.durable)
+    }
+
+    /// Groups that were durable and are not whole any more, of those looked at.
+    pub fn damaged(&self) -> Vec<(ZoneId, &'a GroupHeader)> {
+        let found = self.found.borrow();
+        let damaged = found.iter().enumerate().filter(|(index, payload)| {
+            !matches!(payload, Payload::Whole) && self.is_promised(*index)
+        });
+        damaged.map(|(index, _)| self.groups[index]).collect()
     }
 
     /// Finds out about each group, in turn. A device that fails is an error.
@@ -56,9 +73,11 @@ impl<'a> Arrivals<'a> {
         Ok(())
     }
 
-    /// Whether the group of this number is whole, once that is known.
-    pub async fn is_whole(&self, group: usize) -> bool {
-        let known = || self.found.borrow().get(group).map(|of| matches!(of, Payload::Whole));
+    /// Whether the group of this number arrived, once that is known: it is whole, or was durable.
+    pub async fn has_arrived(&self, group: usize) -> bool {
+        let promised = self.is_promised(group);
+        let known =
+            || self.found.borrow().get(group).map(|of| promised || matches!(of, Payload::Whole));
         loop {
             if let Some(whole) = known() {
                 return whole;
@@ -76,7 +95,11 @@ impl<'a> Arrivals<'a> {
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Whether all of a group's payload reached the device. A device that fails is an error.
-    async fn payload_of(&self, zone: ZoneId, group: &GroupHeader) -> Result<Payload, Error> {
+    pub(crate) async fn payload_of(
+        &self,
+        zone: ZoneId,
+        group: &GroupHeader,
+    ) -> Result<Payload, Error> {
         if group.checksums.is_empty() {
             return Ok(Payload::Whole);
         }

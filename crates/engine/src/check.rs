@@ -16,6 +16,7 @@ use crate::groups::Hole;
 use crate::loss::{LogLoss, Loss, Stretch, join};
 use crate::node_io::Place;
 use crate::read::Pin;
+use crate::recovered::RecoveryReport;
 use crate::space::{MAP_STREAM, Segment, SegmentState};
 
 /// What a check looked at and found.
@@ -37,6 +38,9 @@ pub struct CheckReport {
     /// What of the log is lost, if the store could only be opened by leaving that out.
     #[serde(default)]
     pub log: Option<LogLoss>,
+    /// What opening the store left out, and what it found damaged.
+    #[serde(default)]
+    pub recovery: RecoveryReport,
 }
 
 /// What a check thinks of a segment's first block.
@@ -94,7 +98,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// As [`check`](Self::check); `progress` hears the part done, 0 to 1.
     pub async fn check_telling(&self, mut progress: impl FnMut(f64)) -> Result<CheckReport, Error> {
         self.refuse_if_failed("a check")?;
-        let mut report = CheckReport { log: self.log_loss(), ..CheckReport::default() };
+        let mut report = CheckReport {
+            log: self.log_loss(),
+            recovery: self.recovery(),
+            ..CheckReport::default()
+        };
+        report.problems.extend(report.recovery.damaged.iter().map(|place| place.what.clone()));
         if let Some(log) = &report.log {
             report.problems.extend(log.lines(usize::MAX));
         }
@@ -110,7 +119,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         }
         let zones: Vec<ZoneId> = self.state().space.zones().map(|(zone, _)| zone).collect();
-        let (mut unknown, mut holes): (Vec<Pba>, Vec<Hole>) = (Vec::new(), Vec::new());
+        let mut unknown: Vec<Pba> = self.state().damaged_at.clone();
+        let mut holes: Vec<Hole> = Vec::new();
         for (index, zone) in zones.iter().enumerate() {
             self.check_segment(*zone, &mut unknown, &mut holes, &mut report).await?;
             progress(0.5 * (index + 1) as f64 / zones.len() as f64);

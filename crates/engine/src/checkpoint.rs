@@ -37,6 +37,12 @@ pub(crate) struct CheckpointState {
     sparse_bytes: u64,
     /// Someone wants one as soon as may be.
     pub wanted: bool,
+    /// The root as it was written last, by this opening of the store.
+    pub root: Option<Root>,
+    /// The root is to be written again, with how much is durable.
+    pub promise_wanted: bool,
+    /// Whether the task that sees to that knows that more is durable than the root says.
+    pub promise_watched: bool,
 }
 
 impl CheckpointState {
@@ -75,19 +81,24 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub(crate) async fn checkpoint_task(self) {
         loop {
             let listener = self.inner.checkpoint_wanted.listen();
-            let (ends, due) = {
+            let (ends, due, promise) = {
                 let mut state = self.state();
                 let due = state.checkpoint_due(&self.inner.options);
-                (state.failed.is_some() || (state.stopping && !due), due)
+                let ends = state.failed.is_some() || (state.stopping && !due);
+                (ends, due, state.checkpoint.promise_wanted)
             };
             if ends {
                 return;
             }
-            if !due {
-                listener.await;
-                continue;
-            }
-            if let Err(error) = self.write_checkpoint().await {
+            let written = match (due, promise) {
+                (true, _) => self.write_checkpoint().await,
+                (false, true) => self.write_promise().await,
+                (false, false) => {
+                    listener.await;
+                    continue;
+                }
+            };
+            if let Err(error) = written {
                 self.fail(error);
             }
         }
@@ -215,7 +226,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let chunks = self.write_manifests(&bytes).await?;
         self.flush_for_root(sequence).await?;
         let root = {
-            let state = self.state();
+            let mut state = self.state();
+            state.checkpoint.promise_wanted = false;
             Root {
                 uuid: state.info.uuid,
                 zone_blocks: state.info.zone_blocks,
@@ -225,6 +237,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 incarnation,
                 manifest_bytes: bytes.len() as u64,
                 manifest: chunks.clone(),
+                durable: state.log.durable,
             }
         };
         self.device()
@@ -235,6 +248,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let mut guard = self.state();
             let state = &mut *guard;
             state.checkpoint.number += 1;
+            state.checkpoint.root = Some(root);
             state.checkpoint.ended = state.checkpoint.begun;
             state.checkpoint.running = false;
             state.checkpoint.pending_bytes = 0;

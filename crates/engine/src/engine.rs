@@ -17,6 +17,7 @@ use crate::checksums::Checksums;
 use crate::fault;
 use crate::format::manifest::TreeKind;
 use crate::format::record::Remap;
+use crate::kept::WarmState;
 use crate::log::{Log, Submission};
 use crate::loss::LogLoss;
 use crate::memory::dirty_nodes_max;
@@ -24,6 +25,7 @@ use crate::node_io::NodeTableMedia;
 use crate::options::OpenOptions;
 use crate::placement::Placement;
 use crate::reclaim::ReclaimState;
+use crate::recovered::RecoveryReport;
 use crate::space::{Claim, Space};
 use crate::stats::Counters;
 
@@ -58,6 +60,8 @@ pub(crate) struct Inner<D, R> {
     pub reset_wanted: Event,
     /// A group was begun: the linger task looks at it.
     pub group_begun: Event,
+    /// More is durable than the root says, or the engine stops.
+    pub promise_wanted: Event,
     /// There are more than few buffers: the task that lets go of them looks at them.
     pub buffers_grown: Event,
     pub opened_at: Instant,
@@ -87,6 +91,11 @@ pub(crate) struct State {
     pub failed: Option<Error>,
     /// What this opening had to leave out.
     pub log_loss: Option<LogLoss>,
+    /// What this opening left out though nothing is damaged, and what it found damaged and left as it is.
+    pub recovered: RecoveryReport,
+    /// Where that is.
+    pub damaged_at: Vec<Pba>,
+    pub warm_log: WarmState,
     /// Clients are refused.
     pub closing: bool,
     /// Tasks end once they have nothing to do.
@@ -263,6 +272,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.inner.lead_wanted.notify(usize::MAX);
         self.inner.reset_wanted.notify(usize::MAX);
         self.inner.group_begun.notify(usize::MAX);
+        self.inner.promise_wanted.notify(usize::MAX);
     }
 
     /// Starts a task that [`close`](Self::close) waits for.
@@ -455,6 +465,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         state.counters.device_flushes += 1;
         if state.failed.is_none() {
             state.log.durable = state.log.durable.max(target);
+        }
+        if !std::mem::replace(&mut state.checkpoint.promise_watched, true) {
+            self.inner.promise_wanted.notify(1);
         }
     }
 }

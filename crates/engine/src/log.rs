@@ -17,6 +17,7 @@ use crate::format::bind;
 use crate::format::group::{FIXED_BYTES, GroupHeader};
 use crate::format::record::Record;
 use crate::format::segment::{Footer, SegmentHeader};
+use crate::kept::{Kept, fold};
 use crate::space::{Claim, RECLAIM_STREAM, Space};
 
 /// The most payload blocks in a group: 1 MiB. Each group costs a header, a word of the map and a slot
@@ -71,6 +72,10 @@ impl Builder {
             awaited: false,
             moved_blocks: 0,
         }
+    }
+
+    fn first_sequence(&self) -> Option<u64> {
+        self.records.iter().map(|(sequence, _)| *sequence).find(|sequence| *sequence != 0)
     }
 
     fn size(&self) -> Size {
@@ -164,6 +169,8 @@ pub(crate) struct Log {
     /// The same since the last flush began, a checkpoint's aside.
     pub since_flush: u64,
     pub groups_total: u64,
+    /// What survives the process of what is not written yet.
+    pub kept: Kept,
 }
 
 impl Log {
@@ -202,6 +209,7 @@ impl Log {
             records_since_checkpoint: 0,
             since_flush: 0,
             groups_total: 0,
+            kept: Kept::default(),
         }
     }
 
@@ -239,6 +247,9 @@ impl Log {
                         .zone
                         .start(self.zone_blocks)
                         .plus(u64::from(builder.offset) + 1 + u64::from(taken));
+                    if self.kept.is_on() {
+                        self.kept.follow_room(space);
+                    }
                     return Ok((at, blocks.min(free_blocks)));
                 }
                 self.close_group(space, stream);
@@ -282,10 +293,15 @@ impl Log {
             .plus(u64::from(builder.offset) + 1 + builder.checksums.len() as u64);
         let (first, bytes) = (at.0, payload.len() as u64);
         let mut known = content.iter().copied();
+        let mut sum = 0;
         for block in payload.chunks_exact(BLOCK_BYTES) {
             let content = known.next().unwrap_or_else(|| checksum(block));
             builder.checksums.push(content ^ bind(at, open.incarnation));
+            sum = fold(sum, content);
             at = at.plus(1);
+        }
+        if sequenced && self.kept.is_on() {
+            self.kept.note(self.sequence + 1, &record, &payload, sum);
         }
         if bytes > 0 {
             builder.payload.push((first, payload));
@@ -508,6 +524,17 @@ impl Log {
         for (_, piece) in self.pending.remove(&group.from.0).unwrap_or_default() {
             self.dirty_bytes -= piece.len() as u64;
         }
+        if self.kept.is_on() {
+            let first = self.first_unwritten();
+            self.kept.forget_below(first);
+        }
+    }
+
+    /// The lowest sequence number that is not on the device, or may not be found there.
+    fn first_unwritten(&self) -> u64 {
+        let sent = self.in_flight.values().map(|group| group.first_sequence);
+        let built = self.builders().filter_map(|builder| builder.first_sequence());
+        sent.chain(built).fold(self.sequence + 1, u64::min)
     }
 
     /// Whether group `id` is still being built or written.

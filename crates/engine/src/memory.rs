@@ -101,6 +101,12 @@ pub(crate) fn client_buffer_bytes(options: &OpenOptions) -> usize {
     buffer_bytes(options).min(32 << 20)
 }
 
+/// Bytes of memory for payload that outlives the process: all that may wait to be written, and what clients
+/// are sending meanwhile.
+pub(crate) fn warm_bytes(options: &OpenOptions) -> usize {
+    dirty_bytes_max(options) as usize + 2 * client_buffer_bytes(options)
+}
+
 /// Bytes that reclaim's reverse index may take of a budget.
 pub(crate) fn index_bytes(options: &OpenOptions) -> u64 {
     options.memory_bytes / INDEX_SHARE
@@ -154,8 +160,9 @@ impl State {
     /// What counts as unwritten lies in buffers, too, those of clients as a rule.
     fn buffer_bytes(&self) -> u64 {
         let (reads, clients) = (&self.buffers, &self.client_buffers);
-        let kept = (reads.kept_bytes() + clients.kept_bytes()) as u64;
-        let all = (reads.bytes() + clients.bytes()) as u64;
+        let unused = (self.log.kept.payload_bytes as usize).saturating_sub(clients.bytes());
+        let kept = (reads.kept_bytes() + clients.kept_bytes() + unused) as u64;
+        let all = (reads.bytes() + clients.bytes() + unused) as u64;
         kept.max(all.saturating_sub(self.log.dirty_bytes))
     }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use event_listener::{Event, EventListener};
 use futures_util::future::{Either, select};
-use mjolnir_device::{Buffers, Device, DeviceInfo, Runtime, Sealing};
+use mjolnir_device::{Buffers, Device, DeviceInfo, Runtime, Sealing, WarmLog};
 use mjolnir_map::Map;
 use mjolnir_policy::{UnknownPolicy, pacing, placement, read_plan, victim};
 use mjolnir_store::{Error, ErrorKind};
@@ -19,7 +19,8 @@ use crate::checksums::Checksums;
 use crate::engine::{Engine, Inner, State};
 use crate::fault;
 use crate::format::manifest::Manifest;
-use crate::format::root::MANIFEST_CHUNKS_MAX;
+use crate::format::root::{MANIFEST_CHUNKS_MAX, Root};
+use crate::kept::WarmState;
 use crate::log::{GROUP_BLOCKS_MAX, Log};
 use crate::memory;
 use crate::node_io::NodeTableMedia;
@@ -96,13 +97,24 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Opens a store: reads its newest checkpoint, replays what was logged since, and takes a new
     /// checkpoint before it accepts changes.
     pub async fn open(device: D, runtime: R, options: OpenOptions) -> Result<Self, Error> {
+        Engine::open_warm(device, runtime, options, None).await
+    }
+
+    /// As [`open`](Self::open), with what the last process left of acknowledged changes, which are logged again
+    /// first; this one leaves its own there from then on.
+    pub async fn open_warm(
+        device: D,
+        runtime: R,
+        options: OpenOptions,
+        mut warm: Option<Box<dyn WarmLog>>,
+    ) -> Result<Self, Error> {
         let unknown = |error: UnknownPolicy| Error::new(ErrorKind::Invalid, error.to_string());
         victim::by_name(&options.reclaim.policy).map_err(unknown)?;
         pacing::by_name(&options.reclaim.pacing).map_err(unknown)?;
         read_plan::by_name(&options.reclaim.read_plan).map_err(unknown)?;
         placement::by_name(&options.placement).map_err(unknown)?;
         check_abilities(&device.info())?;
-        let engine = Engine::recover(device, runtime, options).await?;
+        let engine = Engine::recover(device, runtime, options, warm.as_deref_mut()).await?;
         if engine.inner.options.read_only {
             engine.state().failed = Some(Error::new(
                 ErrorKind::ReadOnly,
@@ -117,11 +129,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             engine.stop_tasks().await;
             return Err(error);
         }
+        if let Some(warm) = warm {
+            engine.begin_warm(warm);
+        }
         engine.spawn(engine.clone().linger_task());
         engine.spawn(engine.clone().checkpoint_task());
         engine.spawn(engine.clone().reclaim_task());
         engine.spawn(engine.clone().lead_task());
         engine.spawn(engine.clone().buffers_task());
+        engine.spawn(engine.clone().promise_task());
         Ok(engine)
     }
 
@@ -141,7 +157,36 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         }
         self.stop_tasks().await;
+        if outcome.is_ok() {
+            self.state().log.kept.end();
+        }
         outcome
+    }
+
+    /// Notes what is acknowledged in the warm log from now on.
+    fn begin_warm(&self, mut warm: Box<dyn WarmLog>) {
+        let options = &self.inner.options;
+        let kept_bytes = memory::client_buffer_bytes(options);
+        let payload_bytes = memory::warm_bytes(options);
+        let mut state = self.state();
+        let (epoch, sequence) = (state.log.epoch, state.log.sequence);
+        match warm.begin(epoch, payload_bytes, kept_bytes) {
+            Ok(buffers) => {
+                state.client_buffers = buffers;
+                state.log.kept.begin(warm, sequence, payload_bytes as u64);
+                state.warm_log = WarmState::Kept;
+            }
+            Err(why) => state.warm_log = WarmState::Missing(why),
+        }
+    }
+
+    /// A log that holds nothing, as of the root.
+    pub(crate) fn renew_log(&self, root: &Root) {
+        let mut state = self.state();
+        let streams = usize::from(CLIENT_STREAM + state.placement.streams());
+        let sum = self.device().block_checksum();
+        state.log = Log::new(&state.info, sum, root.epoch, streams, root.sequence);
+        state.checksums = Checksums::default();
     }
 
     async fn stop_tasks(&self) {
@@ -153,6 +198,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             &self.inner.lead_wanted,
             &self.inner.group_begun,
             &self.inner.buffers_grown,
+            &self.inner.promise_wanted,
         ] {
             event.notify(usize::MAX);
         }
@@ -194,6 +240,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             runs_room: Vec::new(),
             failed: None,
             log_loss: None,
+            recovered: Default::default(),
+            damaged_at: Vec::new(),
+            warm_log: WarmState::Off,
             closing: false,
             stopping: false,
             flush_running: false,
@@ -217,6 +266,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 reset_wanted: Event::new(),
                 group_begun: Event::new(),
                 buffers_grown: Event::new(),
+                promise_wanted: Event::new(),
                 opened_at,
             }),
         }

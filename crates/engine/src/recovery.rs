@@ -19,19 +19,20 @@
 //! The caller then takes a checkpoint with a new epoch, so what lay beyond the gap never replays;
 //! a crash before that finds the same checkpoint again and repeats the same steps.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 
 use futures_util::future::try_join;
 use futures_util::{StreamExt, stream};
-use mjolnir_device::{AlignedBuf, Device, Runtime};
+use mjolnir_device::{AlignedBuf, Device, Runtime, WarmLog};
 use mjolnir_map::Map;
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Lba, Pba, TreeId, ZoneId};
 
 use crate::arrivals::{Arrivals, Payload};
 use crate::catalog::Entry;
-use crate::engine::{Engine, Hurdle};
+use crate::engine::{Engine, Hurdle, State};
 use crate::fault;
 use crate::format::group::GroupHeader;
 use crate::format::manifest::{Manifest, TreeKind};
@@ -41,7 +42,8 @@ use crate::loss::{DamagedPlace, LogLoss, WAYS_ON, refusal};
 use crate::node_io::{LOST, Place};
 use crate::options::OpenOptions;
 use crate::reclaim::yield_now;
-use crate::space::{MAP_STREAM, Segment, SegmentState};
+use crate::rescue::copies_of;
+use crate::space::{MAP_STREAM, Segment, SegmentState, Space};
 use crate::survey::{LostGroups, Walked};
 
 /// Reads that are under way at once.
@@ -52,6 +54,8 @@ const PREFETCH_RECORDS: usize = 4096;
 /// A record with where its payload lies.
 struct Logged<'a> {
     sequence: u64,
+    /// Of the segment that it lies in.
+    incarnation: u64,
     record: &'a Record,
     payload: Pba,
     /// The number of its group among those of which it is not known whether they arrived.
@@ -63,6 +67,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         device: D,
         runtime: R,
         options: OpenOptions,
+        warm: Option<&mut dyn WarmLog>,
     ) -> Result<Self, Error> {
         let info = device.info();
         let root = read_root(&device).await?;
@@ -72,32 +77,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
         let engine =
             Engine::assemble(device, runtime, options, Map::new(), root.epoch, root.sequence);
-        {
-            let mut state = engine.state();
-            for entry in &manifest.segments {
-                *state.space.get_mut(entry.zone) = Segment {
-                    state: SegmentState::Sealed,
-                    stream: entry.stream,
-                    incarnation: entry.incarnation,
-                    used: entry.used,
-                    payload: entry.payload,
-                    footer: entry.footer,
-                    opened: None,
-                    sealed: entry.sealed,
-                    births: Default::default(),
-                    live: None,
-                    stuck: None,
-                    retry: None,
-                    map_bytes: 0,
-                    pins: 0,
-                };
-            }
-            state.space.incarnation = root.incarnation;
-            state.checkpoint.number = root.checkpoint;
-            state.table.manifest = root.manifest.clone();
-            state.table.pages = manifest.pages.clone();
-        }
-
+        engine.state().lay_out(&root, &manifest);
         let salvage = engine.inner.options.salvage;
         let outdated = match engine.device().is_root_in_doubt() {
             true => engine.find_outdated(&manifest).await?,
@@ -108,6 +88,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             return Err(refusal(&first.place));
         }
         let mut survey = engine.survey(&root, &manifest).await?;
+        if let Some(warm) = warm
+            && engine.rescue(&root, &manifest, &survey, warm).await?
+        {
+            // The log is read anew, with what came to it.
+            engine.renew_log(&root);
+            engine.state().lay_out(&root, &manifest);
+            survey = engine.survey(&root, &manifest).await?;
+        }
         survey.damage.extend(outdated);
         let groups = || {
             survey.walks.iter().flat_map(|of| of.walk.groups.iter().map(|group| (of.zone, group)))
@@ -116,8 +104,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let traces = survey.traces.iter().map(|trace| (trace.zone, trace.durable));
             groups().map(|(zone, group)| (zone, group.durable)).chain(traces)
         };
-        let durable = promises().map(|(_, durable)| durable).fold(0, u64::max);
-        let says = |of: &(ZoneId, u64)| of.1 == durable && durable > root.sequence;
+        // What the log tells itself saves looking; what the root tells besides, damage must not hide.
+        let told = promises().map(|(_, durable)| durable).fold(0, u64::max);
+        let durable = told.max(root.durable);
+        let says = |of: &(ZoneId, u64)| of.1 == durable && durable > root.durable;
         let witnesses: BTreeSet<ZoneId> = promises().filter(says).map(|(zone, _)| zone).collect();
         let newest = |group: &GroupHeader| group.records.iter().map(|r| r.0).max().unwrap_or(0);
         let counts =
@@ -126,7 +116,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut counting: Vec<(ZoneId, &GroupHeader)> =
             groups().filter(|(_, group)| counts(group)).collect();
         counting.sort_by_cached_key(|(_, group)| newest(group));
-        let sure = counting.partition_point(|(_, group)| newest(group) <= durable);
+        let sure = counting.partition_point(|(_, group)| newest(group) <= told);
         let records = counting.iter().map(|(_, group)| group.records.len()).sum();
         let mut logged: Vec<Logged<'_>> = Vec::with_capacity(records);
         for (index, (zone, group)) in counting.iter().enumerate() {
@@ -134,24 +124,30 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let mut payload = zone.start(info.zone_blocks).plus(u64::from(group.offset) + 1);
             for (sequence, record) in &group.records {
                 if *sequence > root.sequence {
-                    logged.push(Logged { sequence: *sequence, record, payload, unsure });
+                    let (sequence, incarnation) = (*sequence, group.incarnation);
+                    logged.push(Logged { sequence, incarnation, record, payload, unsure });
                 }
                 payload = payload.plus(record.payload_blocks());
             }
         }
-        logged.sort_by_key(|of| of.sequence);
-        // A record is replayed once, however often it was found.
-        logged.dedup_by_key(|of| of.sequence);
+        // Of the copies of a record the one that was logged last comes first.
+        logged.sort_by_key(|of| (of.sequence, Reverse(of.incarnation)));
 
         let mut loss = LogLoss { durable_to: durable, ..LogLoss::default() };
         engine.load_map(&manifest, &mut loss).await?;
-        let arrivals = Arrivals::new(&counting[sure..]);
+        let arrivals = Arrivals::new(&counting[sure..], durable);
         let replay = engine.replay_log(root.sequence + 1, &logged, &arrivals, &mut loss);
         let ((), next) = try_join(arrivals.verify(&engine), replay).await?;
+        let (mut damaged_at, mut damaged) = (Vec::new(), Vec::new());
+        for (zone, group) in arrivals.damaged() {
+            let found = engine.damaged_blocks(zone, group).await;
+            damaged_at.extend(found.iter().map(|(at, _)| *at));
+            damaged.extend(found.into_iter().map(|(_, place)| place));
+        }
         let arrivals = arrivals.into_found();
         let whole = |unsure: usize| matches!(arrivals[unsure], Payload::Whole);
         let left = logged.iter().filter(|of| of.sequence >= next && of.unsure.is_none_or(whole));
-        let dropped_records = left.count() as u64;
+        let dropped_records = left.map(|of| of.sequence).collect::<BTreeSet<u64>>().len() as u64;
         let unreadable = arrivals.iter().zip(&counting[sure..]).filter_map(|(arrived, of)| {
             let Payload::Unreadable(what) = arrived else { return None };
             let (zone, block) = (of.0.0, u64::from(of.1.offset) + 1);
@@ -184,8 +180,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             return Err(match lost.iter().find(|lost| lost.certain).or(lost.first()) {
                 Some(lost) => refusal(&lost.place),
                 None => fault::damaged(format!(
-                    "the log is damaged: record {next} is missing, but a later one says that all \
-                     up to {durable} were durable; {WAYS_ON}"
+                    "the log is damaged: record {next} is missing, but {} says that all up to {durable} were \
+                     durable; {WAYS_ON}",
+                    if told == durable { "a later one" } else { "the store's root" }
                 )),
             });
         }
@@ -196,6 +193,19 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             loss.places.extend(lost.into_iter().map(|lost| lost.place));
             let known = logged.iter().map(|of| (of.sequence, of.record.clone())).collect();
             loss.note_dropped(&known, &engine.state());
+        } else if logged.iter().any(|of| of.sequence >= next) {
+            let mut dropped =
+                LogLoss { whole_to: next - 1, durable_to: durable, ..LogLoss::default() };
+            let left = logged.iter().filter(|of| of.sequence >= next);
+            let known = left.map(|of| (of.sequence, of.record.clone())).collect();
+            dropped.note_dropped(&known, &engine.state());
+            dropped.finish();
+            engine.state().recovered.dropped = Some(dropped);
+        }
+        {
+            let mut state = engine.state();
+            state.recovered.damaged = damaged;
+            state.damaged_at = damaged_at;
         }
         if salvage && !loss.is_nothing() {
             loss.finish();
@@ -260,20 +270,30 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         loss: &mut LogLoss,
     ) -> Result<u64, Error> {
         let salvage = self.inner.options.salvage;
-        for (index, Logged { sequence, record, payload, unsure }) in logged.iter().enumerate() {
-            if *sequence != next {
-                break;
-            }
-            if index % PREFETCH_RECORDS == 0 {
-                let ahead = logged[index..].iter().take(PREFETCH_RECORDS).map(|of| of.record);
+        let (mut rest, mut prefetched) = (logged, 0);
+        while let copies = copies_of(rest, |of| of.sequence)
+            && copies.first().is_some_and(|first| first.sequence == next)
+        {
+            if prefetched == 0 {
+                let ahead = rest.iter().take(PREFETCH_RECORDS).map(|of| of.record);
                 self.prefetch(ahead.flat_map(ends).collect()).await;
                 yield_now().await; // The groups that come later are verified meanwhile.
+                prefetched = PREFETCH_RECORDS;
             }
-            if let Some(group) = unsure
-                && !arrivals.is_whole(*group).await
-            {
-                break;
+            rest = &rest[copies.len()..];
+            prefetched = prefetched.saturating_sub(copies.len());
+            let mut arrived = None;
+            for copy in copies {
+                let is_here = match copy.unsure {
+                    Some(group) => arrivals.has_arrived(group).await,
+                    None => true,
+                };
+                if is_here {
+                    arrived = Some(copy);
+                    break;
+                }
             }
+            let Some(Logged { record, payload, .. }) = arrived else { break };
             match self.replay(next, record, *payload).await {
                 Err(error) if salvage && error.kind == ErrorKind::Damaged => {
                     // A part of the map that it changes cannot be read, and does not come back by
@@ -418,6 +438,35 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         })
         .await
+    }
+}
+
+impl State {
+    /// Takes over what a checkpoint says of segments.
+    fn lay_out(&mut self, root: &Root, manifest: &Manifest) {
+        self.space = Space::new(self.info.zones, self.info.zone_blocks);
+        for entry in &manifest.segments {
+            *self.space.get_mut(entry.zone) = Segment {
+                state: SegmentState::Sealed,
+                stream: entry.stream,
+                incarnation: entry.incarnation,
+                used: entry.used,
+                payload: entry.payload,
+                footer: entry.footer,
+                opened: None,
+                sealed: entry.sealed,
+                births: Default::default(),
+                live: None,
+                stuck: None,
+                retry: None,
+                map_bytes: 0,
+                pins: 0,
+            };
+        }
+        self.space.incarnation = root.incarnation;
+        self.checkpoint.number = root.checkpoint;
+        self.table.manifest = root.manifest.clone();
+        self.table.pages = manifest.pages.clone();
     }
 }
 

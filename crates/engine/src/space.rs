@@ -135,6 +135,8 @@ pub(crate) struct Space {
     /// Whether reclaim has a segment open, and relief: that much of their reserve is in use.
     reclaim_open: bool,
     relief_open: bool,
+    /// No reserve counts: what is logged is what a server that died had room for.
+    rescuing: bool,
     pub allocated_total: u64,
     /// Segments that clients have opened.
     pub client_segments_opened: u64,
@@ -169,6 +171,7 @@ impl Space {
             compaction_reserve: 1,
             reclaim_open: false,
             relief_open: false,
+            rescuing: false,
             allocated_total: 0,
             client_segments_opened: 0,
             freed_total: 0,
@@ -211,6 +214,9 @@ impl Space {
     /// first. What reclaim and relief have open counts as part of their reserve, or their taking
     /// it would keep those out that still have theirs to take.
     pub fn kept(&self, claim: Claim) -> usize {
+        if self.rescuing {
+            return 0;
+        }
         let reclaim = RECLAIM_RESERVE - usize::from(self.reclaim_open);
         let relief = RELIEF_RESERVE - usize::from(self.relief_open);
         match claim {
@@ -291,6 +297,17 @@ impl Space {
         segment.state = SegmentState::Free;
         segment.live = None;
         self.free.push_back(zone);
+    }
+
+    /// Whether a segment is free and not listed as such yet.
+    pub fn is_untouched(&self, zone: ZoneId) -> bool {
+        self.get(zone).state == SegmentState::Free
+    }
+
+    /// Lists these segments, and no others, as free, all of which may be taken.
+    pub fn begin_rescue(&mut self, zones: &[ZoneId]) {
+        self.rescuing = true;
+        zones.iter().for_each(|zone| self.push_free(*zone));
     }
 
     /// Whether few segments are ready and more could be.

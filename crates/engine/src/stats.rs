@@ -93,6 +93,8 @@ pub(crate) struct Counters {
     pub room_refusals: u64,
     pub replayed_records: u64,
     pub dropped_records: u64,
+    pub promises: u64,
+    pub outlive_waits: u64,
     pub read_latency: Histogram,
     pub write_latency: Histogram,
     pub flush_latency: Histogram,
@@ -222,6 +224,12 @@ pub struct Stats {
     pub replayed_records: u64,
     /// Records found past the first gap, never acknowledged as durable.
     pub dropped_records: u64,
+    /// Times that the root was written to say how far flushes had promised, once the log was quiet.
+    #[serde(default)]
+    pub promises: u64,
+    /// Times that a change was acknowledged only once it was written, since the warm log had no room for it.
+    #[serde(default)]
+    pub outlive_waits: u64,
     /// Times that a block was read that did not match its checksum, by clients, reclaim or a scrub.
     pub checksum_errors: u64,
     /// Map nodes, in memory or not.
@@ -337,6 +345,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             device_flushes: counters.device_flushes,
             replayed_records: counters.replayed_records,
             dropped_records: counters.dropped_records,
+            promises: counters.promises,
+            outlive_waits: counters.outlive_waits,
             checksum_errors: counters.checksum_errors,
             map_nodes: usage.nodes as u64,
             map_leaves: usage.leaves as u64,

@@ -333,7 +333,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Completes an operation as durably as was asked.
     async fn settle(&self, sequence: u64, durability: Durability) -> Result<(), Error> {
         match durability {
-            Durability::Buffered => Ok(()),
+            Durability::Buffered => self.outlive().await,
             Durability::Durable => self.flush_to(sequence).await,
         }
     }

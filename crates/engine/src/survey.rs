@@ -273,6 +273,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(lost)
     }
 
+    /// Whether nobody seems to have opened a segment since the root was written.
+    pub(crate) async fn looks_unopened(&self, zone: ZoneId, root: &Root) -> Result<bool, Error> {
+        Ok(matches!(self.read_segment_header(zone, root).await?, First::Unopened))
+    }
+
     /// The first block of a segment that may have been opened since the root was written.
     async fn read_segment_header(&self, zone: ZoneId, root: &Root) -> Result<First, Error> {
         let uuid = self.state().info.uuid;

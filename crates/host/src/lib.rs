@@ -29,14 +29,16 @@ pub use activation::inherited_listeners;
 pub use error::{HostError, HostErrorKind};
 pub use listener::{Listener, is_loopback};
 /// How a file or device is opened: what [`open_store`] takes besides the engine's options.
-pub use mjolnir_backends::{Direct, IoChoice, OpenOptions as DeviceOptions, Warning, Warnings};
+pub use mjolnir_backends::{
+    Direct, IoChoice, OpenOptions as DeviceOptions, WarmPlace, Warning, Warnings,
+};
 pub use open_files::raise_open_files_limit;
 pub use readiness::{Readiness, tell_service_manager};
 pub use record::{Recorded, Recorder, Recording, may_record};
 pub use runtime::{HostRuntime, run};
 pub use shutdown::Shutdown;
 pub use store::{
-    HostEngine, NewStore, Opened, Shape, create_store, default_segment_bytes, open_store,
+    HostEngine, NewStore, Opened, Shape, Warm, create_store, default_segment_bytes, open_store,
 };
 pub use stream::Stream;
 pub use tls::{TLS_BUILT_IN, Tls, TlsKeys, TlsStream};

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use mjolnir_backends::{
-    CreateOptions, FileDevice, OpenOptions as DeviceOptions, Warning, Warnings,
+    CreateOptions, FileDevice, OpenOptions as DeviceOptions, WarmFile, WarmPlace, Warning, Warnings,
 };
-use mjolnir_device::{DeviceError, ErrorKind as DeviceKind, Runtime};
+use mjolnir_device::{DeviceError, ErrorKind as DeviceKind, Runtime, WarmLog};
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_SIZE, ByteSize};
@@ -55,6 +55,19 @@ pub struct Shape {
     pub segments: u64,
     /// Bytes in each.
     pub segment_bytes: u64,
+}
+
+/// What to do about acknowledged changes that survive the end of a process, though no flush has covered
+/// them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Warm {
+    /// Nothing: what a server that died left is given up.
+    Off,
+    /// Bring back what a server that died left, and leave nothing.
+    #[default]
+    TakeOver,
+    /// That, and leave one's own there.
+    Keep(WarmPlace),
 }
 
 /// A store that was opened.
@@ -139,6 +152,7 @@ pub async fn open_store(
     path: &Path,
     device: DeviceOptions,
     engine: OpenOptions,
+    warm: &Warm,
     runtime: &HostRuntime,
     tell: impl Fn(&Warning),
 ) -> Result<Opened, Error> {
@@ -150,7 +164,18 @@ pub async fn open_store(
     let warnings = device.warnings();
     // Before it is opened, which may fail, or mend it.
     warnings.list().iter().for_each(tell);
-    let engine = Engine::open(device, runtime.clone(), engine).await?;
+    let usual = WarmPlace::default();
+    let found = match warm {
+        Warm::Off => None,
+        Warm::TakeOver => Some(WarmFile::find(&device, &usual, false)),
+        Warm::Keep(place) => Some(WarmFile::find(&device, place, !read_only)),
+    };
+    let found = found.transpose().map_err(|error| {
+        let what = format!("looking for what a server of {} left: {error}", path.display());
+        Error::new(ErrorKind::Io, what)
+    })?;
+    let warm = found.map(|found| Box::new(found) as Box<dyn WarmLog>);
+    let engine = Engine::open_warm(device, runtime.clone(), engine, warm).await?;
     Ok(Opened { engine, warnings, uring, direct })
 }
 

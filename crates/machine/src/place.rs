@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use mjolnir_device::AlignedBuf;
 use mjolnir_engine::OpenOptions;
-use mjolnir_host::{DeviceOptions, HostEngine, HostRuntime, NewStore, create_store, open_store};
+use mjolnir_host::{
+    DeviceOptions, HostEngine, HostRuntime, NewStore, Warm, create_store, open_store,
+};
 use mjolnir_lab::study::Bytes as Size;
 use mjolnir_units::{BLOCK_SIZE, ByteSize};
 use rand_core::{Rng, SeedableRng};
@@ -88,7 +90,8 @@ impl Place {
             overwrite: false,
         };
         create_store(&path, new, runtime).await.map_err(|why| failed("making a store", &why))?;
-        let opened = open_store(&path, DeviceOptions::default(), options, runtime, |_| ()).await;
+        let opened =
+            open_store(&path, DeviceOptions::default(), options, &Warm::Off, runtime, |_| ()).await;
         // The folder goes here, with the file's name; the file stays as long as it is open.
         opened.map(|opened| opened.engine).map_err(|why| failed("opening the store", &why))
     }

@@ -1,11 +1,12 @@
 //! The options of `serve`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use mjolnir_engine::STREAMS_MAX;
-use mjolnir_host::TlsKeys;
+use mjolnir_host::{TlsKeys, Warm, WarmPlace};
 
 use super::values::{NbdAddress, memory, part};
 
@@ -64,6 +65,12 @@ pub struct ServeOptions {
     /// 16M at least. Each client may take a request, 32M at most, and 256K of input beyond it.
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = memory)]
     pub memory: u64,
+    /// Where acknowledged writes that no flush has covered survive a crash of this server (not of the machine), so
+    /// that the next one has them: `auto` is the service's runtime directory, /run/mjolnir or /dev/shm, as
+    /// far as that is a memory file system; `off` goes without, and gives up what was left there; or a folder.
+    /// All of its memory is taken at once: 128M of the usual --memory.
+    #[arg(long, value_name = "PLACE", default_value = "auto")]
+    pub warm_log: WarmLog,
     /// Reclaim once this part of the store is in use.
     #[arg(long, value_name = "PART", default_value = "50%", value_parser = part)]
     pub reclaim_start: f64,
@@ -120,6 +127,23 @@ impl ServeOptions {
             (None, Some(file)) => Some(TlsKeys::Psk { file }),
             (None, None) => None,
         }
+    }
+}
+
+/// Where acknowledged writes survive the server.
+#[derive(Clone, Debug)]
+pub struct WarmLog(pub Warm);
+
+impl FromStr for WarmLog {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(WarmLog(match text {
+            "auto" => Warm::Keep(WarmPlace::Usual),
+            "off" => Warm::Off,
+            folder if folder.starts_with('/') => Warm::Keep(WarmPlace::Folder(folder.into())),
+            _ => return Err(format!("{text:?} is not auto, off, or the full path of a folder")),
+        }))
     }
 }
 

@@ -70,6 +70,7 @@ fn root(chunks: usize) -> Vec<u8> {
         incarnation: 12,
         manifest_bytes: 5000,
         manifest: vec![(Pba(70), 1); chunks],
+        durable: 99,
     }
     .encode()
 }

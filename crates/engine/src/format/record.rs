@@ -215,6 +215,23 @@ impl Record {
         }
     }
 
+    /// Appends the record as it is on media.
+    pub fn encode_into(&self, bytes: &mut Vec<u8>) {
+        let mut out = Encoder(std::mem::take(bytes));
+        self.encode(&mut out);
+        *bytes = out.0;
+    }
+
+    /// Reads a record that is all of `bytes`.
+    pub fn decode_whole(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut input = Decoder(bytes);
+        let record = Record::decode(&mut input)?;
+        match input.0.is_empty() {
+            true => Ok(record),
+            false => Err(Malformed(format!("{} bytes follow a record", input.0.len()))),
+        }
+    }
+
     pub(super) fn decode(input: &mut Decoder<'_>) -> Result<Self, Malformed> {
         let kind = input.u8()?;
         if kind == 3 {

@@ -6,10 +6,12 @@ use super::{Decoder, Encoder, Malformed};
 
 const MAGIC: &[u8; 8] = b"MJROOT\0\0";
 
-/// The version of the format of a store: 2 since leaves of the map may have words in common on media.
-/// All that version 1 wrote is read.
-const VERSION: u32 = 2;
+/// The version of the format of a store: 2 since leaves of the map may have words in common on media, 3
+/// since the root says up to where records are durable. All that older versions wrote is read.
+const VERSION: u32 = 3;
 const OLDEST: u32 = 1;
+/// The first version whose roots have [`Root::durable`].
+const WITH_DURABLE: u32 = 3;
 
 /// The most chunks a manifest is written in: what fits in a device's root.
 pub const MANIFEST_CHUNKS_MAX: usize = 240;
@@ -33,6 +35,8 @@ pub struct Root {
     pub manifest_bytes: u64,
     /// Where the manifest lies: first block and blocks of each chunk.
     pub manifest: Vec<(Pba, u32)>,
+    /// Every record up to this one was durable when the root was written: [`Root::sequence`] or more.
+    pub durable: u64,
 }
 
 impl Root {
@@ -54,6 +58,7 @@ impl Root {
             out.u64(pba.0);
             out.u32(*blocks);
         }
+        out.u64(self.durable);
         out.seal()
     }
 
@@ -79,10 +84,13 @@ impl Root {
             incarnation: input.u64()?,
             manifest_bytes: input.u64()?,
             manifest: Vec::new(),
+            durable: 0,
         };
         for _ in 0..input.count(12)? {
             root.manifest.push((Pba(input.u64()?), input.u32()?));
         }
+        let durable = if version >= WITH_DURABLE { input.u64()? } else { 0 };
+        root.durable = durable.max(root.sequence);
         Ok(root)
     }
 }
@@ -101,12 +109,22 @@ mod tests {
             incarnation: 12,
             manifest_bytes: 5000,
             manifest: vec![(Pba(70), 1), (Pba(90), 1)],
+            durable: 105,
         }
     }
 
     #[test]
     fn a_root_survives_the_round_trip() {
         assert_eq!(Root::decode(&sample().encode()), Ok(sample()));
+    }
+
+    #[test]
+    fn a_root_of_version_2_promises_what_it_contains() {
+        let mut bytes = sample().encode();
+        bytes.truncate(bytes.len() - 12);
+        bytes[8..12].copy_from_slice(&2_u32.to_le_bytes());
+        let old = Root::decode(&super::super::Encoder(bytes).seal()).unwrap();
+        assert_eq!(old, Root { durable: 99, ..sample() });
     }
 
     #[test]

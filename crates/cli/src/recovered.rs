@@ -1,0 +1,59 @@
+//! Saying what opening a store after a crash left out, and what it found damaged.
+
+use mjolnir_device::{Device, Runtime};
+use mjolnir_engine::{Engine, RecoveryReport};
+
+use crate::complaints::complain;
+
+/// Lines of one sort.
+const LINES_MAX: usize = 20;
+
+/// Tells it on standard error; nothing, if there is nothing to tell.
+pub fn tell<D: Device, R: Runtime>(engine: &Engine<D, R>) {
+    lines(&engine.recovery()).iter().for_each(|line| complain(line));
+}
+
+fn lines(recovery: &RecoveryReport) -> Vec<String> {
+    let mut lines = Vec::new();
+    match recovery.rescued_records {
+        0 => {}
+        1 => lines
+            .push("1 change that its last server had acknowledged and not written is back".into()),
+        records => lines.push(format!(
+            "{records} changes that its last server had acknowledged and not written are back"
+        )),
+    }
+    if recovery.unrescued_records > 0 {
+        lines.push(format!(
+            "warning: {} changes that a server of the store had acknowledged and not written when it died are \
+             not here: they are brought back when the store is opened for writing, unless it was since",
+            recovery.unrescued_records
+        ));
+    }
+    let damaged = &recovery.damaged;
+    lines.extend(damaged.iter().take(LINES_MAX).map(|place| format!("error: {}", place.what)));
+    if damaged.len() > LINES_MAX {
+        lines.push(format!("error: … and {} more damaged blocks", damaged.len() - LINES_MAX));
+    }
+    if !damaged.is_empty() {
+        lines.push(
+            "error: reads of damaged blocks fail; `mjolnir scrub` says to which volumes they belong".into(),
+        );
+    }
+    let dropped = recovery.dropped_lines(LINES_MAX);
+    lines.extend(dropped.iter().map(|line| format!("warning: {line}")));
+    lines
+}
+
+/// What a check says of what is no problem.
+pub fn notes(recovery: &RecoveryReport) -> String {
+    let waiting = match recovery.unrescued_records {
+        0 => None,
+        records => Some(format!(
+            "note: {records} changes that a server acknowledged and had not written when it died are not counted: \
+             they are brought back when the store is opened for writing\n"
+        )),
+    };
+    let dropped = recovery.dropped_lines(LINES_MAX);
+    waiting.into_iter().chain(dropped.iter().map(|line| format!("note: {line}\n"))).collect()
+}

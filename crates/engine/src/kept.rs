@@ -1,0 +1,142 @@
+//! What survives the process: acknowledged records that are not written yet, in a [`WarmLog`].
+//!
+//! An entry stays until all records up to its number are written, since recovery ends at the first gap. Its
+//! payload is held as long, so that the memory that it lies in is not used again before.
+//!
+//! What has no place there is acknowledged only once it is written, and all before it: a gap would make what
+//! follows worthless. So it is with a store that is so full that what was left could not be logged again.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use mjolnir_device::{Device, Runtime, WarmLog};
+use mjolnir_store::Error;
+use mjolnir_units::BLOCK_BYTES;
+
+use crate::engine::Engine;
+use crate::format::record::Record;
+use crate::space::Space;
+
+/// Joins the checksums of the content of blocks, one after another.
+pub(crate) fn fold(sum: u32, content: u32) -> u32 {
+    (sum.rotate_left(5) ^ content).wrapping_mul(0x9e37_79b1)
+}
+
+/// Records to a block of a group's header, at least, when they are logged again.
+const RECORDS_A_GROUP: usize = 32;
+
+/// Whether what is acknowledged survives the end of the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WarmState {
+    /// Nobody asked for it.
+    Off,
+    /// It does.
+    Kept,
+    /// It does not, for this reason.
+    Missing(String),
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Kept {
+    warm: Option<Box<dyn WarmLog>>,
+    /// What is noted: number, blocks, and the payload.
+    entries: VecDeque<(u64, Bytes)>,
+    /// Blocks of payload in them.
+    blocks: u64,
+    /// Blocks that there is room to log again.
+    room: u64,
+    /// The last number that is not noted, though not written.
+    missing: u64,
+    /// All up to this number are written.
+    written: u64,
+    bytes: Vec<u8>,
+    /// Bytes of memory that are there for payload, used or not.
+    pub payload_bytes: u64,
+}
+
+impl Kept {
+    /// From now on all records are noted; those up to `sequence` are durable. Payload has so much memory.
+    pub fn begin(&mut self, warm: Box<dyn WarmLog>, sequence: u64, payload_bytes: u64) {
+        *self = Kept { warm: Some(warm), written: sequence, payload_bytes, ..Kept::default() };
+    }
+
+    /// Nothing is noted any more, and nothing left behind.
+    pub fn end(&mut self) {
+        if let Some(mut warm) = self.warm.take() {
+            warm.end();
+        }
+        self.entries.clear();
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.warm.is_some()
+    }
+
+    /// Follows how much there is room to log again: by the successor, besides the checkpoint that it takes.
+    pub fn follow_room(&mut self, space: &Space) {
+        let spare = space.free_count().saturating_sub(space.checkpoint_reserve() + 1) as u64;
+        self.room = spare * space.payload_bytes() / BLOCK_BYTES as u64;
+    }
+
+    pub fn note(&mut self, sequence: u64, record: &Record, payload: &Bytes, checksum: u32) {
+        let Some(warm) = &mut self.warm else { return };
+        let blocks = (payload.len() / BLOCK_BYTES) as u64;
+        let headers = (self.entries.len() / RECORDS_A_GROUP) as u64;
+        let fits = self.blocks + blocks + headers < self.room;
+        self.bytes.clear();
+        record.encode_into(&mut self.bytes);
+        if fits && warm.note(sequence, &self.bytes, payload, checksum) {
+            self.entries.push_back((sequence, payload.clone()));
+            self.blocks += blocks;
+        } else {
+            self.missing = sequence;
+        }
+    }
+
+    /// All records below this number are written.
+    pub fn forget_below(&mut self, sequence: u64) {
+        let Some(written) = sequence.checked_sub(1).filter(|written| *written > self.written)
+        else {
+            return;
+        };
+        self.written = written;
+        if let Some(warm) = &mut self.warm {
+            warm.forget(written);
+        }
+        while let Some((_, payload)) = self.entries.pop_front_if(|(number, _)| *number <= written) {
+            self.blocks -= (payload.len() / BLOCK_BYTES) as u64;
+        }
+    }
+
+    /// The number up to which all must be written before anything more is acknowledged.
+    fn owed(&self) -> Option<u64> {
+        (self.missing > self.written).then_some(self.missing)
+    }
+
+    fn owes(&self, sequence: u64) -> bool {
+        self.written < sequence
+    }
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Whether what is acknowledged survives the end of the process.
+    pub fn warm_log(&self) -> WarmState {
+        self.state().warm_log.clone()
+    }
+
+    /// Waits until what was logged so far survives the process, if anything is to.
+    pub(crate) async fn outlive(&self) -> Result<(), Error> {
+        let owed = {
+            let mut guard = self.state();
+            let state = &mut *guard;
+            let Some(owed) = state.log.kept.owed() else { return Ok(()) };
+            state.log.close_logged_groups(&mut state.space);
+            state.counters.outlive_waits += 1;
+            owed
+        };
+        self.submit();
+        self.wait_while(|state| state.log.kept.owes(owed) && state.failed.is_none()).await;
+        self.state().failed.clone().map_or(Ok(()), Err)
+    }
+}

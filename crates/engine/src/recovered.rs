@@ -1,0 +1,100 @@
+//! What recovery had to leave out, and what it found damaged, of a store that it opened all the same.
+
+use mjolnir_device::{AlignedBuf, Device, Runtime};
+use mjolnir_units::{BLOCK_BYTES, Pba, ZoneId};
+use serde::{Deserialize, Serialize};
+
+use crate::engine::Engine;
+use crate::format::bind;
+use crate::format::group::GroupHeader;
+use crate::groups::TRIES;
+use crate::loss::{DamagedPlace, LogLoss};
+
+/// What opening a store after a crash found besides records to replay.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecoveryReport {
+    /// Records that were found and left out, since one before them is missing. No flush had covered them: that
+    /// is no damage.
+    #[serde(default)]
+    pub dropped: Option<LogLoss>,
+    /// Blocks that a flush had covered and that do not hold any more what was written. Reads of them fail.
+    #[serde(default)]
+    pub damaged: Vec<DamagedPlace>,
+    /// Records that were acknowledged and not written when the server died, and that its warm log brought
+    /// back.
+    #[serde(default)]
+    pub rescued_records: u64,
+    /// Such records that were found and left out: the store was opened for writing without them meanwhile, or
+    /// is open for reading only.
+    #[serde(default)]
+    pub unrescued_records: u64,
+}
+
+impl RecoveryReport {
+    /// What was dropped, a line each, for people; at most `most` lines of each sort.
+    pub fn dropped_lines(&self, most: usize) -> Vec<String> {
+        let Some(dropped) = &self.dropped else { return Vec::new() };
+        let records = dropped.dropped_records;
+        let first = format!(
+            "opening it left out {records} {} that no flush had covered: they, or one before them, did not arrive",
+            if records == 1 { "record" } else { "records" },
+        );
+        let ranges = dropped.ranges.iter().take(most).map(|range| {
+            let (target, offset, length) = (&range.target, range.offset, range.length);
+            format!("left out: what was written to {target}, bytes {offset}+{length}")
+        });
+        let changes = dropped.changes.iter().take(most).map(|change| format!("left out: {change}"));
+        let mut lines: Vec<String> = [first].into_iter().chain(ranges).chain(changes).collect();
+        let more =
+            dropped.ranges.len().saturating_sub(most) + dropped.changes.len().saturating_sub(most);
+        if more > 0 {
+            lines.push(format!("… and {more} more; `mjolnir check --json` lists all"));
+        }
+        lines
+    }
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// What this opening of the store left out or found damaged.
+    pub fn recovery(&self) -> RecoveryReport {
+        self.state().recovered.clone()
+    }
+
+    /// The blocks of a group's payload that do not hold what was written, each with what is wrong.
+    pub(crate) async fn damaged_blocks(
+        &self,
+        zone: ZoneId,
+        group: &GroupHeader,
+    ) -> Vec<(Pba, DamagedPlace)> {
+        let zone_blocks = self.state().info.zone_blocks;
+        let checksum = self.device().block_checksum();
+        let start = zone.start(zone_blocks).plus(u64::from(group.offset) + 1);
+        let mut damaged = Vec::new();
+        for (index, expected) in (0u64..).zip(&group.checksums) {
+            let at = start.plus(index);
+            let mut why = String::new();
+            let mut whole = false;
+            for _ in 0..TRIES {
+                match self.device().read(at, AlignedBuf::zeroed(BLOCK_BYTES)).await {
+                    Ok(block) => {
+                        whole = checksum(block.as_ref()) ^ bind(at, group.incarnation) == *expected;
+                        why = "it does not match its checksum".into();
+                    }
+                    Err(error) => why = error.to_string(),
+                }
+                if whole {
+                    break;
+                }
+            }
+            if !whole {
+                let what = format!(
+                    "{at} (segment {}) is damaged: {why}. A flush had covered what was written there",
+                    zone.0
+                );
+                let block = at.offset(zone_blocks);
+                damaged.push((at, DamagedPlace { zone: zone.0, block, what }));
+            }
+        }
+        damaged
+    }
+}
