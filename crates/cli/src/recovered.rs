@@ -17,10 +17,11 @@ fn lines(recovery: &RecoveryReport) -> Vec<String> {
     let mut lines = Vec::new();
     match recovery.rescued_records {
         0 => {}
-        1 => lines
-            .push("1 change that its last server had acknowledged and not written is back".into()),
+        1 => lines.push(
+            "note: 1 change that its last server had acknowledged and not written is back".into(),
+        ),
         records => lines.push(format!(
-            "{records} changes that its last server had acknowledged and not written are back"
+            "note: {records} changes that its last server had acknowledged and not written are back"
         )),
     }
     if recovery.unrescued_records > 0 {

@@ -68,6 +68,7 @@ fn a_service_manager_passes_sockets_and_hears_of_readiness() {
         .args(["-c", "exec env LISTEN_PID=$$ LISTEN_FDS=1 \"$0\" serve s.mj 3<&0"])
         .arg(program())
         .current_dir(folder.path(""))
+        .env("MJOLNIR_WARM_LOG", folder.warm_path())
         .env("NOTIFY_SOCKET", folder.path("notify"))
         .stdin(Stdio::from(std::os::fd::OwnedFd::from(listener)));
     let server = folder.start(command);

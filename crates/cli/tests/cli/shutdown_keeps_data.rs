@@ -16,7 +16,7 @@ fn each_signal_ends_in_order_and_keeps_what_was_acknowledged() {
         let words = ["serve", "s.mj", "--nbd", "unix:n.sock"];
         command.arg("--default-signal=HUP").arg(program()).args(words);
         let server = folder.start({
-            command.current_dir(folder.path(""));
+            command.env("MJOLNIR_WARM_LOG", folder.warm_path()).current_dir(folder.path(""));
             command
         });
         let mut client = server.client("v");

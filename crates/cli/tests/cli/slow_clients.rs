@@ -89,6 +89,7 @@ fn clients_that_use_up_the_file_descriptors_make_room() {
     command
         .args(["-c", "ulimit -n 64; exec \"$0\" serve s.mj --nbd unix:n.sock"])
         .arg(program())
+        .env("MJOLNIR_WARM_LOG", folder.warm_path())
         .current_dir(folder.path(""));
     let server = folder.start(command);
     let silent: Vec<_> =

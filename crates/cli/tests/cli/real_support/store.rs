@@ -15,12 +15,15 @@ use crate::support::program;
 /// A store `s.mj` in a folder that goes with it.
 pub struct TestStore {
     folder: TempDir,
+    /// Where what outlives its servers goes with it.
+    warm: TempDir,
 }
 
 impl TestStore {
     /// A store of that size with a volume `v` of the other.
     pub fn new(size: &str, volume: &str) -> Self {
-        let store = TestStore { folder: TempDir::new().unwrap() };
+        let warm = TempDir::new_in("/dev/shm").expect("a memory file system");
+        let store = TestStore { folder: TempDir::new().unwrap(), warm };
         store.ok(&format!("format s.mj --size {size}"));
         store.ok(&format!("volume create s.mj v --size {volume}"));
         store
@@ -38,6 +41,7 @@ impl TestStore {
     fn command(&self, words: &str) -> Command {
         let mut command = Command::new(program());
         command.args(words.split_whitespace()).current_dir(self.folder.path());
+        command.env("MJOLNIR_WARM_LOG", self.warm.path());
         command
     }
 

@@ -4,7 +4,7 @@
 pub mod nbd;
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,8 @@ pub fn has_tls() -> bool {
 /// A folder of its own, in which commands run.
 pub struct Folder {
     folder: TempDir,
+    /// Where what outlives its servers goes with it.
+    warm: TempDir,
 }
 
 /// What a command said.
@@ -44,7 +46,8 @@ pub struct Said {
 impl Folder {
     /// An empty one.
     pub fn empty() -> Self {
-        Folder { folder: TempDir::new().unwrap() }
+        let warm = TempDir::new_in("/dev/shm").expect("a memory file system");
+        Folder { folder: TempDir::new().unwrap(), warm }
     }
 
     /// One with a store `s.mj` of 64 MiB and a volume `v` of 16 MiB.
@@ -62,7 +65,18 @@ impl Folder {
     pub fn command(&self, words: &str) -> Command {
         let mut command = Command::new(program());
         command.args(words.split_whitespace()).current_dir(self.folder.path());
+        command.env("MJOLNIR_WARM_LOG", self.warm.path());
         command
+    }
+
+    /// Where what outlives servers of this folder's stores is to lie.
+    pub fn warm_path(&self) -> &Path {
+        self.warm.path()
+    }
+
+    /// Files that outlive servers of this folder's stores.
+    pub fn warm_files(&self) -> usize {
+        std::fs::read_dir(self.warm.path()).unwrap().count()
     }
 
     /// Runs the program with those words.
@@ -104,6 +118,7 @@ impl Folder {
         let script = format!("{command} && exec \"$0\" serve s.mj --nbd unix:n.sock");
         let mut shell = Command::new("sh");
         shell.args(["-c", &script]).arg(program()).current_dir(self.folder.path());
+        shell.env("MJOLNIR_WARM_LOG", self.warm.path());
         self.start(shell)
     }
 
@@ -125,8 +140,11 @@ fn said(output: Output) -> Said {
 }
 
 fn sentence(said: &Said, words: &str, parts: &[&str]) -> String {
-    let lines: Vec<&str> =
-        said.err.lines().filter(|line| !line.starts_with("mjolnir: warning")).collect();
+    let lines: Vec<&str> = said
+        .err
+        .lines()
+        .filter(|line| !["mjolnir: warning", "mjolnir: note"].iter().any(|it| line.starts_with(it)))
+        .collect();
     let [line] = lines[..] else {
         panic!("mjolnir {words}: not one sentence: {}", said.err);
     };

@@ -108,6 +108,18 @@ impl Client {
         self.reply()
     }
 
+    /// Writes; false if the server is gone.
+    pub fn try_write(&mut self, offset: u64, data: &[u8]) -> bool {
+        let mut request = 0x2560_9513u32.to_be_bytes().to_vec();
+        request.extend([0, 0, 0, 1]);
+        request.extend(7u64.to_be_bytes());
+        request.extend(offset.to_be_bytes());
+        request.extend((data.len() as u32).to_be_bytes());
+        request.extend(data);
+        let mut head = [0; 16];
+        self.stream.write_all(&request).is_ok() && self.stream.read_exact(&mut head).is_ok()
+    }
+
     pub fn flush(&mut self) -> Result<(), u32> {
         self.ask(0, 3, 0, 0)
     }
