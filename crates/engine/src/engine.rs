@@ -83,6 +83,8 @@ pub(crate) struct State {
     pub buffers: Buffers,
     /// Memory for what clients write, lent to whoever serves them.
     pub client_buffers: Buffers,
+    /// Memory for what clients send until it is decoded.
+    pub client_inputs: Buffers,
     /// Whether the task that lets go of buffers knows that there are more than few.
     pub buffers_watched: bool,
     /// Room for the runs that a read finds.
@@ -225,6 +227,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// need no copy.
     pub fn client_buffers(&self) -> Buffers {
         self.state().client_buffers.clone()
+    }
+
+    /// Memory for what clients send until it is decoded, which counts towards the budget, too.
+    pub fn client_inputs(&self) -> Buffers {
+        self.state().client_inputs.clone()
     }
 
     pub(crate) fn runtime(&self) -> &R {

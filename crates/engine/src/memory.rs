@@ -62,7 +62,7 @@ pub(crate) struct MemoryUse {
     /// Where the blocks of segments being relocated go.
     pub batch: u64,
     pub unwritten: u64,
-    /// Buffers for reads and for what clients write, kept or in use, but for as many as hold what
+    /// Buffers for reads and for what clients write or send, kept or in use, but for as many as hold what
     /// counts as unwritten.
     pub buffers: u64,
     /// What the placement policy remembers.
@@ -105,6 +105,12 @@ pub(crate) fn client_buffer_bytes(options: &OpenOptions) -> usize {
 /// are sending meanwhile.
 pub(crate) fn warm_bytes(options: &OpenOptions) -> usize {
     dirty_bytes_max(options) as usize + 2 * client_buffer_bytes(options)
+}
+
+/// Bytes of memory for what clients send that are kept while nobody uses them: for a few clients, since
+/// only those have some of which there is something to decode.
+pub(crate) fn client_input_bytes(options: &OpenOptions) -> usize {
+    buffer_bytes(options).min(1 << 20)
 }
 
 /// Bytes that reclaim's reverse index may take of a budget.
@@ -163,7 +169,7 @@ impl State {
         let unused = (self.log.kept.payload_bytes as usize).saturating_sub(clients.bytes());
         let kept = (reads.kept_bytes() + clients.kept_bytes() + unused) as u64;
         let all = (reads.bytes() + clients.bytes() + unused) as u64;
-        kept.max(all.saturating_sub(self.log.dirty_bytes))
+        kept.max(all.saturating_sub(self.log.dirty_bytes)) + self.client_inputs.bytes() as u64
     }
 
     pub fn memory(&self) -> MemoryUse {
@@ -185,7 +191,9 @@ impl State {
 
     /// Whether there are buffers to be let go of, once nobody uses them.
     pub fn buffers_can_rest(&self) -> bool {
-        self.buffers.can_rest() || self.client_buffers.can_rest()
+        [&self.buffers, &self.client_buffers, &self.client_inputs]
+            .iter()
+            .any(|buffers| buffers.can_rest())
     }
 
     /// Bytes of what nearly every step has more of.
@@ -254,6 +262,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let state = self.state();
             state.buffers.rest();
             state.client_buffers.rest();
+            state.client_inputs.rest();
         }
     }
 

@@ -236,6 +236,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             counters: Counters::default(),
             buffers: Buffers::keeping(memory::buffer_bytes(&options)),
             client_buffers: Buffers::keeping(memory::client_buffer_bytes(&options)),
+            client_inputs: Buffers::keeping(memory::client_input_bytes(&options)),
             buffers_watched: false,
             runs_room: Vec::new(),
             failed: None,
