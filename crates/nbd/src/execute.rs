@@ -1,6 +1,9 @@
 //! One request, from the store's side.
 
 use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use mjolnir_store::{Chunks, Durability, Error, Extent, Store, ZeroMode};
@@ -10,27 +13,88 @@ use crate::Export;
 use crate::errno::errno_of;
 use crate::protocol::{Command, Errno, PAYLOAD_BYTES_MAX, Request, command_flag as flag};
 
-/// The most extents told in one reply.
-const EXTENTS_MAX: usize = 8192;
+/// The most extents told in one reply, and what each takes.
+const EXTENTS_MAX: u64 = 8192;
+const EXTENT_COST: u64 = size_of::<Extent>() as u64;
 
-/// A request that passed [`check`], with its payload.
+/// A request that passed [`check`], or a piece of one, with its payload.
 pub(crate) struct Job {
     pub(crate) request: Request,
     pub(crate) command: Command,
+    /// What of the request's range it is about.
+    pub(crate) range: Range<u64>,
     pub(crate) payload: Bytes,
+    /// The memory that was set aside for it, in bytes.
+    pub(crate) cost: u64,
+    pub(crate) part: Part,
 }
 
-/// What a request came to.
+/// What of a request a job is.
+pub(crate) enum Part {
+    All,
+    /// A piece of a write.
+    OfWrite(Rc<Pieces>),
+    /// A piece of a read; the next one begins once this one is done.
+    OfRead,
+}
+
+/// What a job came to.
 pub(crate) struct Outcome {
     pub(crate) request: Request,
+    pub(crate) range: Range<u64>,
     /// The memory that was set aside for it, in bytes.
     pub(crate) cost: u64,
     pub(crate) result: Result<Content, Refusal>,
 }
 
+impl Outcome {
+    /// Whether nothing of the request comes behind it.
+    pub(crate) fn is_last(&self) -> bool {
+        self.range.end == end_of(&self.request)
+    }
+}
+
+/// A write of which the payload is handled in pieces, whichever ends first, and which is answered once all
+/// have ended.
+pub(crate) struct Pieces {
+    /// Bytes that are not done and not passed over.
+    left: Cell<u64>,
+    /// Why the first piece failed that did.
+    refusal: RefCell<Option<Refusal>>,
+}
+
+impl Pieces {
+    /// Of a payload of so many bytes.
+    pub(crate) fn of(bytes: u64) -> Rc<Self> {
+        Rc::new(Pieces { left: Cell::new(bytes), refusal: RefCell::default() })
+    }
+
+    /// Of a payload of so many bytes that is of no use.
+    pub(crate) fn refused(bytes: u64, refusal: Refusal) -> Rc<Self> {
+        Rc::new(Pieces { left: Cell::new(bytes), refusal: RefCell::new(Some(refusal)) })
+    }
+
+    /// Whether a piece failed, so that the rest is of no use.
+    pub(crate) fn failed(&self) -> bool {
+        self.refusal.borrow().is_some()
+    }
+
+    /// So many bytes are done, or passed over. Once that is all of them: what came of it.
+    pub(crate) fn end(&self, bytes: u64) -> Option<Result<(), Refusal>> {
+        self.left.set(self.left.get() - bytes);
+        (self.left.get() == 0).then(|| self.refusal.take().map_or(Ok(()), Err))
+    }
+
+    fn fail(&self, refusal: Refusal) {
+        self.refusal.borrow_mut().get_or_insert(refusal);
+    }
+}
+
 /// What a successful reply carries.
 pub(crate) enum Content {
     Nothing,
+    /// There is none yet: other pieces of the request have not ended.
+    NoReply,
     Data(Chunks),
     Extents(Vec<Extent>),
 }
@@ -57,19 +121,23 @@ impl From<Error> for Refusal {
 /// What a reply without payload may take, in bytes; more than any error's message does.
 pub(crate) const REPLY_COST: u64 = 1024;
 
-/// Memory to set aside for a request until its reply is queued, in bytes.
-pub(crate) fn cost(request: &Request, command: Command) -> u64 {
-    let end = request.offset + u64::from(request.length);
-    let touched = (end.div_ceil(BLOCK_SIZE) - request.offset / BLOCK_SIZE) * BLOCK_SIZE;
+/// Where a request's range ends, which is one that [`check`] found within the export, in bytes.
+pub(crate) fn end_of(request: &Request) -> u64 {
+    request.offset + u64::from(request.length)
+}
+
+/// Memory to set aside for what a command does to a range, until its reply is queued, in bytes.
+pub(crate) fn cost(command: Command, range: &Range<u64>) -> u64 {
+    let touched = (range.end.div_ceil(BLOCK_SIZE) - range.start / BLOCK_SIZE) * BLOCK_SIZE;
     let more = match command {
         Command::Read => touched,
         // Its payload, and each block of which it writes a part as it will be.
         Command::Write => {
-            let parts = [request.offset, end].into_iter();
+            let parts = [range.start, range.end].into_iter();
             let parts = parts.filter(|edge| !edge.is_multiple_of(BLOCK_SIZE)).count() as u64;
-            payload_bytes(request.length.into()) + touched.min(parts * BLOCK_SIZE)
+            payload_bytes(range.end - range.start) + touched.min(parts * BLOCK_SIZE)
         }
-        Command::BlockStatus => (EXTENTS_MAX * size_of::<Extent>()) as u64,
+        Command::BlockStatus => EXTENTS_MAX * EXTENT_COST,
         _ => 0,
     };
     REPLY_COST + more
@@ -148,16 +216,44 @@ fn past_end(command: Command) -> Errno {
 
 /// Does what the job asks.
 pub(crate) async fn execute<S: Store>(store: &S, export: &Export, job: Job) -> Outcome {
-    let Job { request, command, payload } = job;
-    let (id, offset, length) = (export.target.id, request.offset, u64::from(request.length));
+    let Job { request, command, range, payload, cost, part } = job;
+    let (id, offset, length) = (export.target.id, range.start, range.end - range.start);
     let durability =
         if request.flags & flag::FUA != 0 { Durability::Durable } else { Durability::Buffered };
     let nothing = |()| Content::Nothing;
+    let refusal = |error: Error| {
+        let mut refusal = Refusal::from(error);
+        // A volume that shrank since this client was told its size ends earlier for writes, too.
+        let is_past_end = || store.info(id).is_ok_and(|now| end_of(&request) > now.size);
+        if refusal.errno == Errno::Inval && is_past_end() {
+            refusal.errno = past_end(command);
+        }
+        refusal
+    };
     let result = match command {
         Command::Flush => store.flush().await.map(nothing),
         _ if length == 0 => Ok(Content::Nothing),
         Command::Read => store.read(id, offset, length).await.map(Content::Data),
-        Command::Write => store.write(id, offset, payload, durability).await.map(nothing),
+        Command::Write => match part {
+            Part::OfWrite(pieces) => {
+                let written = store.write(id, offset, payload, Durability::Buffered).await;
+                if let Err(error) = written {
+                    pieces.fail(refusal(error));
+                }
+                match pieces.end(length) {
+                    None => Ok(Content::NoReply),
+                    Some(Err(refusal)) => {
+                        return Outcome { request, range, cost, result: Err(refusal) };
+                    }
+                    // All are acknowledged, so this covers them, once for all.
+                    Some(Ok(())) if durability == Durability::Durable => {
+                        store.flush().await.map(nothing)
+                    }
+                    Some(Ok(())) => Ok(Content::Nothing),
+                }
+            }
+            _ => store.write(id, offset, payload, durability).await.map(nothing),
+        },
         Command::Trim => store.trim(id, offset, length, durability).await.map(nothing),
         Command::Cache => store.cache(id, offset, length).await.map(nothing),
         Command::WriteZeroes => {
@@ -170,19 +266,12 @@ pub(crate) async fn execute<S: Store>(store: &S, export: &Export, job: Job) -> O
             store.write_zeroes(id, offset, length, mode, durability).await.map(nothing)
         }
         Command::BlockStatus => {
-            let limit = if request.flags & flag::REQ_ONE != 0 { 1 } else { EXTENTS_MAX };
-            store.extents(id, offset, length, limit).await.map(Content::Extents)
+            let most = cost.saturating_sub(REPLY_COST) / EXTENT_COST;
+            let limit =
+                if request.flags & flag::REQ_ONE != 0 { 1 } else { most.clamp(1, EXTENTS_MAX) };
+            store.extents(id, offset, length, limit as usize).await.map(Content::Extents)
         }
         Command::Disconnect => unreachable!("a goodbye is no job"),
     };
-    let refusal = |error: Error| {
-        let mut refusal = Refusal::from(error);
-        // A volume that shrank since this client was told its size ends earlier for writes, too.
-        let is_past_end = || store.info(id).is_ok_and(|now| offset + length > now.size);
-        if refusal.errno == Errno::Inval && is_past_end() {
-            refusal.errno = past_end(command);
-        }
-        refusal
-    };
-    Outcome { request, cost: cost(&request, command), result: result.map_err(refusal) }
+    Outcome { result: result.map_err(refusal), request, range, cost }
 }

@@ -3,31 +3,43 @@
 use std::future::poll_fn;
 use std::io::{self, IoSliceMut};
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use futures_io::AsyncRead;
+use mjolnir_buffer::{AlignedBuf, Buffers};
 
 use crate::Disconnect;
 
-/// Large, so that many small requests arrive by one system call. Pages that a quiet client
-/// never fills are never touched.
-const INPUT_BYTES: usize = 256 << 10;
+/// The most that is held. Much, so that many small requests arrive by one system call.
+pub(crate) const INPUT_BYTES: usize = 256 << 10;
+/// What there is room for at least.
+pub(crate) const INPUT_BYTES_MIN: usize = 4 << 10;
 
-/// A fixed buffer that is filled at one end and emptied at the other.
+/// A buffer that is filled at one end and emptied at the other.
+///
+/// Its memory is there only while something is in it: a connection whose client is quiet has none, and
+/// connections that are read one after another use the same.
 pub(crate) struct Input {
-    buffer: Box<[u8]>,
+    memory: Buffers,
+    buffer: Option<AlignedBuf>,
     start: usize,
     end: usize,
 }
 
 impl Input {
-    pub(crate) fn new() -> Self {
-        Input { buffer: vec![0; INPUT_BYTES].into_boxed_slice(), start: 0, end: 0 }
+    /// An empty one, which takes its memory from there.
+    pub(crate) fn new(memory: Buffers) -> Self {
+        Input { memory, buffer: None, start: 0, end: 0 }
     }
 
     /// What is there to decode.
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.buffer[self.start..self.end]
+        self.buffer.as_ref().map_or(&[], |buffer| &buffer.as_ref()[self.start..self.end])
+    }
+
+    /// Bytes of memory that it takes.
+    pub(crate) fn held(&self) -> usize {
+        self.buffer.as_ref().map_or(0, AlignedBuf::len)
     }
 
     /// The first `N` bytes, if that many are there.
@@ -44,14 +56,41 @@ impl Input {
         }
     }
 
-    /// Free space, at most `limit` bytes of it; never empty unless the buffer is full.
-    fn space(&mut self, limit: usize) -> &mut [u8] {
-        if self.end == self.buffer.len() {
-            self.buffer.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
+    /// Gives back memory that it does not need until more is read.
+    pub(crate) fn rest(&mut self) {
+        let needed = (self.end - self.start).next_multiple_of(INPUT_BYTES_MIN);
+        // Not for little, or requests that are taken out one by one would be moved as often.
+        if 2 * needed <= self.held() && self.held() > 0 {
+            self.resize(needed);
         }
-        let end = self.buffer.len().min(self.end + limit);
-        &mut self.buffer[self.end..end]
+    }
+
+    /// Moves to a buffer of so many bytes.
+    fn resize(&mut self, bytes: usize) {
+        let count = self.end - self.start;
+        let buffer = (bytes > 0).then(|| {
+            let mut buffer = self.memory.take(bytes);
+            buffer.as_mut()[..count].copy_from_slice(self.bytes());
+            buffer
+        });
+        self.buffer = buffer;
+        (self.start, self.end) = (0, count);
+    }
+
+    /// Free space, at most `limit` bytes of it; not empty unless the limit is none, or it is full.
+    fn space(&mut self, limit: usize) -> &mut [u8] {
+        let (count, held) = (self.end - self.start, self.held());
+        let wanted = (count + limit).clamp(INPUT_BYTES_MIN, INPUT_BYTES);
+        if held < wanted {
+            self.resize(wanted);
+        } else if self.end == held {
+            let buffer = self.buffer.as_mut().expect("it has an end");
+            buffer.as_mut().copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, count);
+        }
+        let buffer = self.buffer.as_mut().expect("there is one now").as_mut();
+        let end = buffer.len().min(self.end + limit);
+        &mut buffer[self.end..end]
     }
 
     /// Reads at most `limit` bytes more; 0 means that the stream ended.
@@ -63,7 +102,11 @@ impl Input {
     ) -> Poll<io::Result<usize>> {
         let space = self.space(limit);
         assert!(!space.is_empty(), "reading into a full buffer would look like the stream's end");
-        let count = ready!(Pin::new(transport).poll_read(cx, space))?;
+        let Poll::Ready(read) = Pin::new(transport).poll_read(cx, space) else {
+            self.rest();
+            return Poll::Pending;
+        };
+        let count = read?;
         self.end += count;
         Poll::Ready(Ok(count))
     }
@@ -80,8 +123,13 @@ impl Input {
     ) -> Poll<io::Result<(usize, bool)>> {
         assert!(self.bytes().is_empty(), "buffered bytes come before those of the transport");
         let wanted = payload.len();
-        let slices = &mut [IoSliceMut::new(payload), IoSliceMut::new(self.space(limit))];
-        let count = ready!(Pin::new(transport).poll_read_vectored(cx, slices))?;
+        let past = if limit > 0 { self.space(limit) } else { &mut [] };
+        let slices = &mut [IoSliceMut::new(payload), IoSliceMut::new(past)];
+        let Poll::Ready(read) = Pin::new(transport).poll_read_vectored(cx, slices) else {
+            self.rest();
+            return Poll::Pending;
+        };
+        let count = read?;
         let of_payload = count.min(wanted);
         self.end += count - of_payload;
         Poll::Ready(Ok((of_payload, count > 0)))
@@ -94,13 +142,10 @@ impl Input {
         count: usize,
         during: &str,
     ) -> Result<(), Disconnect> {
-        assert!(count <= self.buffer.len() / 2, "{count} bytes never fit the input buffer");
+        assert!(count <= INPUT_BYTES, "{count} bytes never fit the input buffer");
         while self.bytes().len() < count {
-            if self.start + count > self.buffer.len() {
-                self.buffer.copy_within(self.start..self.end, 0);
-                (self.start, self.end) = (0, self.end - self.start);
-            }
-            let read = poll_fn(|cx| self.poll_fill(cx, transport, INPUT_BYTES))
+            let missing = count - self.bytes().len();
+            let read = poll_fn(|cx| self.poll_fill(cx, transport, missing.max(INPUT_BYTES_MIN)))
                 .await
                 .map_err(|why| Disconnect::transport("reading from", why))?;
             if read == 0 {

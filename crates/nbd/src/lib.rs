@@ -23,11 +23,15 @@
 //!
 //! Invariants:
 //! * What a connection holds in memory is bounded, whatever the client sends or does not read:
-//!   its input buffer, plus [`Options::bytes_in_flight_max`] (or one request, if that is larger)
-//!   (and a quarter) of payloads and replies. Beyond it the transport is not read on. All connections
-//!   together have [`Options::allowance`] for these (or one request each).
+//!   [`Options::bytes_in_flight_max`] (and a quarter) of payloads and replies. Beyond it the transport is not
+//!   read on. All connections together have [`Options::allowance`] for these and for input that waits.
+//! * A read or write of any length makes progress within what its connection may have at any time: it is
+//!   handled in pieces that end at block boundaries. A write is answered once all of them have ended, and
+//!   no piece that came is held back for those that did not.
 //! * Bytes from the client are decoded only in [`protocol`], which neither panics nor allocates.
-//! * A reply is encoded only once its whole content is at hand, so an error never cuts one short.
+//! * A reply is encoded only once its whole content is at hand, so an error never cuts one short. A
+//!   read that is longer than there is room for is told in pieces. If one fails behind others, an error
+//!   chunk says so; where there is none (simple replies, `DF`) the connection ends, as the protocol has it.
 
 mod allowance;
 mod disconnect;

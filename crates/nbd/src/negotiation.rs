@@ -59,7 +59,7 @@ where
     S: Store,
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut wire = Wire::new(transport);
+    let mut wire = Wire::new(transport, options);
     wire.output.push_head(&protocol::greeting());
     wire.output.drain(&mut wire.transport).await?;
     wire.input.fill(&mut wire.transport, ClientFlags::BYTES, "the greeting").await?;
@@ -85,7 +85,7 @@ where
     S: Store,
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    Negotiation::new(store, Wire::new(transport), options, handshake.0, true).run().await
+    Negotiation::new(store, Wire::new(transport, options), options, handshake.0, true).run().await
 }
 
 /// A transport with its buffers.
@@ -96,8 +96,9 @@ struct Wire<T> {
 }
 
 impl<T> Wire<T> {
-    fn new(transport: T) -> Self {
-        Wire { transport, input: Input::new(), output: Output::default() }
+    fn new(transport: T, options: &Options) -> Self {
+        let input = Input::new(options.inputs.clone());
+        Wire { transport, input, output: Output::default() }
     }
 }
 
@@ -147,7 +148,7 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
                         (Box::new(self.options.clone()), Rc::new(Stats::default()));
                     return Ok(Negotiated::Ready(Session {
                         transport,
-                        input,
+                        input: Box::new(input),
                         output,
                         export,
                         options,

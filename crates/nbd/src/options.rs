@@ -5,23 +5,25 @@ use mjolnir_buffer::Buffers;
 use crate::Allowance;
 
 /// Settings of a connection. [`Options::default`] suits a unix socket. Connections of one server
-/// get clones of the same options, and so share [`buffers`](Options::buffers) and their
-/// [`allowance`](Options::allowance).
+/// get clones of the same options, and so share [`buffers`](Options::buffers), [`inputs`](Options::inputs)
+/// and their [`allowance`](Options::allowance).
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Offer every export for reading only.
     pub read_only: bool,
     /// The most requests of one connection that are handled at once; at least 1 is taken.
     pub requests_in_flight_max: usize,
-    /// The most payload and reply bytes that one connection holds in memory. A single request
-    /// may exceed it.
+    /// The most payload and reply bytes that one connection holds in memory, if that is more than what its
+    /// allowance has for each. A request that is longer is handled in pieces.
     pub bytes_in_flight_max: u64,
-    /// What all connections together hold of that.
+    /// What all connections together hold of that, and of input that was not decoded yet.
     pub allowance: Allowance,
     /// Whether connections are to be secured.
     pub tls: Tls,
     /// Memory for what clients write.
     pub buffers: Buffers,
+    /// Memory for what clients send until it is decoded.
+    pub inputs: Buffers,
 }
 
 impl Default for Options {
@@ -33,6 +35,7 @@ impl Default for Options {
             allowance: Allowance::default(),
             tls: Tls::Off,
             buffers: Buffers::default(),
+            inputs: Buffers::default(),
         }
     }
 }

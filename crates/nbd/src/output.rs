@@ -17,8 +17,9 @@ static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 /// Pieces gathered by one system call.
 const SLICES_MAX: usize = 128;
 
-/// Room for heads that is kept, in bytes.
-const HEADS_KEPT: usize = 64 << 10;
+/// Room for heads that is kept, in bytes, and for pieces.
+const HEADS_KEPT: usize = 8 << 10;
+const PIECES_KEPT: usize = 256;
 
 /// A queue of bytes in pieces, gathered into vectored writes. Payload is never copied.
 #[derive(Default)]
@@ -179,6 +180,7 @@ impl Output {
             self.heads.clear();
             // What many replies needed, few do not.
             self.heads.shrink_to(HEADS_KEPT);
+            self.pieces.shrink_to(PIECES_KEPT);
             self.heads_start = 0;
         } else if self.heads_start > HEADS_KEPT && self.heads_start > self.heads.len() / 2 {
             self.heads.drain(..self.heads_start);

@@ -1,13 +1,17 @@
-//! From bytes of the client to requests with their payloads.
+//! From bytes of the client to requests with their payloads, or pieces of them.
 
 use std::io;
+use std::ops::Range;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures_io::AsyncRead;
 use mjolnir_buffer::{AlignedBuf, Buffers};
+use mjolnir_units::BLOCK_SIZE;
 
-use crate::execute::{Job, REPLY_COST, Refusal, check, cost, payload_bytes};
+use crate::allowance::Room;
+use crate::execute::{Job, Part, Pieces, REPLY_COST, Refusal, check, cost, end_of, payload_bytes};
 use crate::input::Input;
 use crate::protocol::{Command, PAYLOAD_SKIP_BYTES_MAX, Request};
 use crate::{Disconnect, Export};
@@ -17,8 +21,11 @@ use crate::{Disconnect, Export};
 const LARGE_BYTES: usize = 32 << 10;
 /// How much to read ahead of a request when the last one was large.
 const AHEAD_OF_LARGE_BYTES: usize = 4096;
+/// The most of a write that is handled at once: what comes next arrives while it is written.
+const PIECE_BYTES_MAX: u64 = 1 << 20;
 
-/// Takes requests out of a stream of bytes.
+/// Takes requests out of a stream of bytes. A write that is long, or longer than there is room for, is taken in
+/// pieces as it arrives, and a read in pieces as room comes. Pieces end where blocks do.
 pub(crate) struct Receiver {
     input: Input,
     buffers: Buffers,
@@ -31,14 +38,28 @@ enum State {
     Request,
     /// A request waits for memory.
     Waiting(Request, Command),
-    /// A write's payload is arriving; so many bytes of it are there.
-    Payload(Request, AlignedBuf, usize),
-    /// The payload of a refused write is passing; so many bytes are to come.
-    Skipping(Request, Refusal, u64),
+    /// A write's payload comes next, or a piece of it, and waits for memory.
+    Write(Write),
+    /// A piece of a payload is arriving; so many bytes of it are there.
+    Payload(Write, AlignedBuf, usize),
+    /// What is left of the payload of a write that failed is passing: so many bytes.
+    Skipping(Request, Rc<Pieces>, u64),
     /// A refusal waits for memory for its reply.
     Refused(Request, Refusal),
+    /// The rest of a read, from there on, waits for the piece before it, and for memory. What comes next waits
+    /// for the last piece, too.
+    Read(Request, u64),
     /// Nothing comes any more.
     Ended(End),
+}
+
+/// A write that is being taken.
+struct Write {
+    request: Request,
+    /// Where what was taken so far ends.
+    at: u64,
+    /// What became of that, if it was a piece.
+    pieces: Option<Rc<Pieces>>,
 }
 
 /// Why nothing comes any more.
@@ -60,6 +81,27 @@ pub(crate) enum Taken {
     Refused(Request, Refusal),
 }
 
+/// What of `range` to handle next within the `room` there is; nothing while that is worth waiting for.
+fn piece(command: Command, range: Range<u64>, room: Room, most: u64) -> Option<Range<u64>> {
+    let up_to = |bytes: u64| {
+        let end = range.start + bytes;
+        // The first block boundary behind the start is at most a block away.
+        range.start..if end < range.end { end / BLOCK_SIZE * BLOCK_SIZE } else { range.end }
+    };
+    let wanted = up_to(most.max(BLOCK_SIZE));
+    if cost(command, &wanted) <= room.bytes {
+        return Some(wanted);
+    }
+    if !room.is_idle {
+        return None;
+    }
+    let mut bytes = room.bytes / BLOCK_SIZE * BLOCK_SIZE;
+    while bytes > BLOCK_SIZE && cost(command, &up_to(bytes)) > room.bytes {
+        bytes -= BLOCK_SIZE;
+    }
+    Some(up_to(bytes.max(BLOCK_SIZE)))
+}
+
 impl Receiver {
     pub(crate) fn new(input: Input, buffers: Buffers) -> Self {
         Receiver { input, buffers, state: State::Request, lately_large: false }
@@ -71,11 +113,20 @@ impl Receiver {
 
     /// Whether the client is within a request.
     pub(crate) fn is_receiving(&self) -> bool {
-        match self.state {
+        match &self.state {
             State::Request => !self.input.bytes().is_empty(),
             State::Payload(..) | State::Skipping(..) => true,
-            State::Waiting(..) | State::Refused(..) | State::Ended(_) => false,
+            State::Write(write) => write.pieces.is_some(),
+            State::Waiting(..) | State::Refused(..) | State::Read(..) | State::Ended(_) => false,
         }
+    }
+
+    /// Whether a request is there that no memory was found for.
+    pub(crate) fn wants_room(&self) -> bool {
+        matches!(
+            self.state,
+            State::Waiting(..) | State::Write(_) | State::Refused(..) | State::Read(..)
+        )
     }
 
     /// Bytes that are set aside for a payload that has not come as a whole.
@@ -86,19 +137,35 @@ impl Receiver {
         }
     }
 
-    /// Takes nothing any more; a request that is not complete is forgotten.
+    /// Bytes of memory for what was read and not decoded.
+    pub(crate) fn input_bytes(&self) -> u64 {
+        self.input.held() as u64
+    }
+
+    /// Gives back what it does not need while nothing is read.
+    pub(crate) fn rest(&mut self) {
+        self.input.rest();
+    }
+
+    /// The read of which a piece failed goes no further.
+    pub(crate) fn end_read(&mut self) {
+        if let State::Read(..) = self.state {
+            self.state = State::Request;
+        }
+    }
+
+    /// Takes nothing any more; a request that is not complete is forgotten, but for pieces of it that were taken.
     pub(crate) fn stop(&mut self) {
         if self.ended().is_none() {
             self.state = State::Ended(End::Stopped);
         }
     }
 
-    /// The next request among the bytes read so far. `has_room` says whether so many bytes can
-    /// be set aside for it; while they cannot, there is none.
+    /// The next request among the bytes read so far, or the next piece of one, if there is `room` for it.
     pub(crate) fn take(
         &mut self,
         export: &Export,
-        has_room: impl Fn(u64) -> bool,
+        room: Room,
     ) -> Result<Option<Taken>, Disconnect> {
         loop {
             match &mut self.state {
@@ -110,67 +177,129 @@ impl Receiver {
                         ))
                     })?;
                     self.input.consume(Request::BYTES);
+                    let payload = request.payload_bytes();
                     self.state = match check(&request, export) {
                         Ok(Command::Disconnect) => State::Ended(End::Goodbye),
+                        Ok(Command::Write) if payload > 0 => {
+                            State::Write(Write { request, at: request.offset, pieces: None })
+                        }
                         Ok(command) => State::Waiting(request, command),
-                        Err(_) if request.payload_bytes() > PAYLOAD_SKIP_BYTES_MAX => {
+                        Err(_) if payload > PAYLOAD_SKIP_BYTES_MAX => {
                             return Err(Disconnect::protocol(format!(
                                 "the client announced a write of {} bytes",
                                 request.length
                             )));
                         }
                         Err(refusal) => {
-                            State::Skipping(request, refusal, u64::from(request.payload_bytes()))
+                            let bytes = u64::from(payload);
+                            State::Skipping(request, Pieces::refused(bytes, refusal), bytes)
                         }
                     };
                 }
                 State::Waiting(request, command) => {
-                    if !has_room(cost(request, *command)) {
+                    let (request, command) = (*request, *command);
+                    let range = request.offset..end_of(&request);
+                    let mut cost = cost(command, &range);
+                    self.lately_large = false;
+                    if cost > room.bytes {
+                        if !room.is_idle {
+                            return Ok(None);
+                        }
+                        if command == Command::Read {
+                            self.state = State::Read(request, range.start);
+                            continue;
+                        }
+                        // Fewer extents than there may be are an answer, too.
+                        cost = room.bytes;
+                    }
+                    self.state = State::Request;
+                    let (payload, part) = (Bytes::new(), Part::All);
+                    let job = Job { request, command, range, payload, cost, part };
+                    return Ok(Some(Taken::Job(job)));
+                }
+                State::Read(request, at) => {
+                    let (request, left) = (*request, *at..end_of(request));
+                    // A piece of it is under way, and nothing may come between it and the next.
+                    if room.is_busy {
                         return Ok(None);
                     }
-                    let (request, command) = (*request, *command);
-                    let length = request.payload_bytes() as usize;
-                    self.lately_large = length >= LARGE_BYTES;
-                    if length == 0 {
+                    if left.is_empty() {
                         self.state = State::Request;
-                        let payload = Bytes::new();
-                        return Ok(Some(Taken::Job(Job { request, command, payload })));
+                        continue;
                     }
+                    let Some(range) = piece(Command::Read, left, room, PIECE_BYTES_MAX) else {
+                        return Ok(None);
+                    };
+                    self.state = State::Read(request, range.end);
+                    let (payload, part) = (Bytes::new(), Part::OfRead);
+                    let cost = cost(Command::Read, &range);
+                    let job = Job { request, command: Command::Read, range, payload, cost, part };
+                    return Ok(Some(Taken::Job(job)));
+                }
+                State::Write(write) => {
+                    let end = end_of(&write.request);
+                    if let Some(pieces) = write.pieces.take_if(|pieces| pieces.failed()) {
+                        self.state = State::Skipping(write.request, pieces, end - write.at);
+                        continue;
+                    }
+                    let most = PIECE_BYTES_MAX.min(room.arriving);
+                    let Some(range) = piece(Command::Write, write.at..end, room, most) else {
+                        return Ok(None);
+                    };
+                    let length = (range.end - range.start) as usize;
+                    self.lately_large = write.request.length as usize >= LARGE_BYTES;
                     let mut payload = self.buffers.take(length);
                     let present = self.input.bytes().len().min(length);
                     payload.as_mut()[..present].copy_from_slice(&self.input.bytes()[..present]);
                     self.input.consume(present);
-                    self.state = State::Payload(request, payload, present);
+                    let State::Write(write) = std::mem::replace(&mut self.state, State::Request)
+                    else {
+                        unreachable!("matched above")
+                    };
+                    self.state = State::Payload(write, payload, present);
                 }
                 State::Payload(_, payload, filled) => {
                     if *filled < payload.len() {
                         return Ok(None);
                     }
-                    let State::Payload(request, payload, _) =
+                    let State::Payload(mut write, payload, _) =
                         std::mem::replace(&mut self.state, State::Request)
                     else {
                         unreachable!("matched above")
                     };
-                    let payload = payload.freeze();
-                    let command = Command::Write;
-                    return Ok(Some(Taken::Job(Job { request, command, payload })));
+                    let (request, command) = (write.request, Command::Write);
+                    let range = write.at..write.at + payload.len() as u64;
+                    let all = request.offset..end_of(&request);
+                    let part = if range == all {
+                        Part::All
+                    } else {
+                        let pieces = || Pieces::of(all.end - all.start);
+                        Part::OfWrite(write.pieces.get_or_insert_with(pieces).clone())
+                    };
+                    if range.end < all.end {
+                        write.at = range.end;
+                        self.state = State::Write(write);
+                    }
+                    let (payload, cost) = (payload.freeze(), cost(command, &range));
+                    let job = Job { request, command, range, payload, cost, part };
+                    return Ok(Some(Taken::Job(job)));
                 }
-                State::Skipping(_, _, left) => {
+                State::Skipping(request, pieces, left) => {
                     let present = (self.input.bytes().len() as u64).min(*left);
                     self.input.consume(present as usize);
                     *left -= present;
+                    // What is done of it ends by itself; whoever ends last answers.
+                    let ended = pieces.end(present);
                     if *left > 0 {
                         return Ok(None);
                     }
-                    let State::Skipping(request, refusal, _) =
-                        std::mem::replace(&mut self.state, State::Request)
-                    else {
-                        unreachable!("matched above")
+                    self.state = match ended {
+                        Some(Err(refusal)) => State::Refused(*request, refusal),
+                        _ => State::Request,
                     };
-                    self.state = State::Refused(request, refusal);
                 }
                 State::Refused(..) => {
-                    if !has_room(REPLY_COST) {
+                    if room.bytes < REPLY_COST {
                         return Ok(None);
                     }
                     let State::Refused(request, refusal) =
@@ -192,20 +321,31 @@ impl Receiver {
             // Complete requests that were not taken yet come first.
             State::Request => self.input.bytes().len() < Request::BYTES,
             State::Payload(..) | State::Skipping(..) => true,
-            State::Waiting(..) | State::Refused(..) | State::Ended(_) => false,
+            State::Waiting(..)
+            | State::Write(_)
+            | State::Refused(..)
+            | State::Read(..)
+            | State::Ended(_) => false,
         }
     }
 
-    /// Reads from the transport once. The end of the stream becomes the end of this receiver.
+    /// Reads from the transport once, `ahead` bytes at most beyond what goes to payloads. The end of the stream
+    /// becomes the end of this receiver.
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
         transport: &mut (impl AsyncRead + Unpin),
+        ahead: usize,
     ) -> Poll<io::Result<()>> {
-        let all = usize::MAX >> 1;
         let goes_on = match &mut self.state {
-            State::Payload(_, payload, filled) => {
-                let limit = if payload.len() >= LARGE_BYTES { Request::BYTES } else { all };
+            State::Payload(write, payload, filled) => {
+                let is_last = write.at + payload.len() as u64 == end_of(&write.request);
+                let limit = match payload.len() >= LARGE_BYTES {
+                    // More of the payload has a place of its own to go to.
+                    _ if !is_last => 0,
+                    true => Request::BYTES,
+                    false => ahead,
+                };
                 let rest = &mut payload.as_mut()[*filled..];
                 let (count, goes_on) =
                     ready!(self.input.poll_fill_past(cx, transport, rest, limit))?;
@@ -213,11 +353,15 @@ impl Receiver {
                 goes_on
             }
             State::Request => {
-                let limit = if self.lately_large { AHEAD_OF_LARGE_BYTES } else { all };
+                let limit = if self.lately_large { ahead.min(AHEAD_OF_LARGE_BYTES) } else { ahead };
                 ready!(self.input.poll_fill(cx, transport, limit))? > 0
             }
-            State::Skipping(..) => ready!(self.input.poll_fill(cx, transport, all))? > 0,
-            State::Waiting(..) | State::Refused(..) | State::Ended(_) => {
+            State::Skipping(..) => ready!(self.input.poll_fill(cx, transport, ahead))? > 0,
+            State::Waiting(..)
+            | State::Write(_)
+            | State::Refused(..)
+            | State::Read(..)
+            | State::Ended(_) => {
                 return Poll::Ready(Ok(()));
             }
         };

@@ -1,20 +1,37 @@
 //! From the outcome of a request to the bytes of its reply.
 
+use std::ops::Range;
+
 use mjolnir_store::{Chunk, Chunks, Extent, Mapping};
 
-use crate::Export;
-use crate::execute::{Content, Outcome, Refusal};
+use crate::execute::{Content, Outcome, Refusal, end_of};
 use crate::output::Output;
 use crate::protocol::{
     self, BASE_ALLOCATION_ID, Chunk as ChunkKind, Command, Errno, Request, STATE_HOLE, STATE_ZERO,
     chunk_header, command_flag, simple_reply,
 };
+use crate::{Disconnect, DisconnectKind, Export};
 
-/// Queues the reply to a request.
-pub(crate) fn push_reply(output: &mut Output, export: &Export, outcome: Outcome) {
-    let Outcome { request, result, .. } = outcome;
+/// Queues the reply to a request, or the next piece of one. Whether that is all of it.
+///
+/// # Errors
+///
+/// A read failed of which a part is told already, in a form that has no word for that.
+pub(crate) fn push_reply(
+    output: &mut Output,
+    export: &Export,
+    outcome: Outcome,
+) -> Result<bool, Disconnect> {
+    let is_last = match outcome.result {
+        Ok(Content::NoReply) => false,
+        Ok(Content::Data(_)) => outcome.is_last(),
+        _ => true,
+    };
+    let Outcome { request, range, result, .. } = outcome;
+    let is_begun = request.command == Command::Read as u16 && range.start > request.offset;
     let pushed = result.and_then(|content| match content {
-        Content::Data(chunks) => push_data(output, export, &request, chunks),
+        Content::NoReply => Ok(()),
+        Content::Data(chunks) => push_data(output, export, &request, range, chunks),
         Content::Extents(extents) => push_status(output, &request, &extents),
         Content::Nothing if request.command == Command::Read as u16 && export.structured => {
             // A read of nothing; a simple reply would be out of place.
@@ -26,9 +43,25 @@ pub(crate) fn push_reply(output: &mut Output, export: &Export, outcome: Outcome)
             Ok(())
         }
     });
-    if let Err(refusal) = pushed {
-        push_refusal(output, export, &request, &refusal);
+    match pushed {
+        Ok(()) => Ok(is_last),
+        Err(refusal) if is_begun && is_one_run(export, &request) => Err(Disconnect::new(
+            DisconnectKind::Refused,
+            format!(
+                "a read of {} bytes at {} failed after the client was sent a part of them: {}",
+                request.length, request.offset, refusal.message
+            ),
+        )),
+        Err(refusal) => {
+            push_refusal(output, export, &request, &refusal);
+            Ok(true)
+        }
     }
+}
+
+/// Whether what is read goes out behind one header, and nothing but it until its end.
+fn is_one_run(export: &Export, request: &Request) -> bool {
+    !export.structured || request.flags & command_flag::DF != 0
 }
 
 /// Queues the reply to a failed request, with the reason where the client can take one.
@@ -54,22 +87,28 @@ fn push_data(
     output: &mut Output,
     export: &Export,
     request: &Request,
+    range: Range<u64>,
     chunks: Chunks,
 ) -> Result<(), Refusal> {
-    let length = u64::from(request.length);
-    if chunks.iter().map(Chunk::len).sum::<u64>() != length {
+    if chunks.iter().map(Chunk::len).sum::<u64>() != range.end - range.start {
         return Err(misfit("the store returned another number of bytes than was asked for"));
     }
+    let is_begun = range.start > request.offset;
+    let is_all = !is_begun && range.end == end_of(request);
     if !export.structured {
-        output.push_head(&simple_reply(request.cookie, 0));
+        if !is_begun {
+            output.push_head(&simple_reply(request.cookie, 0));
+        }
         push_bytes(output, chunks);
-    } else if request.flags & command_flag::DF != 0
-        && chunks.iter().any(|chunk| matches!(chunk, Chunk::Data(_)))
+    } else if is_one_run(export, request)
+        && !(is_all && chunks.iter().all(|chunk| matches!(chunk, Chunk::Zeroes(_))))
     {
-        push_data_header(output, request, request.offset, length, true);
+        if !is_begun {
+            push_data_header(output, request, request.offset, request.length.into(), true);
+        }
         push_bytes(output, chunks);
     } else {
-        push_sparse(output, request, chunks);
+        push_sparse(output, request, range.start, chunks);
     }
     Ok(())
 }
@@ -84,11 +123,10 @@ fn push_bytes(output: &mut Output, chunks: Chunks) {
     }
 }
 
-/// Queues one chunk of a reply for each run of data or of zeroes.
-fn push_sparse(output: &mut Output, request: &Request, mut chunks: Chunks) {
+/// Queues one chunk of a reply for each run of data or of zeroes, from `offset` on.
+fn push_sparse(output: &mut Output, request: &Request, mut offset: u64, mut chunks: Chunks) {
     chunks.retain(|chunk| !chunk.is_empty());
-    let end = request.offset + u64::from(request.length);
-    let mut offset = request.offset;
+    let end = end_of(request);
     let mut rest = &mut chunks[..];
     while let Some(first) = rest.first() {
         let is_data = matches!(first, Chunk::Data(_));
@@ -186,8 +224,8 @@ mod tests {
     fn queued(structured: bool, command: Command, flags: u16, content: Content) -> u64 {
         let request = Request { flags, command: command as u16, cookie: 1, offset: 0, length: 10 };
         let mut output = Output::default();
-        let outcome = Outcome { request, cost: 0, result: Ok(content) };
-        push_reply(&mut output, &export(structured), outcome);
+        let outcome = Outcome { request, range: 0..10, cost: 0, result: Ok(content) };
+        push_reply(&mut output, &export(structured), outcome).unwrap();
         output.bytes()
     }
 

@@ -10,8 +10,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use mjolnir_store::Store;
 
 use crate::allowance::Share;
-use crate::execute::{Job, Outcome, execute};
-use crate::input::Input;
+use crate::execute::{Content, Job, Outcome, execute};
+use crate::input::{INPUT_BYTES, INPUT_BYTES_MIN, Input};
 use crate::output::Output;
 use crate::receive::{End, Receiver, Taken};
 use crate::reply::{push_refusal, push_reply};
@@ -27,7 +27,7 @@ const PIECES_MAX: usize = 4096;
 /// A connection that is past its negotiation. Run it with [`transmit`].
 pub struct Session<T> {
     pub(crate) transport: T,
-    pub(crate) input: Input,
+    pub(crate) input: Box<Input>,
     pub(crate) output: Output,
     pub(crate) export: Export,
     pub(crate) options: Box<Options>,
@@ -69,7 +69,7 @@ where
     let start = |job| execute(store, &export, job);
     let mut connection = Connection {
         transport,
-        receiver: Receiver::new(input, options.buffers.clone()),
+        receiver: Receiver::new(*input, options.buffers.clone()),
         output,
         in_flight: FuturesUnordered::new(),
         readable: Signal::new(),
@@ -138,14 +138,16 @@ where
         for _ in 0..ROUNDS {
             let mut progress = self.take_requests(cx, start)?;
             while let Poll::Ready(Some(outcome)) = self.in_flight.poll_next_unpin(cx) {
-                self.finish(outcome);
+                self.finish(outcome)?;
                 progress = true;
             }
             // Requests can have been held back by what these replies have freed.
             progress |= self.poll_write(cx);
             if self.receiver.wants_input() && self.has_place() {
                 let (receiver, transport) = (&mut self.receiver, &mut self.transport);
-                match self.readable.poll(cx, |cx| receiver.poll_read(cx, transport)) {
+                let ahead =
+                    INPUT_BYTES_MIN.max(self.share.input_room().min(INPUT_BYTES as u64) as usize);
+                match self.readable.poll(cx, |cx| receiver.poll_read(cx, transport, ahead)) {
                     Poll::Ready(Ok(())) => progress = true,
                     Poll::Pending => {}
                     // As where a client went with replies that it had not read. What is in flight is
@@ -157,7 +159,7 @@ where
                     }
                 }
             }
-            self.share.set(self.held());
+            self.share.set(self.held() + self.receiver.input_bytes());
             self.stats.in_flight.set(self.in_flight.len());
             self.stats.receiving.set(self.receiver.is_receiving());
             if self.in_flight.is_empty() && self.output.is_idle() {
@@ -172,6 +174,8 @@ where
                 }
             }
             if !progress {
+                self.receiver.rest();
+                self.share.set(self.held() + self.receiver.input_bytes());
                 return Poll::Pending;
             }
         }
@@ -186,7 +190,7 @@ where
             && self.output.held() <= self.options.bytes_in_flight_max
     }
 
-    /// Memory that it holds, in bytes.
+    /// Memory that it holds besides its input, in bytes.
     fn held(&self) -> u64 {
         self.reserved + self.receiver.arriving_bytes() + self.output.held()
     }
@@ -198,17 +202,21 @@ where
     ) -> Result<bool, Disconnect> {
         let mut progress = false;
         while self.has_place() {
-            let (used, most) = (self.held(), self.options.bytes_in_flight_max);
-            self.share.set(used);
-            let share = &self.share;
-            let has_room =
-                |bytes| used == 0 || (used + bytes <= most && share.has_room(bytes, cx.waker()));
-            let Some(taken) = self.receiver.take(self.export, has_room)? else { break };
+            let used = self.held();
+            self.share.set(used + self.receiver.input_bytes());
+            let mut room = self.share.room(used, self.options.bytes_in_flight_max);
+            room.is_busy = !self.in_flight.is_empty();
+            let Some(taken) = self.receiver.take(self.export, room)? else {
+                if self.receiver.wants_room() {
+                    self.share.wait(cx.waker());
+                }
+                break;
+            };
             progress = true;
             match taken {
                 Taken::Job(job) => {
                     add(&self.stats.bytes_written, job.payload.len() as u64);
-                    self.reserved += crate::execute::cost(&job.request, job.command);
+                    self.reserved += job.cost;
                     self.in_flight.push(start(job));
                 }
                 Taken::Refused(request, refusal) => {
@@ -220,13 +228,17 @@ where
         Ok(progress)
     }
 
-    fn finish(&mut self, outcome: Outcome) {
-        add(&self.stats.requests, 1);
-        if let Ok(crate::execute::Content::Data(_)) = &outcome.result {
-            add(&self.stats.bytes_read, u64::from(outcome.request.length));
-        }
+    fn finish(&mut self, outcome: Outcome) -> Result<(), Disconnect> {
         self.reserved -= outcome.cost;
-        push_reply(&mut self.output, self.export, outcome);
+        if let Ok(Content::Data(_)) = &outcome.result {
+            add(&self.stats.bytes_read, outcome.range.end - outcome.range.start);
+        }
+        if push_reply(&mut self.output, self.export, outcome)? {
+            add(&self.stats.requests, 1);
+            // One that failed goes no further.
+            self.receiver.end_read();
+        }
+        Ok(())
     }
 
     /// Writes what can be written; returns whether that was anything.

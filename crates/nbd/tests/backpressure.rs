@@ -19,6 +19,8 @@ use support::{run, run_until_stalled};
 const SIZE: u64 = 64 << 20;
 /// What is set aside for each reply besides its payload.
 const REPLY: u64 = 1024;
+/// What each connection may have at least.
+const EACH: u64 = 16 << 10;
 
 fn options(requests: usize, bytes: u64) -> Options {
     Options { requests_in_flight_max: requests, bytes_in_flight_max: bytes, ..Options::default() }
@@ -71,14 +73,15 @@ fn requests_in_flight_are_bounded_by_memory() {
 }
 
 #[test]
-fn a_request_larger_than_the_bound_is_handled_alone() {
+fn a_request_larger_than_the_bound_keeps_to_it() {
     for bytes in [reads(10, 8 << 20), writes(3, 8 << 20)] {
-        assert_eq!(flood(&options(1000, 1 << 20), &bytes).1, 8 << 20);
+        let busy = flood(&options(1000, 1 << 20), &bytes).1;
+        assert!((512 << 10..=1 << 20).contains(&busy), "{busy}");
     }
 }
 
 #[test]
-fn connections_share_an_allowance_and_each_may_have_one_request() {
+fn connections_share_an_allowance_and_each_has_a_little_beyond_it() {
     let allowance = Allowance::new((12 << 20) + 12 * REPLY);
     let options = Options { allowance, ..options(1000, (8 << 20) + 8 * REPLY) };
     // One alone has half.
@@ -104,7 +107,7 @@ fn connections_share_an_allowance_and_each_may_have_one_request() {
     assert!(run_until_stalled(all).is_none());
     // Alone, by their own bound, they would have twice as much.
     let busy = store.busy_bytes_max.get();
-    assert!((9 << 20..=(12 + 1 + 4) << 20).contains(&busy), "{busy}");
+    assert!((9 << 20..=(12 << 20) + 12 * REPLY + 3 * EACH).contains(&busy), "{busy}");
     assert_eq!(options.allowance.taken(), 0);
 }
 

@@ -19,6 +19,8 @@ pub struct MemoryStore {
     pub dawdle: Cell<bool>,
     /// Fails the next data operation.
     pub fail_next: RefCell<Option<Error>>,
+    /// Fails reads and writes that reach so far, for lack of space.
+    pub bad_from: Cell<Option<u64>>,
     /// Never finishes an operation.
     pub hang: Cell<bool>,
     pub flushes: Cell<u64>,
@@ -26,6 +28,8 @@ pub struct MemoryStore {
     /// Writes whose payload did not start at a block boundary in memory.
     pub misaligned_payloads: Cell<u64>,
     pub zero_modes: RefCell<Vec<ZeroMode>>,
+    /// Ranges of reads and writes, in the order in which they were begun.
+    pub ranges: RefCell<Vec<(u64, u64)>>,
     /// Bytes of reads and writes begun and not finished, now and at most.
     pub busy_bytes: Cell<u64>,
     pub busy_bytes_max: Cell<u64>,
@@ -90,6 +94,15 @@ impl MemoryStore {
             return Err(Error::new(ErrorKind::Invalid, format!("{offset}+{length} is too far")));
         }
         act(volume, offset as usize, length as usize)
+    }
+
+    /// Notes a read or write, and fails it if it reaches too far.
+    fn reach(&self, offset: u64, length: u64) -> Result<(), Error> {
+        self.ranges.borrow_mut().push((offset, offset + length));
+        if self.bad_from.get().is_some_and(|bad| offset + length > bad) {
+            return Err(Error::new(ErrorKind::NoSpace, format!("{offset}+{length} is bad")));
+        }
+        Ok(())
     }
 
     fn change<R>(
@@ -195,6 +208,7 @@ impl Store for MemoryStore {
     }
 
     async fn read(&self, id: TreeId, offset: u64, length: u64) -> Result<Chunks, Error> {
+        self.reach(offset, length)?;
         let chunks = self.with(id, offset, length, |volume, mut offset, length| {
             let end = offset + length;
             let mut chunks = Chunks::new();
@@ -224,8 +238,10 @@ impl Store for MemoryStore {
             self.misaligned_payloads.set(self.misaligned_payloads.get() + 1);
         }
         let length = data.len() as u64;
-        let done = self.change(id, offset, length, durability, |volume, offset, _| {
-            volume.write(offset, &data);
+        let done = self.reach(offset, length).and_then(|()| {
+            self.change(id, offset, length, durability, |volume, offset, _| {
+                volume.write(offset, &data);
+            })
         });
         self.pause(length).await;
         done
