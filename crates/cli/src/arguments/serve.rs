@@ -45,7 +45,7 @@ pub struct ServeOptions {
     #[arg(long, value_name = "FILE")]
     pub tls_psk: Option<PathBuf>,
     /// Clients at once. One more takes the place of the oldest that has not chosen an export yet, and
-    /// is turned away if all have.
+    /// is turned away if all have. Fewer have more memory each: see --memory.
     #[arg(long, value_name = "COUNT", default_value = "1024",
         value_parser = clap::value_parser!(u32).range(1..))]
     pub clients_max: u32,
@@ -62,7 +62,8 @@ pub struct ServeOptions {
     #[arg(long)]
     pub read_only: bool,
     /// Memory for the map, checksums, reclaim, unwritten data and what clients have in flight together;
-    /// 16M at least. Each client may take a request, 32M at most, and 256K of input beyond it.
+    /// 16M at least. A quarter of it is divided among as many clients as there may be, for each of which
+    /// there are 16K at least; longer requests are handled in pieces.
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = memory)]
     pub memory: u64,
     /// Where acknowledged writes that no flush has covered survive a crash of this server (not of the machine), so

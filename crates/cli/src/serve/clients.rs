@@ -23,9 +23,13 @@ use crate::complaints::complain;
 use crate::handle::Serving;
 use crate::users::Users;
 
-/// The part of the memory budget that clients' requests and replies may take together, beyond one
-/// request each: one in so many.
+/// The part of the memory budget that clients' requests and replies may take together, beyond what each
+/// may have at any time: one in so many.
 const CLIENTS_SHARE: u64 = 8;
+/// The part of it that as many clients as there may be have at any time: one in so many.
+const EACH_SHARE: u64 = 4;
+/// The most of it that one client has at any time.
+const EACH_BYTES_MAX: u64 = 1 << 20;
 /// The most that those of one client may.
 const CLIENT_BYTES_MAX: u64 = 64 << 20;
 /// How long to wait when no more connections can be accepted.
@@ -84,10 +88,12 @@ impl Clients {
         let negotiation_time = Duration::from_secs(options.negotiation_time.into());
         let count_max = options.clients_max as usize;
         let in_flight = options.memory / CLIENTS_SHARE;
+        let each = options.memory / EACH_SHARE / u64::from(options.clients_max);
         let options = Options {
             bytes_in_flight_max: in_flight.min(CLIENT_BYTES_MAX),
-            allowance: Allowance::new(in_flight),
+            allowance: Allowance::new(in_flight).with_each(each.min(EACH_BYTES_MAX)),
             buffers: engine.client_buffers(),
+            inputs: engine.client_inputs(),
             read_only: options.read_only,
             tls: if tls.is_some() { nbd::Tls::Required } else { nbd::Tls::Off },
             ..Options::default()
@@ -140,7 +146,7 @@ impl Clients {
                     let count = self.count.get() - self.negotiations.ending.get();
                     if count >= self.count_max && !self.negotiations.end_oldest() {
                         complain(&format!(
-                            "turned away a client of {name}: there are {} already",
+                            "turned away a client of {name}: there are {} already, see --clients-max",
                             self.count_max
                         ));
                         continue;

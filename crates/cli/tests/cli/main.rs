@@ -58,6 +58,7 @@ mod salvage;
 mod service_unit;
 mod shutdown_keeps_data;
 mod slow_clients;
+mod stalled_writes;
 mod store_in_use;
 mod support;
 mod trace_commands;

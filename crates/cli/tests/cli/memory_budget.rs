@@ -44,3 +44,25 @@ fn clients_that_do_not_take_their_replies_share_what_the_operator_gave() {
     assert!(peak < 96 << 20, "{} MiB", peak >> 20);
     server.stop();
 }
+
+#[test]
+fn clients_that_ask_for_much_and_fetch_nothing_share_it_too() {
+    let folder = Folder::with_store();
+    let server = folder.serve("--memory 32M");
+    let data = pattern(1, 16 * MIB as usize);
+    server.client("v").write(0, 0, &data).unwrap();
+    let mut greedy: Vec<_> = (0..100).map(|_| server.client("v")).collect();
+    for client in &mut greedy {
+        client.request(0, 0, 0, 16 * MIB, &[]);
+    }
+    let mut late = server.client("v");
+    assert_eq!(late.read(MIB.into(), MIB).unwrap(), data[MIB as usize..2 * MIB as usize]);
+    assert!(late.read(0, 16 * MIB).unwrap() == data, "one that fetches is answered");
+    for client in greedy.iter_mut().step_by(10) {
+        assert_eq!(client.reply(), Ok(()));
+        assert!(client.receive(16 * MIB as usize) == data, "also if it took its time");
+    }
+    let peak = server.peak_memory_bytes();
+    assert!(peak < 96 << 20, "{} MiB", peak >> 20);
+    server.stop();
+}

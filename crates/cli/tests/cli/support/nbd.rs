@@ -60,7 +60,8 @@ impl Client {
         }
     }
 
-    fn send(&mut self, bytes: &[u8]) {
+    /// Sends bytes, as what follows a request.
+    pub fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
     }
 
