@@ -143,10 +143,16 @@ impl Region {
     }
 
     fn mark(&mut self, first: usize, count: usize, lent: bool) {
-        for block in first..first + count {
-            let (word, bit) = (&mut self.lent[block / 64], 1 << (block % 64));
-            assert_eq!(*word & bit != 0, !lent, "block {block} is lent twice, or was not");
-            *word ^= bit;
+        let (mut at, end) = (first, first + count);
+        while at < end {
+            let some = (64 - at % 64).min(end - at);
+            let mask = !0 >> (64 - some) << (at % 64);
+            let word = &mut self.lent[at / 64];
+            let wrong = (*word ^ if lent { 0 } else { mask }) & mask;
+            let block = at / 64 * 64 + wrong.trailing_zeros() as usize;
+            assert_eq!(wrong, 0, "block {block} is lent twice, or was not");
+            *word ^= mask;
+            at += some;
         }
         self.lent_count = if lent { self.lent_count + count } else { self.lent_count - count };
     }
