@@ -193,7 +193,7 @@ pub enum VolumeCommand {
         store: PathBuf,
         /// Name of the volume.
         name: String,
-        /// Its size, up to 256T; may exceed the store's.
+        /// Its size, any multiple of 512 up to 256T; may exceed the store's.
         #[arg(long, value_parser = size, value_name = "SIZE", allow_hyphen_values = true)]
         size: u64,
     },
@@ -238,7 +238,7 @@ pub enum VolumeCommand {
         store: PathBuf,
         /// Name of the volume.
         name: String,
-        /// Its new size.
+        /// Its new size, any multiple of 512.
         #[arg(long, value_parser = size, value_name = "SIZE", allow_hyphen_values = true)]
         size: u64,
         /// Accept a smaller size, and lose what lies past it.
@@ -306,7 +306,8 @@ pub enum SnapshotCommand {
     },
 }
 
-/// What can be done with ranges. All offsets and lengths are multiples of 4 KiB.
+/// What can be done with ranges. All offsets are multiples of 4 KiB, and so are lengths, unless the range
+/// reaches to the end of each volume that it is in.
 #[derive(Debug, Subcommand)]
 pub enum RangeCommand {
     /// Make a range of a volume share the blocks of another; no data is copied.
@@ -338,7 +339,7 @@ pub enum RangeCommand {
     Write {
         /// The store.
         store: PathBuf,
-        /// The file; whole blocks.
+        /// The file; whole blocks, or up to the end of the volume.
         file: PathBuf,
         /// VOLUME:OFFSET.
         to: Place,

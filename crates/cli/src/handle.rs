@@ -4,10 +4,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mjolnir_device::{Device, Runtime};
-use mjolnir_engine::Engine;
+use mjolnir_engine::{Engine, SECTOR_BYTES};
 use mjolnir_host::{HostError, HostErrorKind, HostRuntime, Recorder, Warnings};
 use mjolnir_store::{Durability, Error, ErrorKind, Op, Store, TargetInfo, VolumeRange};
-use mjolnir_units::{BLOCK_SIZE, ByteSize};
+use mjolnir_units::ByteSize;
 
 use crate::arguments::Place;
 use crate::output::count;
@@ -187,7 +187,7 @@ async fn refuse_to_shrink<D: Device, R: Runtime>(
     bytes: u64,
 ) -> Result<(), Error> {
     let size = named(engine, name)?.size;
-    if bytes >= size || bytes == 0 || !bytes.is_multiple_of(BLOCK_SIZE) || name.contains('@') {
+    if bytes >= size || bytes == 0 || !bytes.is_multiple_of(SECTOR_BYTES) || name.contains('@') {
         return Ok(());
     }
     let lost = match engine.mapped_from(name, bytes).await? {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use futures_lite::{AsyncRead, AsyncReadExt};
+use mjolnir_engine::SECTOR_BYTES;
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_SIZE, ByteSize};
 use serde::{Deserialize, Serialize};
@@ -56,7 +57,7 @@ impl From<Payload> for Json {
 pub struct Source {
     file: File,
     path: PathBuf,
-    /// Its length when it was opened, in bytes; whole blocks.
+    /// Its length when it was opened, in bytes; whole sectors.
     bytes: u64,
 }
 
@@ -64,12 +65,14 @@ impl Source {
     fn open(path: &Path) -> Result<Self, Error> {
         let file = File::open(path).map_err(|error| unreadable(path, &error))?;
         let bytes = file.metadata().map_err(|error| unreadable(path, &error))?.len();
-        if bytes == 0 || !bytes.is_multiple_of(BLOCK_SIZE) {
+        // Whether the last block is whole, or reaches to the end of its volume, is for the engine to say.
+        if bytes == 0 || !bytes.is_multiple_of(SECTOR_BYTES) {
             return Err(Error::new(
                 ErrorKind::Invalid,
                 format!(
-                    "{} has {bytes} bytes, and a vector writes whole blocks of {BLOCK_SIZE}; pad \
-                     it with `truncate -s %{BLOCK_SIZE}`",
+                    "{} has {bytes} bytes, and a vector writes whole blocks of {BLOCK_SIZE} (or whole \
+                     sectors of {SECTOR_BYTES} up to the end of a volume); pad it with `truncate -s \
+                     %{BLOCK_SIZE}`",
                     path.display()
                 ),
             ));

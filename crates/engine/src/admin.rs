@@ -14,6 +14,8 @@ use crate::store_impl::EXTENTS_AT_ONCE;
 
 /// The largest volume, in bytes: 256 TiB of sparse address space.
 pub const VOLUME_BYTES_MAX: u64 = 256 << 40;
+/// What the size of a volume is a multiple of: disks and their images have sectors of this size.
+pub const SECTOR_BYTES: u64 = 512;
 
 /// A range that differs between two targets, and what the newer one has there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -39,9 +41,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Makes an empty, thin volume.
     pub async fn create_volume(&self, name: &str, bytes: u64) -> Result<TargetInfo, Error> {
         check_name(name)?;
-        let blocks = volume_blocks(bytes)?;
+        check_size(bytes)?;
         let tree = self.state().catalog.next_id()?;
-        let record = Record::CreateVolume { tree, blocks, name: name.to_owned() };
+        let record = Record::CreateVolume { tree, bytes, name: name.to_owned() };
         let sequence = self.log_record(record, |state| state.catalog.check_free(name)).await?;
         self.flush_to(sequence).await?;
         self.state().target(tree)
@@ -95,37 +97,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             .log_record(record, |state| {
                 state.still_named(name, tree)?;
                 state.catalog.check_free(new)
-            })
-            .await?;
-        self.flush_to(sequence).await?;
-        self.state().target(tree)
-    }
-
-    /// Grows a volume, or shrinks it if it may `shrink`: what lies past a smaller size is lost.
-    pub async fn resize_volume(
-        &self,
-        name: &str,
-        bytes: u64,
-        shrink: bool,
-    ) -> Result<TargetInfo, Error> {
-        let blocks = volume_blocks(bytes)?;
-        let tree = self.volume_named(name)?;
-        let record = Record::Resize { tree, blocks };
-        let sequence = self
-            .log_record(record, |state| {
-                state.still_named(name, tree)?;
-                let size = state.size(tree)?;
-                if shrink || bytes >= size {
-                    return Ok(());
-                }
-                Err(Error::new(
-                    ErrorKind::Invalid,
-                    format!(
-                        "{name} has {}, and {} is smaller: it would lose what is past that",
-                        ByteSize(size),
-                        ByteSize(bytes)
-                    ),
-                ))
             })
             .await?;
         self.flush_to(sequence).await?;
@@ -213,7 +184,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let mut extents: Vec<DiffExtent> = Vec::with_capacity(diff.ranges.len());
             for range in &diff.ranges {
                 let (offset, data) = (range.lba.0 * BLOCK_SIZE, range.pba.is_some());
-                let length = range.blocks * BLOCK_SIZE;
+                let length = state.clip(new, range.lba.0, range.blocks);
                 match extents.last_mut() {
                     Some(last) if last.offset + last.length == offset && last.data == data => {
                         last.length += length;
@@ -284,14 +255,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(after)
     }
 
-    fn volume_named(&self, name: &str) -> Result<TreeId, Error> {
+    pub(crate) fn volume_named(&self, name: &str) -> Result<TreeId, Error> {
         self.state().find_volume(name)
     }
 }
 
 impl State {
     /// Refuses to go on if, while a request waited, the name passed to another tree.
-    fn still_named(&self, name: &str, tree: TreeId) -> Result<(), Error> {
+    pub fn still_named(&self, name: &str, tree: TreeId) -> Result<(), Error> {
         if self.catalog.find(name)? == tree {
             return Ok(());
         }
@@ -314,16 +285,17 @@ impl State {
     }
 }
 
-fn volume_blocks(bytes: u64) -> Result<u64, Error> {
-    if bytes == 0 || bytes > VOLUME_BYTES_MAX || !bytes.is_multiple_of(BLOCK_SIZE) {
+/// Refuses a size that no volume can have.
+pub(crate) fn check_size(bytes: u64) -> Result<(), Error> {
+    if bytes == 0 || bytes > VOLUME_BYTES_MAX || !bytes.is_multiple_of(SECTOR_BYTES) {
         return Err(Error::new(
             ErrorKind::Invalid,
             format!(
-                "a volume cannot have {bytes} bytes; choose a multiple of {BLOCK_SIZE} from \
-                 {BLOCK_SIZE} bytes to {}",
+                "a volume cannot have {bytes} bytes; choose a multiple of {SECTOR_BYTES} from \
+                 {SECTOR_BYTES} bytes to {}",
                 ByteSize(VOLUME_BYTES_MAX)
             ),
         ));
     }
-    Ok(bytes / BLOCK_SIZE)
+    Ok(())
 }

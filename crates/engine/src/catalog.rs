@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use mjolnir_store::{Error, ErrorKind};
-use mjolnir_units::TreeId;
+use mjolnir_units::{BLOCK_SIZE, TreeId};
 
 use crate::format::manifest::TreeKind;
 
@@ -16,6 +16,8 @@ pub(crate) struct Entry {
     pub kind: TreeKind,
     /// Log sequence number of its creation.
     pub created: u64,
+    /// By how many bytes it is shorter than its blocks: what its last block holds past its end is zero.
+    pub short: u16,
 }
 
 /// All trees, by id and by name.
@@ -45,6 +47,12 @@ impl Catalog {
         self.next.max(1)
     }
 
+    /// The size of a tree of the map, which has so many blocks, in bytes.
+    pub fn size(&self, tree: TreeId, blocks: u64) -> u64 {
+        let short = self.entries.get(&tree).map_or(0, |entry| u64::from(entry.short));
+        (blocks * BLOCK_SIZE).saturating_sub(short)
+    }
+
     /// Ids up to `tree` are taken (replay, and loading a manifest).
     pub fn reserve_ids(&mut self, next: u32) {
         self.next = self.next.max(next);
@@ -57,6 +65,10 @@ impl Catalog {
 
     pub fn get(&self, tree: TreeId) -> Option<&Entry> {
         self.entries.get(&tree)
+    }
+
+    pub fn get_mut(&mut self, tree: TreeId) -> Option<&mut Entry> {
+        self.entries.get_mut(&tree)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (TreeId, &Entry)> {

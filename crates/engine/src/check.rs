@@ -185,17 +185,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let runs = match stretch {
                 Stretch::Runs(runs) => runs,
                 Stretch::Lost(blocks, error) => {
+                    let (offset, length) = (lba * BLOCK_SIZE, self.state().clip(tree, lba, blocks));
                     report.problems.push(format!(
-                        "{name}: the map of {} bytes from {} on cannot be read: {}",
-                        blocks * BLOCK_SIZE,
-                        lba * BLOCK_SIZE,
+                        "{name}: the map of {length} bytes from {offset} on cannot be read: {}",
                         error.message
                     ));
-                    report.losses.push(Loss {
-                        target: name.to_owned(),
-                        offset: lba * BLOCK_SIZE,
-                        length: blocks * BLOCK_SIZE,
-                    });
+                    report.losses.push(Loss { target: name.to_owned(), offset, length });
                     lba += blocks;
                     continue;
                 }
@@ -204,7 +199,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             for run in runs {
                 if let Some(pba) = run.pba {
                     report.extents += 1;
-                    report.mapped_bytes += run.blocks * BLOCK_SIZE;
+                    report.mapped_bytes += state.clip(tree, lba, run.blocks);
                     if let Some(problem) = state.check_mapping(pba, run.blocks) {
                         report.problems.push(format!(
                             "{name}: blocks {lba}+{} map to {pba}, {problem}",

@@ -128,6 +128,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                         tree: *tree,
                         kind: entry.kind.clone(),
                         created: entry.created,
+                        short: entry.short,
                         root: mjolnir_map::root_encode(root).to_vec(),
                     })
                 })

@@ -136,7 +136,7 @@ impl State {
     }
 
     fn bytes_of(&self, tree: TreeId) -> Result<u64, Error> {
-        Ok(self.map.blocks(tree).ok_or_else(gone)? * BLOCK_SIZE)
+        Ok(self.catalog.size(tree, self.map.blocks(tree).ok_or_else(gone)?))
     }
 
     /// Bytes of a tree that may be changed.
@@ -150,8 +150,7 @@ impl State {
                     self.target(tree)?.name
                 ),
             )),
-            TreeKind::Volume(_) => self.bytes_of(tree),
-            TreeKind::Staging => Ok(self.map.blocks(tree).unwrap_or(0) * BLOCK_SIZE),
+            TreeKind::Volume(_) | TreeKind::Staging => self.bytes_of(tree),
         }
     }
 

@@ -54,6 +54,7 @@ mod recovered;
 mod recovery;
 mod remap;
 mod rescue;
+mod resize;
 mod room;
 mod scrub;
 mod settle;
@@ -63,7 +64,7 @@ mod store_impl;
 mod survey;
 mod write;
 
-pub use admin::{DiffExtent, DiffPage};
+pub use admin::{DiffExtent, DiffPage, SECTOR_BYTES};
 pub use check::CheckReport;
 pub use engine::Engine;
 #[doc(hidden)]

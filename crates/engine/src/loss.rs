@@ -68,17 +68,14 @@ pub struct LogLoss {
 impl LogLoss {
     /// Adds what a record that counts no more did.
     fn note(&mut self, record: &Record, names: &Names<'_>) {
-        let mut range = |tree: TreeId, lba: u64, blocks: u64| {
-            self.ranges.push(Loss {
-                target: names.of(tree),
-                offset: lba.saturating_mul(BLOCK_SIZE),
-                length: blocks.saturating_mul(BLOCK_SIZE),
-            });
+        let mut range = |tree: TreeId, offset: u64, length: u64| {
+            self.ranges.push(Loss { target: names.of(tree), offset, length });
         };
+        let bytes_of = |blocks: u64| blocks.saturating_mul(BLOCK_SIZE);
         let mut remaps: &[Remap] = &[];
         let change = match record {
             Record::Write { tree, lba, blocks } | Record::Moved { tree, lba, blocks, .. } => {
-                range(*tree, *lba, u64::from(*blocks));
+                range(*tree, bytes_of(*lba), names.clip(*tree, *lba, u64::from(*blocks)));
                 None
             }
             Record::Remap(remap) => {
@@ -111,18 +108,14 @@ impl LogLoss {
                 Some(format!("volume {} was cloned from {}", names.of(*tree), names.of(*of)))
             }
             Record::Restore { tree, from } => {
-                range(*tree, 0, names.blocks(*tree).max(names.blocks(*from)));
+                range(*tree, 0, names.size(*tree).max(names.size(*from)));
                 Some(format!("{} was given the content of {}", names.of(*tree), names.of(*from)))
             }
             Record::Delete { tree } => Some(format!("{} was deleted", names.of(*tree))),
-            Record::Resize { tree, blocks } => {
-                let before = names.blocks(*tree);
-                range(*tree, before.min(*blocks), before.abs_diff(*blocks));
-                Some(format!(
-                    "{} was given a size of {} bytes",
-                    names.of(*tree),
-                    blocks.saturating_mul(BLOCK_SIZE)
-                ))
+            Record::Resize { tree, bytes, .. } => {
+                let before = names.size(*tree);
+                range(*tree, before.min(*bytes), before.abs_diff(*bytes));
+                Some(format!("{} was given a size of {bytes} bytes", names.of(*tree)))
             }
             Record::Rename { tree, name } => {
                 Some(format!("{} was renamed to {name}", names.of(*tree)))
@@ -130,11 +123,11 @@ impl LogLoss {
         };
         for remap in remaps {
             match *remap {
-                Remap::Trim { tree, lba, blocks } => range(tree, lba, blocks),
-                Remap::Clone { to, to_lba, blocks, .. } => range(to, to_lba, blocks),
-                Remap::Move { from, from_lba, to, to_lba, blocks } => {
-                    range(from, from_lba, blocks);
-                    range(to, to_lba, blocks);
+                Remap::Trim { tree, lba, bytes } => range(tree, bytes_of(lba), bytes),
+                Remap::Clone { to, to_lba, bytes, .. } => range(to, bytes_of(to_lba), bytes),
+                Remap::Move { from, from_lba, to, to_lba, bytes } => {
+                    range(from, bytes_of(from_lba), bytes);
+                    range(to, bytes_of(to_lba), bytes);
                 }
             }
         }
@@ -271,12 +264,31 @@ impl<'a> Names<'a> {
         name.unwrap_or_else(|| format!("(tree {})", tree.0))
     }
 
-    fn blocks(&self, tree: TreeId) -> u64 {
-        self.state.map.blocks(tree).unwrap_or(0)
+    fn size(&self, tree: TreeId) -> u64 {
+        self.state.catalog.size(tree, self.state.map.blocks(tree).unwrap_or(0))
+    }
+
+    /// Bytes of blocks that were written, without those past the end of a volume in its last block.
+    fn clip(&self, tree: TreeId, lba: u64, blocks: u64) -> u64 {
+        match self.state.map.blocks(tree) {
+            Some(size) if lba.checked_add(blocks) == Some(size) => {
+                self.state.clip(tree, lba, blocks)
+            }
+            _ => blocks.saturating_mul(BLOCK_SIZE),
+        }
     }
 
     fn prepared(&self, transaction: TreeId) -> &'a [Remap] {
         self.prepared.get(&transaction).copied().unwrap_or_default()
+    }
+}
+
+impl State {
+    /// Bytes of blocks of a tree, without those past its end in its last block.
+    pub fn clip(&self, tree: TreeId, lba: u64, blocks: u64) -> u64 {
+        let end = (lba + blocks) * BLOCK_SIZE;
+        let size = self.map.blocks(tree).map_or(end, |blocks| self.catalog.size(tree, blocks));
+        end.min(size).saturating_sub(lba * BLOCK_SIZE)
     }
 }
 

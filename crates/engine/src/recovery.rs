@@ -35,7 +35,7 @@ use crate::catalog::Entry;
 use crate::engine::{Engine, Hurdle, State};
 use crate::fault;
 use crate::format::group::GroupHeader;
-use crate::format::manifest::{Manifest, TreeKind};
+use crate::format::manifest::{Manifest, TreeEntry, TreeKind};
 use crate::format::record::Record;
 use crate::format::root::Root;
 use crate::loss::{DamagedPlace, LogLoss, WAYS_ON, refusal};
@@ -390,8 +390,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         // Written again as what is known of them, so that the store opens without this.
         lost_pages.into_iter().for_each(|page| state.map.redirty_page(page));
         for entry in &manifest.trees {
-            let (kind, created) = (entry.kind.clone(), entry.created);
-            state.catalog.insert(entry.tree, Entry { kind, created });
+            let TreeEntry { kind, created, short, .. } = entry.clone();
+            state.catalog.insert(entry.tree, Entry { kind, created, short });
         }
         state.catalog.reserve_ids(manifest.next_tree);
         state.prepared = manifest.prepared.clone();

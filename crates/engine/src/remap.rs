@@ -4,7 +4,7 @@ use bytes::Bytes;
 use mjolnir_device::{Device, Runtime};
 use mjolnir_map::Absent;
 use mjolnir_store::Error;
-use mjolnir_units::{Lba, TreeId};
+use mjolnir_units::{BLOCK_SIZE, Lba, TreeId};
 
 use crate::catalog::{Entry, IDS_END};
 use crate::engine::{Engine, Hurdle, State};
@@ -20,6 +20,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         &self,
         record: Record,
         mut check: impl FnMut(&mut State) -> Result<(), Error>,
+    ) -> Result<u64, Error> {
+        self.log_record_if(record, |state| Ok(check(state)?)).await
+    }
+
+    /// As [`log_record`](Self::log_record), where `check` looks at the map.
+    pub(crate) async fn log_record_if(
+        &self,
+        record: Record,
+        mut check: impl FnMut(&mut State) -> Result<(), Hurdle>,
     ) -> Result<u64, Error> {
         let bytes = record.encoded_bytes();
         let relief = record.frees_space();
@@ -87,32 +96,27 @@ impl State {
             }
             Record::Stage { tree, blocks } => {
                 self.map.create(*tree, *blocks);
-                self.insert_tree(*tree, TreeKind::Staging, sequence);
+                self.insert_tree(*tree, TreeKind::Staging, sequence, 0);
             }
-            Record::CreateVolume { tree, blocks, name } => {
-                self.map.create(*tree, *blocks);
-                self.insert_tree(*tree, TreeKind::Volume(name.clone()), sequence);
+            Record::CreateVolume { tree, bytes, name } => {
+                self.map.create(*tree, blocks_of(*bytes));
+                let kind = TreeKind::Volume(name.clone());
+                self.insert_tree(*tree, kind, sequence, short_of(*bytes));
             }
             Record::CreateSnapshot { tree, of, name } => {
-                self.known(*of)?;
-                self.map.snapshot(*of, *tree);
-                self.insert_tree(*tree, TreeKind::Snapshot(*of, name.clone()), sequence);
+                self.copy_tree(*of, *tree, TreeKind::Snapshot(*of, name.clone()), sequence)?;
             }
             Record::CloneVolume { tree, of, name } => {
-                self.known(*of)?;
-                self.map.snapshot(*of, *tree);
-                self.insert_tree(*tree, TreeKind::Volume(name.clone()), sequence);
+                self.copy_tree(*of, *tree, TreeKind::Volume(name.clone()), sequence)?;
             }
             Record::Restore { tree, from } => {
                 self.known(*tree)?;
                 self.known(*from)?;
                 self.map.replace(*tree, *from);
+                self.set_short(*tree, self.short(*from));
             }
             Record::Delete { tree } => self.drop_tree(*tree),
-            Record::Resize { tree, blocks } => {
-                self.known(*tree)?;
-                self.map.resize(*tree, *blocks)?;
-            }
+            Record::Resize { tree, bytes, tail } => self.resize(*tree, *bytes, *tail)?,
             Record::Rename { tree, name } => self.catalog.rename(*tree, name),
         }
         self.reclaim.released.reckon(released);
@@ -122,7 +126,7 @@ impl State {
     /// Blocks that a record which is about to be applied may take out of use, at most.
     fn released_by(&self, record: &Record) -> u64 {
         let trimmed = |remap: &Remap| match *remap {
-            Remap::Trim { tree, lba, blocks } => self.mapped_at_most(tree, lba, blocks),
+            Remap::Trim { tree, lba, bytes } => self.mapped_at_most(tree, lba, blocks_of(bytes)),
             Remap::Clone { .. } | Remap::Move { .. } => 0,
         };
         let from = |tree: &TreeId, lba| {
@@ -139,7 +143,7 @@ impl State {
                 of.flat_map(|(_, remaps)| remaps).map(trimmed).fold(0, u64::saturating_add)
             }
             Record::Restore { tree, .. } | Record::Delete { tree } => from(tree, 0),
-            Record::Resize { tree, blocks } => from(tree, *blocks),
+            Record::Resize { tree, bytes, .. } => from(tree, blocks_of(*bytes)),
             _ => 0,
         }
     }
@@ -154,8 +158,51 @@ impl State {
         }
     }
 
-    fn insert_tree(&mut self, tree: TreeId, kind: TreeKind, created: u64) {
-        self.catalog.insert(tree, Entry { kind, created });
+    fn insert_tree(&mut self, tree: TreeId, kind: TreeKind, created: u64, short: u16) {
+        self.catalog.insert(tree, Entry { kind, created, short });
+    }
+
+    fn copy_tree(
+        &mut self,
+        of: TreeId,
+        tree: TreeId,
+        kind: TreeKind,
+        created: u64,
+    ) -> Result<(), Error> {
+        self.known(of)?;
+        self.map.snapshot(of, tree);
+        self.insert_tree(tree, kind, created, self.short(of));
+        Ok(())
+    }
+
+    fn short(&self, tree: TreeId) -> u16 {
+        self.catalog.get(tree).map_or(0, |entry| entry.short)
+    }
+
+    fn set_short(&mut self, tree: TreeId, short: u16) {
+        if let Some(entry) = self.catalog.get_mut(tree) {
+            entry.short = short;
+        }
+    }
+
+    /// Gives a volume another size, and the block of `tail`, if there is one, as its last.
+    fn resize(&mut self, tree: TreeId, bytes: u64, tail: Option<TreeId>) -> Result<(), Hurdle> {
+        self.known(tree)?;
+        let blocks = blocks_of(bytes);
+        match tail {
+            None => self.map.resize(tree, blocks)?,
+            Some(tail) => {
+                self.wholly(&[tree, tail], |state| {
+                    state.map.resize(tree, blocks)?;
+                    let (from_lba, to_lba) = (0, blocks.saturating_sub(1));
+                    let (from, to, bytes) = (tail, tree, BLOCK_SIZE);
+                    state.apply_remap(&Remap::Move { from, from_lba, to, to_lba, bytes })
+                })?;
+                self.drop_tree(tail);
+            }
+        }
+        self.set_short(tree, short_of(bytes));
+        Ok(())
     }
 
     pub fn drop_tree(&mut self, tree: TreeId) {
@@ -193,20 +240,23 @@ impl State {
 
     fn apply_remap(&mut self, remap: &Remap) -> Result<(), Hurdle> {
         match *remap {
-            Remap::Trim { tree, lba, blocks } => {
+            Remap::Trim { tree, lba, bytes } => {
+                let blocks = blocks_of(bytes);
                 self.in_tree(tree, lba, blocks)?;
                 if blocks > 0 {
                     self.map.trim(tree, Lba(lba), blocks)?;
                 }
             }
-            Remap::Clone { from, from_lba, to, to_lba, blocks } => {
+            Remap::Clone { from, from_lba, to, to_lba, bytes } => {
+                let blocks = blocks_of(bytes);
                 self.in_tree(from, from_lba, blocks)?;
                 self.in_tree(to, to_lba, blocks)?;
                 if blocks > 0 {
                     self.map.clone_range(from, Lba(from_lba), to, Lba(to_lba), blocks)?;
                 }
             }
-            Remap::Move { from, from_lba, to, to_lba, blocks } => {
+            Remap::Move { from, from_lba, to, to_lba, bytes } => {
+                let blocks = blocks_of(bytes);
                 self.in_tree(from, from_lba, blocks)?;
                 self.in_tree(to, to_lba, blocks)?;
                 if blocks > 0 {
@@ -217,8 +267,7 @@ impl State {
         Ok(())
     }
 
-    /// Applies all or none. A later remap may need an absent node that an earlier one shared into
-    /// place, so the trees that change are kept (a snapshot costs nothing) until all are applied.
+    /// Applies all or none.
     fn apply_remaps(&mut self, remaps: &[Remap]) -> Result<(), Hurdle> {
         if let [only] = remaps {
             return self.apply_remap(only);
@@ -233,13 +282,24 @@ impl State {
             .collect();
         changed.sort();
         changed.dedup();
-        // They hold what the vector changes, while it may still have to be undone.
+        self.wholly(&changed, |state| remaps.iter().try_for_each(|remap| state.apply_remap(remap)))
+    }
+
+    /// Makes a change of several steps to these trees wholly or not at all. A later step may need an absent
+    /// node that an earlier one shared into place, so the trees are kept (a snapshot costs nothing) until
+    /// all are taken.
+    fn wholly(
+        &mut self,
+        changed: &[TreeId],
+        change: impl FnOnce(&mut Self) -> Result<(), Hurdle>,
+    ) -> Result<(), Hurdle> {
+        // They hold what changes, while it may still have to be undone.
         let backup = |index: usize| TreeId(IDS_END + index as u32);
         changed.iter().try_for_each(|tree| self.known(*tree).map(|_| ()))?;
         for (index, tree) in changed.iter().enumerate() {
             self.map.snapshot(*tree, backup(index));
         }
-        let outcome = remaps.iter().try_for_each(|remap| self.apply_remap(remap));
+        let outcome = change(self);
         for (index, tree) in changed.iter().enumerate() {
             if outcome.is_err() {
                 self.map.replace(*tree, backup(index));
@@ -248,6 +308,17 @@ impl State {
         }
         outcome
     }
+}
+
+/// The blocks that so many bytes take.
+pub(crate) fn blocks_of(bytes: u64) -> u64 {
+    bytes.div_ceil(BLOCK_SIZE)
+}
+
+/// How many bytes less so many are than the blocks that they take.
+fn short_of(bytes: u64) -> u16 {
+    let within = bytes % BLOCK_SIZE;
+    if within == 0 { 0 } else { (BLOCK_SIZE - within) as u16 }
 }
 
 impl From<Hurdle> for Option<Absent> {

@@ -214,11 +214,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     Stretch::Runs(runs) => runs,
                     Stretch::Lost(blocks, _) => {
                         whole = false;
-                        losses.push(Loss {
-                            target: target.clone(),
-                            offset: lba * BLOCK_SIZE,
-                            length: blocks * BLOCK_SIZE,
-                        });
+                        let (offset, length) =
+                            (lba * BLOCK_SIZE, self.state().clip(tree, lba, blocks));
+                        losses.push(Loss { target: target.clone(), offset, length });
                         lba += blocks;
                         continue;
                     }
@@ -228,10 +226,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                         let from = bad.partition_point(|at| *at < pba);
                         let to = bad.partition_point(|at| *at < pba.plus(run.blocks));
                         noted[from..to].fill(true);
-                        losses.extend(bad[from..to].iter().map(|at| Loss {
-                            target: target.clone(),
-                            offset: (lba + at.0 - pba.0) * BLOCK_SIZE,
-                            length: BLOCK_SIZE,
+                        let state = self.state();
+                        losses.extend(bad[from..to].iter().map(|at| {
+                            let block = lba + at.0 - pba.0;
+                            let length = state.clip(tree, block, 1);
+                            Loss { target: target.clone(), offset: block * BLOCK_SIZE, length }
                         }));
                     }
                     lba += run.blocks;

@@ -1,16 +1,19 @@
 //! The engine as a Store.
 
+use std::ops::Range;
+
 use bytes::Bytes;
-use mjolnir_device::{Device, Runtime};
+use mjolnir_device::{AlignedBuf, Device, Runtime};
 use mjolnir_map::Run;
 use mjolnir_store::{
     Chunk, Chunks, Durability, Error, ErrorKind, Extent, Mapping, Op, Store, TargetInfo, ZeroMode,
 };
-use mjolnir_units::{BLOCK_SIZE, Lba, TreeId};
+use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Lba, TreeId};
 
 use crate::engine::{Engine, State};
 use crate::format::record::{REMAPS_MAX, Record, Remap};
 use crate::reclaim::yield_now;
+use crate::remap::blocks_of;
 
 /// The most payload in one atomic vector.
 const ATOMIC_BYTES_MAX: u64 = 64 << 20;
@@ -107,21 +110,11 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
             return self.settle(before, durability).await;
         }
         let end = offset + length;
-        let (first, last) = (offset.div_ceil(BLOCK_SIZE), end / BLOCK_SIZE);
-        let mut sequence;
-        if first >= last && !(offset.is_multiple_of(BLOCK_SIZE) && end.is_multiple_of(BLOCK_SIZE)) {
-            sequence = self.write_bytes(id, offset, zeroes(length)).await?;
-        } else {
-            sequence = self.trim_blocks(id, first, last - first).await?;
-            let head = first * BLOCK_SIZE - offset;
-            if head > 0 {
-                sequence = sequence.max(self.write_bytes(id, offset, zeroes(head)).await?);
-            }
-            let tail = end - last * BLOCK_SIZE;
-            if tail > 0 {
-                let at = last * BLOCK_SIZE;
-                sequence = sequence.max(self.write_bytes(id, at, zeroes(tail)).await?);
-            }
+        let (mut sequence, trimmed) = self.trim_within(id, offset, end).await?;
+        for edge in [offset..trimmed.start, trimmed.end..end].into_iter().filter(|e| !e.is_empty())
+        {
+            let zeroes = zeroes(edge.end - edge.start);
+            sequence = sequence.max(self.write_bytes(id, edge.start, zeroes).await?);
         }
         self.settle(sequence, durability).await
     }
@@ -135,11 +128,7 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
     ) -> Result<(), Error> {
         let begun = self.runtime().now();
         self.state().check_write(id, offset, length)?;
-        let (first, last) = (offset.div_ceil(BLOCK_SIZE), (offset + length) / BLOCK_SIZE);
-        let mut sequence = self.state().log.sequence;
-        if first < last {
-            sequence = self.trim_blocks(id, first, last - first).await?;
-        }
+        let (sequence, _) = self.trim_within(id, offset, offset + length).await?;
         self.settle(sequence, durability).await?;
         let took = self.runtime().now() - begun;
         self.state().counters.trim_latency.add(took);
@@ -253,14 +242,14 @@ fn no_tree_0() -> Error {
 
 /// A tree of staged blocks that no record has taken over yet. It is dropped with this, however the
 /// operation ends; after a crash, recovery drops it.
-struct Staged<D: Device, R: Runtime> {
+pub(crate) struct Staged<D: Device, R: Runtime> {
     engine: Engine<D, R>,
-    tree: TreeId,
+    pub tree: TreeId,
     taken_over: bool,
 }
 
 impl<D: Device, R: Runtime> Staged<D, R> {
-    fn taken_over(mut self) {
+    pub fn taken_over(mut self) {
         self.taken_over = true;
     }
 }
@@ -279,9 +268,9 @@ impl<D: Device, R: Runtime> Drop for Staged<D, R> {
 
 fn place_staged(remaps: Vec<Remap>, staging: Option<TreeId>) -> Vec<Remap> {
     let place = |remap| match remap {
-        Remap::Move { from: STAGED, from_lba, to, to_lba, blocks } => {
+        Remap::Move { from: STAGED, from_lba, to, to_lba, bytes } => {
             let from = staging.expect("a vector with writes is staged");
-            Remap::Move { from, from_lba, to, to_lba, blocks }
+            Remap::Move { from, from_lba, to, to_lba, bytes }
         }
         other => other,
     };
@@ -306,7 +295,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Puts a prepared vector in force, durably. If a volume that it names was deleted or shrunk
-    /// meanwhile, it fails and stays prepared.
+    /// meanwhile, or has another end than the one that a part of a block reached to, it fails and stays
+    /// prepared.
     pub async fn commit(&self, transaction: TreeId) -> Result<(), Error> {
         let record = Record::Commit { transaction };
         let check = |state: &mut State| {
@@ -338,9 +328,35 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    async fn trim_blocks(&self, tree: TreeId, lba: u64, blocks: u64) -> Result<u64, Error> {
-        let remap = Remap::Trim { tree, lba, blocks };
-        self.log_record(Record::Remap(remap), |state| state.check_remaps(&[remap])).await
+    /// Trims the whole blocks within a range, and with them the last one of the volume if the range reaches
+    /// to its end. Returns the record's sequence number, or the newest, and the bytes trimmed.
+    async fn trim_within(
+        &self,
+        tree: TreeId,
+        offset: u64,
+        end: u64,
+    ) -> Result<(u64, Range<u64>), Error> {
+        loop {
+            let size = self.state().writable(tree)?;
+            let start = offset.next_multiple_of(BLOCK_SIZE).min(end);
+            let stop = if end == size { end } else { end / BLOCK_SIZE * BLOCK_SIZE };
+            if start >= stop {
+                return Ok((self.state().log.sequence, start..start));
+            }
+            let remap = Remap::Trim { tree, lba: start / BLOCK_SIZE, bytes: stop - start };
+            let mut is_resized = false;
+            let logged = self
+                .log_record(Record::Remap(remap), |state| {
+                    is_resized = state.writable(tree)? != size;
+                    state.check_remaps(&[remap])
+                })
+                .await;
+            match logged {
+                // What was its last block may be another one now.
+                Err(_) if is_resized && end <= self.state().writable(tree)? => {}
+                logged => return Ok((logged?, start..stop)),
+            }
+        }
     }
 
     /// Turns operations into remaps from a staged tree, and the payload to stage.
@@ -354,7 +370,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 ),
             ));
         }
-        let blocks_of = |what: &str, value: u64| {
+        let lba_of = |what: &str, value: u64| {
             if value.is_multiple_of(BLOCK_SIZE) {
                 return Ok(value / BLOCK_SIZE);
             }
@@ -367,39 +383,37 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         for op in ops {
             remaps.push(match op {
                 Op::Write { to, offset, data } => {
-                    let blocks = blocks_of("the length", data.len() as u64)?;
-                    let to_lba = blocks_of("the offset", offset)?;
-                    if blocks == 0 {
+                    let to_lba = lba_of("the offset", offset)?;
+                    let bytes = data.len() as u64;
+                    if bytes == 0 {
                         // Nothing to stage; the target is checked all the same.
-                        remaps.push(Remap::Trim { tree: to, lba: to_lba, blocks: 0 });
+                        remaps.push(Remap::Trim { tree: to, lba: to_lba, bytes });
                         continue;
                     }
-                    let remap = Remap::Move { from: STAGED, from_lba: staged, to, to_lba, blocks };
-                    staged += blocks;
-                    writes.push(data);
+                    let remap = Remap::Move { from: STAGED, from_lba: staged, to, to_lba, bytes };
+                    staged += blocks_of(bytes);
+                    writes.extend(in_blocks(data));
                     remap
                 }
-                Op::Trim { of, offset, length } => Remap::Trim {
-                    tree: of,
-                    lba: blocks_of("the offset", offset)?,
-                    blocks: blocks_of("the length", length)?,
-                },
+                Op::Trim { of, offset, length } => {
+                    Remap::Trim { tree: of, lba: lba_of("the offset", offset)?, bytes: length }
+                }
                 Op::Clone { from, from_offset, to, to_offset, length } => Remap::Clone {
                     from,
-                    from_lba: blocks_of("the offset", from_offset)?,
+                    from_lba: lba_of("the offset", from_offset)?,
                     to,
-                    to_lba: blocks_of("the offset", to_offset)?,
-                    blocks: blocks_of("the length", length)?,
+                    to_lba: lba_of("the offset", to_offset)?,
+                    bytes: length,
                 },
                 Op::Move { from, .. } if from == STAGED => {
                     return Err(self.state().target(from).err().unwrap_or_else(no_tree_0));
                 }
                 Op::Move { from, from_offset, to, to_offset, length } => Remap::Move {
                     from,
-                    from_lba: blocks_of("the offset", from_offset)?,
+                    from_lba: lba_of("the offset", from_offset)?,
                     to,
-                    to_lba: blocks_of("the offset", to_offset)?,
-                    blocks: blocks_of("the length", length)?,
+                    to_lba: lba_of("the offset", to_offset)?,
+                    bytes: length,
                 },
             });
         }
@@ -418,7 +432,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Writes payload to a tree that no client sees.
-    async fn stage(&self, writes: &[Bytes], blocks: u64) -> Result<Staged<D, R>, Error> {
+    pub(crate) async fn stage(&self, writes: &[Bytes], blocks: u64) -> Result<Staged<D, R>, Error> {
         let tree = self.state().catalog.next_id()?;
         self.log_record(Record::Stage { tree, blocks }, |_| Ok(())).await?;
         let staged = Staged { engine: self.clone(), tree, taken_over: false };
@@ -432,28 +446,62 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 }
 
 impl State {
-    /// Refuses remaps of what is gone, read-only or too short.
+    /// Refuses remaps of what is gone, read-only or too short, and those of a part of a block that is not
+    /// the last one of each volume.
     fn check_remaps(&mut self, remaps: &[Remap]) -> Result<(), Error> {
-        let bytes = |blocks: u64| blocks.saturating_mul(BLOCK_SIZE);
         for remap in remaps {
             match *remap {
-                Remap::Trim { tree, lba, blocks } => {
-                    self.check_write(tree, bytes(lba), bytes(blocks))?
+                Remap::Trim { tree, lba, bytes } => self.check_changed(tree, lba, bytes)?,
+                Remap::Clone { from, from_lba, to, to_lba, bytes } => {
+                    let offset = from_lba.saturating_mul(BLOCK_SIZE);
+                    self.check_read(from, offset, bytes)?;
+                    self.check_tail(from, offset, bytes)?;
+                    self.check_changed(to, to_lba, bytes)?;
                 }
-                Remap::Clone { from, from_lba, to, to_lba, blocks } => {
-                    self.check_read(from, bytes(from_lba), bytes(blocks))?;
-                    self.check_write(to, bytes(to_lba), bytes(blocks))?;
-                }
-                Remap::Move { from, from_lba, to, to_lba, blocks } => {
+                Remap::Move { from, from_lba, to, to_lba, bytes } => {
                     if from != STAGED {
-                        self.check_write(from, bytes(from_lba), bytes(blocks))?;
+                        self.check_changed(from, from_lba, bytes)?;
                     }
-                    self.check_write(to, bytes(to_lba), bytes(blocks))?;
+                    self.check_changed(to, to_lba, bytes)?;
                 }
             }
         }
         Ok(())
     }
+
+    fn check_changed(&self, tree: TreeId, lba: u64, bytes: u64) -> Result<(), Error> {
+        let offset = lba.saturating_mul(BLOCK_SIZE);
+        self.check_write(tree, offset, bytes)?;
+        self.check_tail(tree, offset, bytes)
+    }
+
+    /// Refuses a part of a block, unless it is all that a volume has of its last one. What is staged has
+    /// zeroes behind it.
+    fn check_tail(&self, tree: TreeId, offset: u64, bytes: u64) -> Result<(), Error> {
+        if bytes.is_multiple_of(BLOCK_SIZE) {
+            return Ok(());
+        }
+        let Ok(target) = self.target(tree) else { return Ok(()) };
+        if offset + bytes == target.size {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Invalid,
+            format!(
+                "the length {bytes} is not a multiple of the block size, {BLOCK_SIZE}, and the range does \
+                 not reach to the end of {}, {} bytes",
+                target.name, target.size
+            ),
+        ))
+    }
+}
+
+/// What is to be staged: a part of a block at the end gets zeroes behind it.
+fn in_blocks(mut data: Bytes) -> impl Iterator<Item = Bytes> {
+    let whole = data.split_to(data.len() / BLOCK_BYTES * BLOCK_BYTES);
+    let mut padded = AlignedBuf::zeroed(if data.is_empty() { 0 } else { BLOCK_BYTES });
+    padded.as_mut()[..data.len()].copy_from_slice(&data);
+    [whole, padded.freeze()].into_iter().filter(|piece| !piece.is_empty())
 }
 
 fn zeroes(length: u64) -> Bytes {

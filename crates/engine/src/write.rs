@@ -91,7 +91,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let block = block.freeze();
             let written = self
                 .step(|state| {
-                    state.writable(tree)?;
+                    let end = lba * BLOCK_SIZE + (within + part.len()) as u64;
+                    if end > state.writable(tree)? {
+                        return Err(shrunk().into());
+                    }
                     if state.version_of(tree, lba)? != before {
                         return Ok(None);
                     }

@@ -85,8 +85,8 @@ pub enum ZeroMode {
     KeepAllocated,
 }
 
-/// One operation of an atomic vector. Offsets and lengths are bytes; those of clones and moves
-/// are multiples of the block size.
+/// One operation of an atomic vector. Offsets and lengths are bytes. Offsets are multiples of the block
+/// size, and so are lengths, unless the range reaches to the end of each target that it is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Write bytes.
@@ -95,7 +95,7 @@ pub enum Op {
         to: TreeId,
         /// First byte.
         offset: u64,
-        /// What; whole blocks at a block boundary.
+        /// What.
         data: Bytes,
     },
     /// Make a range a hole.

@@ -35,8 +35,14 @@ fn stores_that_cannot_be_are_not_made() {
 fn volumes_that_cannot_be_are_not_made() {
     let folder = Folder::with_store();
     for bytes in ["0", "1000", "300T"] {
-        folder.refused(&format!("volume create s.mj w --size {bytes}"), &["cannot have", "4096"]);
-        folder.refused(&format!("volume resize s.mj v --size {bytes}"), &["cannot have", "4096"]);
+        folder.refused(
+            &format!("volume create s.mj w --size {bytes}"),
+            &["cannot have", "multiple of 512"],
+        );
+        folder.refused(
+            &format!("volume resize s.mj v --size {bytes}"),
+            &["cannot have", "multiple of 512"],
+        );
     }
     folder.ok("volume create s.mj w --size 256T");
     assert!(folder.ok("volume list s.mj").contains("16 MiB"));

@@ -36,7 +36,13 @@ fn manifest() -> Manifest {
         footer,
         sealed: 99,
     };
-    let tree = |tree, kind| TreeEntry { tree: TreeId(tree), kind, created: 5, root: vec![1; 16] };
+    let tree = |tree, kind| TreeEntry {
+        tree: TreeId(tree),
+        kind,
+        created: 5,
+        short: 1024,
+        root: vec![1; 16],
+    };
     let (a, b) = (TreeId(1), TreeId(2));
     Manifest {
         zones: 16,
@@ -52,8 +58,8 @@ fn manifest() -> Manifest {
         prepared: vec![(
             TreeId(3),
             vec![
-                Remap::Trim { tree: a, lba: 1, blocks: 2 },
-                Remap::Clone { from: b, from_lba: 3, to: a, to_lba: 4, blocks: 5 },
+                Remap::Trim { tree: a, lba: 1, bytes: 8192 },
+                Remap::Clone { from: b, from_lba: 3, to: a, to_lba: 4, bytes: 512 },
             ],
         )],
         pages: vec![0, 1 << 18 | 1],
@@ -80,7 +86,8 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         SegmentHeader { uuid: [7; 16], zone: ZoneId(4), incarnation: 8, epoch: 2, stream: 3 };
     let footer = Footer { incarnation: 8, checksums: (0..20).collect(), groups: vec![1, 9] };
     let records = numbered(every_kind());
-    let remap = Remap::Clone { from: TreeId(1), from_lba: 0, to: TreeId(1), to_lba: 0, blocks: 1 };
+    let remap =
+        Remap::Clone { from: TreeId(1), from_lba: 0, to: TreeId(1), to_lba: 0, bytes: 4096 };
     let vector = Record::Vector { staging: None, remaps: vec![remap; REMAPS_MAX] };
     let write = Record::Write { tree: TreeId(1), lba: u64::MAX, blocks: u32::MAX };
     let with = |mut bytes: Vec<u8>, at: usize, value: &[u8]| {

@@ -1,11 +1,15 @@
 //! The manifest: all that a checkpoint holds besides the map's nodes and node table.
 
-use mjolnir_units::{TreeId, ZoneId};
+use mjolnir_units::{BLOCK_SIZE, TreeId, ZoneId};
 
 use super::record::{Remap, decode_remaps, encode_remaps};
-use super::{Decoder, Encoder, Malformed, VERSION};
+use super::{Decoder, Encoder, Malformed};
 
 const MAGIC: &[u8; 8] = b"MJMANIF\0";
+
+/// The version of manifests that this engine writes: 2 since volumes may be shorter than their blocks.
+const VERSION: u32 = 2;
+const OLDEST: u32 = 1;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,6 +74,8 @@ pub struct TreeEntry {
     pub kind: TreeKind,
     /// The log sequence number of its creation.
     pub created: u64,
+    /// By how many bytes it is shorter than its blocks.
+    pub short: u16,
     /// The map's root, in the map's own encoding.
     pub root: Vec<u8>,
 }
@@ -109,6 +115,7 @@ impl Manifest {
         for entry in &self.trees {
             out.u32(entry.tree.0);
             out.u64(entry.created);
+            out.u16(entry.short);
             match &entry.kind {
                 TreeKind::Volume(name) => {
                     out.u8(1);
@@ -137,8 +144,14 @@ impl Manifest {
     /// Reads a manifest back.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut input = Decoder::unseal(bytes)?;
-        if input.take(8)? != MAGIC || input.u32()? != VERSION {
-            return Err(Malformed("no manifest of this version".into()));
+        if input.take(8)? != MAGIC {
+            return Err(Malformed("it does not start as a manifest".into()));
+        }
+        let version = input.u32()?;
+        if !(OLDEST..=VERSION).contains(&version) {
+            return Err(Malformed(format!(
+                "it is of version {version}; this program reads versions {OLDEST} to {VERSION}"
+            )));
         }
         let mut manifest =
             Manifest { zones: input.u32()?, next_tree: input.u32()?, ..Manifest::default() };
@@ -160,6 +173,10 @@ impl Manifest {
         }
         for _ in 0..input.count(14)? {
             let (tree, created) = (TreeId(input.u32()?), input.u64()?);
+            let short = if version == 1 { 0 } else { input.u16()? };
+            if !short.is_multiple_of(512) || u64::from(short) >= BLOCK_SIZE {
+                return Err(Malformed(format!("tree {} is shorter by {short} bytes", tree.0)));
+            }
             let kind = match input.u8()? {
                 1 => TreeKind::Volume(input.text()?),
                 2 => TreeKind::Snapshot(TreeId(input.u32()?), input.text()?),
@@ -168,7 +185,7 @@ impl Manifest {
             };
             let length = usize::from(input.u8()?);
             let root = input.take(length)?.to_vec();
-            manifest.trees.push(TreeEntry { tree, kind, created, root });
+            manifest.trees.push(TreeEntry { tree, kind, created, short, root });
         }
         for _ in 0..input.count(5)? {
             let transaction = TreeId(input.u32()?);
@@ -206,23 +223,58 @@ mod tests {
                     tree: TreeId(1),
                     kind: TreeKind::Volume("v".into()),
                     created: 1,
+                    short: 2048,
                     root: vec![1, 2, 3],
                 },
                 TreeEntry {
                     tree: TreeId(2),
                     kind: TreeKind::Snapshot(TreeId(1), "s".into()),
                     created: 2,
+                    short: 0,
                     root: vec![],
                 },
-                TreeEntry { tree: TreeId(4), kind: TreeKind::Staging, created: 3, root: vec![9] },
+                TreeEntry {
+                    tree: TreeId(4),
+                    kind: TreeKind::Staging,
+                    created: 3,
+                    short: 0,
+                    root: vec![9],
+                },
             ],
-            prepared: vec![(TreeId(4), vec![Remap::Trim { tree: TreeId(1), lba: 0, blocks: 1 }])],
+            prepared: vec![(TreeId(4), vec![Remap::Trim { tree: TreeId(1), lba: 0, bytes: 512 }])],
             pages: vec![0, 77],
         };
         let bytes = manifest.encode();
         assert_eq!(Manifest::decode(&bytes), Ok(manifest));
         for cut in 0..bytes.len() {
             assert!(Manifest::decode(&bytes[..cut]).is_err());
+        }
+    }
+
+    fn of_one_volume(version: u32, short: Option<u16>) -> Vec<u8> {
+        let mut out = Encoder::default();
+        out.bytes(MAGIC);
+        // Version, zones, next tree id, and no segments, no free ones, none to scan; a tree.
+        [version, 16, 2, 0, 0, 0, 1, 1].into_iter().for_each(|field| out.u32(field));
+        out.u64(5);
+        short.into_iter().for_each(|short| out.u16(short));
+        out.u8(1);
+        out.text("v");
+        out.u8(0);
+        (0..2).for_each(|_| out.u32(0));
+        out.seal()
+    }
+
+    #[test]
+    fn a_manifest_of_version_1_is_read() {
+        let read = Manifest::decode(&of_one_volume(1, None)).unwrap();
+        let kind = TreeKind::Volume("v".into());
+        let entry = TreeEntry { tree: TreeId(1), kind, created: 5, short: 0, root: vec![] };
+        assert_eq!(read.trees, [entry]);
+        let read = Manifest::decode(&of_one_volume(2, Some(3584))).unwrap();
+        assert_eq!(read.trees[0].short, 3584);
+        for short in [1, 4096, 65_024] {
+            assert!(Manifest::decode(&of_one_volume(2, Some(short))).is_err(), "{short}");
         }
     }
 }

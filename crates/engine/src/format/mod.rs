@@ -13,7 +13,8 @@ pub mod segment;
 
 pub use codec::{Decoder, Encoder, Malformed, nearly};
 
-/// The version of the format of all but roots that this engine writes, and the only one it reads.
+/// The version of the format of all but roots and manifests that this engine writes, and the only one it
+/// reads.
 pub const VERSION: u32 = 1;
 
 /// Binds a block's checksum to the place and the incarnation it was written for, so that a block

@@ -1,6 +1,6 @@
 //! Records: what happened to the map, in the words of the Store contract.
 
-use mjolnir_units::TreeId;
+use mjolnir_units::{BLOCK_SIZE, TreeId};
 
 use super::{Decoder, Encoder, Malformed};
 
@@ -25,8 +25,8 @@ pub enum Record {
     Abort { transaction: TreeId },
     /// A tree of blocks staged for a vector, not visible to clients.
     Stage { tree: TreeId, blocks: u64 },
-    /// A new empty volume.
-    CreateVolume { tree: TreeId, blocks: u64, name: String },
+    /// A new empty volume of this size.
+    CreateVolume { tree: TreeId, bytes: u64, name: String },
     /// `tree` is a read-only copy of `of`, called `name` there.
     CreateSnapshot { tree: TreeId, of: TreeId, name: String },
     /// `tree` is a writable copy of `of`.
@@ -35,18 +35,20 @@ pub enum Record {
     Restore { tree: TreeId, from: TreeId },
     /// Removes a volume or snapshot.
     Delete { tree: TreeId },
-    /// The volume has this many blocks now.
-    Resize { tree: TreeId, blocks: u64 },
+    /// The volume has this size now. If `tail` is given, the one block of that staged tree takes the place of
+    /// the volume's last one, whose end is zero past the new size; then the staged tree is dropped.
+    Resize { tree: TreeId, bytes: u64, tail: Option<TreeId> },
     /// The volume or snapshot has another name now.
     Rename { tree: TreeId, name: String },
 }
 
-/// A change of ranges that writes nothing.
+/// A change of ranges that writes nothing. Where `bytes` are no whole blocks, they reach to the end of all
+/// volumes named, and the last block goes as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remap {
-    Trim { tree: TreeId, lba: u64, blocks: u64 },
-    Clone { from: TreeId, from_lba: u64, to: TreeId, to_lba: u64, blocks: u64 },
-    Move { from: TreeId, from_lba: u64, to: TreeId, to_lba: u64, blocks: u64 },
+    Trim { tree: TreeId, lba: u64, bytes: u64 },
+    Clone { from: TreeId, from_lba: u64, to: TreeId, to_lba: u64, bytes: u64 },
+    Move { from: TreeId, from_lba: u64, to: TreeId, to_lba: u64, bytes: u64 },
 }
 
 /// The most remaps that one record can hold and still fit a group header.
@@ -55,39 +57,51 @@ pub const REMAPS_MAX: usize = 100;
 impl Remap {
     fn encode(&self, out: &mut Encoder) {
         match *self {
-            Remap::Trim { tree, lba, blocks } => {
-                out.u8(1);
+            Remap::Trim { tree, lba, bytes } => {
+                out.u8(4);
                 out.u32(tree.0);
                 out.u64(lba);
-                out.u64(blocks);
+                out.u64(bytes);
             }
-            Remap::Clone { from, from_lba, to, to_lba, blocks }
-            | Remap::Move { from, from_lba, to, to_lba, blocks } => {
-                out.u8(if matches!(self, Remap::Clone { .. }) { 2 } else { 3 });
+            Remap::Clone { from, from_lba, to, to_lba, bytes }
+            | Remap::Move { from, from_lba, to, to_lba, bytes } => {
+                out.u8(if matches!(self, Remap::Clone { .. }) { 5 } else { 6 });
                 out.u32(from.0);
                 out.u64(from_lba);
                 out.u32(to.0);
                 out.u64(to_lba);
-                out.u64(blocks);
+                out.u64(bytes);
             }
         }
     }
 
     fn decode(input: &mut Decoder<'_>) -> Result<Self, Malformed> {
         let kind = input.u8()?;
-        if kind == 1 {
+        // Until version 2 of the format, the length was in blocks.
+        let length = |input: &mut Decoder<'_>| match kind {
+            1..=3 => bytes_of_blocks(input),
+            _ => input.u64(),
+        };
+        if matches!(kind, 1 | 4) {
             let tree = TreeId(input.u32()?);
-            return Ok(Remap::Trim { tree, lba: input.u64()?, blocks: input.u64()? });
+            return Ok(Remap::Trim { tree, lba: input.u64()?, bytes: length(input)? });
         }
         let (from, from_lba) = (TreeId(input.u32()?), input.u64()?);
         let (to, to_lba) = (TreeId(input.u32()?), input.u64()?);
-        let blocks = input.u64()?;
+        let bytes = length(input)?;
         match kind {
-            2 => Ok(Remap::Clone { from, from_lba, to, to_lba, blocks }),
-            3 => Ok(Remap::Move { from, from_lba, to, to_lba, blocks }),
+            2 | 5 => Ok(Remap::Clone { from, from_lba, to, to_lba, bytes }),
+            3 | 6 => Ok(Remap::Move { from, from_lba, to, to_lba, bytes }),
             other => Err(Malformed(format!("unknown remap {other}"))),
         }
     }
+}
+
+/// A number of blocks, in bytes.
+fn bytes_of_blocks(input: &mut Decoder<'_>) -> Result<u64, Malformed> {
+    let blocks = input.u64()?;
+    let bytes = blocks.checked_mul(BLOCK_SIZE);
+    bytes.ok_or_else(|| Malformed(format!("{blocks} blocks are more than there can be")))
 }
 
 pub(super) fn encode_remaps(remaps: &[Remap], out: &mut Encoder) {
@@ -175,10 +189,10 @@ impl Record {
                 out.u32(tree.0);
                 out.u64(*blocks);
             }
-            Record::CreateVolume { tree, blocks, name } => {
-                out.u8(9);
+            Record::CreateVolume { tree, bytes, name } => {
+                out.u8(16);
                 out.u32(tree.0);
-                out.u64(*blocks);
+                out.u64(*bytes);
                 out.text(name);
             }
             Record::CreateSnapshot { tree, of, name } => {
@@ -202,10 +216,11 @@ impl Record {
                 out.u8(13);
                 out.u32(tree.0);
             }
-            Record::Resize { tree, blocks } => {
-                out.u8(14);
+            Record::Resize { tree, bytes, tail } => {
+                out.u8(17);
                 out.u32(tree.0);
-                out.u64(*blocks);
+                out.u64(*bytes);
+                out.u32(tail.map_or(0, |tree| tree.0));
             }
             Record::Rename { tree, name } => {
                 out.u8(15);
@@ -252,13 +267,18 @@ impl Record {
             6 => Record::Commit { transaction: tree },
             7 => Record::Abort { transaction: tree },
             8 => Record::Stage { tree, blocks: input.u64()? },
-            9 => Record::CreateVolume { tree, blocks: input.u64()?, name: input.text()? },
+            9 => Record::CreateVolume { tree, bytes: bytes_of_blocks(input)?, name: input.text()? },
             10 => Record::CreateSnapshot { tree, of: TreeId(input.u32()?), name: input.text()? },
             11 => Record::CloneVolume { tree, of: TreeId(input.u32()?), name: input.text()? },
             12 => Record::Restore { tree, from: TreeId(input.u32()?) },
             13 => Record::Delete { tree },
-            14 => Record::Resize { tree, blocks: input.u64()? },
+            14 => Record::Resize { tree, bytes: bytes_of_blocks(input)?, tail: None },
             15 => Record::Rename { tree, name: input.text()? },
+            16 => Record::CreateVolume { tree, bytes: input.u64()?, name: input.text()? },
+            17 => {
+                let (bytes, tail) = (input.u64()?, TreeId(input.u32()?));
+                Record::Resize { tree, bytes, tail: (tail.0 != 0).then_some(tail) }
+            }
             other => return Err(Malformed(format!("unknown record {other}"))),
         })
     }
@@ -291,9 +311,9 @@ pub(super) mod tests {
     pub(in super::super) fn every_kind() -> Vec<Record> {
         let (a, b) = (TreeId(1), TreeId(2));
         let remaps = vec![
-            Remap::Trim { tree: a, lba: 1, blocks: 2 },
-            Remap::Clone { from: a, from_lba: 3, to: b, to_lba: 4, blocks: 5 },
-            Remap::Move { from: b, from_lba: 6, to: a, to_lba: 7, blocks: 8 },
+            Remap::Trim { tree: a, lba: 1, bytes: 8192 },
+            Remap::Clone { from: a, from_lba: 3, to: b, to_lba: 4, bytes: 512 },
+            Remap::Move { from: b, from_lba: 6, to: a, to_lba: 7, bytes: 8704 },
         ];
         vec![
             Record::Write { tree: a, lba: 1 << 40, blocks: 3 },
@@ -305,12 +325,13 @@ pub(super) mod tests {
             Record::Commit { transaction: a },
             Record::Abort { transaction: a },
             Record::Stage { tree: a, blocks: 9 },
-            Record::CreateVolume { tree: a, blocks: 9, name: "v".into() },
+            Record::CreateVolume { tree: a, bytes: 9 * 512, name: "v".into() },
             Record::CreateSnapshot { tree: a, of: b, name: "monday".into() },
             Record::CloneVolume { tree: a, of: b, name: "c".into() },
             Record::Restore { tree: a, from: b },
             Record::Delete { tree: a },
-            Record::Resize { tree: a, blocks: 10 },
+            Record::Resize { tree: a, bytes: 10 * 512, tail: None },
+            Record::Resize { tree: a, bytes: 10 * 512, tail: Some(b) },
             Record::Rename { tree: a, name: "w".into() },
         ]
     }
@@ -343,9 +364,47 @@ pub(super) mod tests {
     #[test]
     fn the_longest_vector_fits_a_group_header() {
         let remap =
-            Remap::Clone { from: TreeId(1), from_lba: 0, to: TreeId(1), to_lba: 0, blocks: 1 };
+            Remap::Clone { from: TreeId(1), from_lba: 0, to: TreeId(1), to_lba: 0, bytes: 4096 };
         let record = Record::Vector { staging: None, remaps: vec![remap; REMAPS_MAX] };
         assert!(FIXED_BYTES + record.encoded_bytes() <= BLOCK_BYTES);
+    }
+
+    /// What version 2 and older wrote of sizes and lengths, all of them in blocks.
+    #[test]
+    fn sizes_in_blocks_are_read() {
+        let encoded = |kind: u8, fields: &[&[u8]]| [&[kind], &fields.concat()[..]].concat();
+        let (a, b) = (1u32.to_le_bytes(), 2u32.to_le_bytes());
+        let number = u64::to_le_bytes;
+        let remaps = [
+            encoded(1, &[&a, &number(1), &number(2)]),
+            encoded(2, &[&a, &number(3), &b, &number(4), &number(5)]),
+            encoded(3, &[&b, &number(6), &a, &number(7), &number(8)]),
+        ];
+        let vector = [&[4][..], &b, &[3], &remaps.concat()].concat();
+        let records = [
+            (encoded(9, &[&a, &number(9), b"\x01v"]), 9 * 4096, "CreateVolume"),
+            (encoded(14, &[&a, &number(10)]), 10 * 4096, "Resize"),
+        ];
+        for (bytes, size, kind) in records {
+            let record = Record::decode(&mut Decoder(&bytes)).unwrap();
+            let read = match &record {
+                Record::CreateVolume { bytes, .. } | Record::Resize { bytes, tail: None, .. } => {
+                    *bytes
+                }
+                other => panic!("{other:?}"),
+            };
+            assert!(read == size && format!("{record:?}").starts_with(kind), "{record:?}");
+        }
+        let (a, b) = (TreeId(1), TreeId(2));
+        let remaps = vec![
+            Remap::Trim { tree: a, lba: 1, bytes: 2 * 4096 },
+            Remap::Clone { from: a, from_lba: 3, to: b, to_lba: 4, bytes: 5 * 4096 },
+            Remap::Move { from: b, from_lba: 6, to: a, to_lba: 7, bytes: 8 * 4096 },
+        ];
+        let read = Record::decode(&mut Decoder(&vector));
+        assert_eq!(read, Ok(Record::Vector { staging: Some(b), remaps }));
+        let absurd = encoded(14, &[&1u32.to_le_bytes(), &[0xff; 8]]);
+        assert!(Record::decode(&mut Decoder(&absurd)).is_err());
     }
 
     #[test]
@@ -356,7 +415,7 @@ pub(super) mod tests {
             state >> 33
         };
         for _ in 0..20_000 {
-            let bytes: Vec<u8> = (0..next() % 80).map(|_| (next() % 18) as u8).collect();
+            let bytes: Vec<u8> = (0..next() % 80).map(|_| (next() % 20) as u8).collect();
             let _ = Record::decode(&mut Decoder(&bytes));
         }
     }

@@ -7,7 +7,8 @@ use super::{Decoder, Encoder, Malformed};
 const MAGIC: &[u8; 8] = b"MJROOT\0\0";
 
 /// The version of the format of a store: 2 since leaves of the map may have words in common on media, 3
-/// since the root says up to where records are durable. All that older versions wrote is read.
+/// since the root says up to where records are durable, and sizes are in bytes. All that older versions wrote
+/// is read.
 const VERSION: u32 = 3;
 const OLDEST: u32 = 1;
 /// The first version whose roots have [`Root::durable`].
@@ -125,6 +126,19 @@ mod tests {
         bytes[8..12].copy_from_slice(&2_u32.to_le_bytes());
         let old = Root::decode(&super::super::Encoder(bytes).seal()).unwrap();
         assert_eq!(old, Root { durable: 99, ..sample() });
+    }
+
+    #[test]
+    fn a_root_of_version_1_is_read_and_one_of_a_newer_version_is_refused() {
+        let of = |version: u32| {
+            let mut bytes = sample().encode();
+            bytes.truncate(bytes.len() - 12);
+            bytes[8..12].copy_from_slice(&version.to_le_bytes());
+            Root::decode(&Encoder(bytes).seal())
+        };
+        assert_eq!(of(1), Ok(Root { durable: 99, ..sample() }));
+        let refused = of(VERSION + 1).unwrap_err().0;
+        assert!(refused.contains("version 4; this program reads versions 1 to 3"), "{refused}");
     }
 
     #[test]
