@@ -3,6 +3,7 @@
 mod create;
 mod failure;
 mod labels;
+mod lengthen;
 mod open;
 mod warning;
 
@@ -27,7 +28,7 @@ use failure::Failure;
 use labels::Labels;
 use open::TRIES;
 pub use open::{Direct, IoChoice, OpenOptions};
-pub use warning::{Warning, Warnings};
+pub use warning::{Short, Warning, Warnings};
 
 /// A container on a file or block device: zones, and a root in two slots.
 ///
@@ -49,6 +50,8 @@ struct Shared {
     direct: bool,
     read_only: bool,
     lost_blocks: bool,
+    /// Where the file or device ends, in bytes, if that is before its last zone does.
+    end: Option<u64>,
     preallocated: bool,
     /// By zone, as far as it was reset since opening.
     in_flight: RefCell<BTreeMap<ZoneId, Arc<InFlight>>>,
@@ -152,6 +155,10 @@ impl Device for FileDevice {
         self.shared.in_doubt
     }
 
+    fn missing_from(&self) -> Option<Pba> {
+        self.shared.end.map(|end| Pba(end.saturating_sub(ZONES_AT) / BLOCK_SIZE))
+    }
+
     fn append(
         &self,
         at: Pba,
@@ -186,12 +193,20 @@ impl Device for FileDevice {
             let offset = shared.byte(from);
             let failure = shared.failure("reading", Some(offset));
             let length = buffer.len();
-            (shared.io.start(Request::Read { offset, buffer }, None), failure, offset, length)
+            let read = match shared.end.filter(|end| offset + length as u64 > *end) {
+                None => Ok(shared.io.start(Request::Read { offset, buffer }, None)),
+                Some(end) => Err(shared.read_to_end(offset, buffer, end)),
+            };
+            (read, failure, offset, length)
         });
         let shared = shared.clone();
         async move {
             let (read, failure, offset, length) = started?;
-            let mut error = match read.await {
+            let read = match read {
+                Ok(whole) => whole.await,
+                Err(short) => short.await,
+            };
+            let mut error = match read {
                 Ok(buffer) => return Ok(buffer.expect("a read returns its buffer")),
                 Err(error) => failure.of_read(&error),
             };
@@ -324,6 +339,31 @@ impl Shared {
             }
         }
         false
+    }
+
+    /// Reads up to the end of what is there; the rest is zeroes.
+    fn read_to_end(
+        &self,
+        offset: u64,
+        mut buffer: AlignedBuf,
+        end: u64,
+    ) -> impl Future<Output = io::Result<Option<AlignedBuf>>> + 'static {
+        use std::os::unix::fs::FileExt;
+        let target = self.target.clone();
+        let there = end.saturating_sub(offset).min(buffer.len() as u64) as usize;
+        blocking::unblock(move || {
+            let mut done = 0;
+            while done < there {
+                match target.file.read_at(&mut buffer.as_mut()[done..], offset + done as u64) {
+                    Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    Ok(count) => done += count,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            buffer.as_mut()[there..].fill(0);
+            Ok(Some(buffer))
+        })
     }
 
     async fn read_again(&self, offset: u64, length: usize) -> io::Result<AlignedBuf> {

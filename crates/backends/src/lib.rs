@@ -19,5 +19,7 @@ mod io;
 mod warm;
 
 pub use container::VERSION as CONTAINER_VERSION;
-pub use file::{CreateOptions, Direct, FileDevice, IoChoice, OpenOptions, Warning, Warnings};
+pub use file::{
+    CreateOptions, Direct, FileDevice, IoChoice, OpenOptions, Short, Warning, Warnings,
+};
 pub use warm::{WarmFile, WarmPlace};

@@ -186,3 +186,33 @@ fn a_full_file_system_is_no_space_and_the_store_stays_readable() {
         });
     }
 }
+
+/// A store that was copied to a device which is too small can be looked at, and nothing is written to it.
+#[test]
+#[ignore = "needs root"]
+fn a_device_that_is_too_small_is_only_read() {
+    let (large, small) = (Loop::new(20), Loop::new(16));
+    FileDevice::create(&large.path, options()).unwrap();
+    run(async |runtime| {
+        let device = FileDevice::open(&large.path, OpenOptions::default(), &runtime).unwrap();
+        device.write_root(Bytes::from_static(b"root")).await.unwrap();
+    });
+    let (from, to) = (large.path.display(), small.path.display());
+    system(&format!("dd if={from} of={to} bs=1M count=16 conv=fsync"));
+    run(async |runtime| {
+        let refused = FileDevice::open(&small.path, OpenOptions::default(), &runtime).map(drop);
+        let words = refused.unwrap_err().context;
+        for part in ["16777216 bytes", "enlarge the device to 17825792 bytes", "mjolnir check"] {
+            assert!(words.contains(part), "no {part:?} in {words}");
+        }
+        assert!(!words.contains("truncate -s") && !words.contains("salvage"), "{words}");
+        let refused = FileDevice::lengthen(&small.path).unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Invalid);
+        let options = OpenOptions { read_only: true, short: true, ..OpenOptions::default() };
+        let device = FileDevice::open(&small.path, options, &runtime).unwrap();
+        assert_eq!(device.missing_from(), Some(Pba(15 * 256)));
+        let buffer = AlignedBuf::zeroed(BLOCK_BYTES);
+        let read = device.read(Pba(15 * 256), buffer).await.unwrap();
+        assert_eq!(read.as_ref(), [0; BLOCK_BYTES]);
+    });
+}

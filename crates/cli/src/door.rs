@@ -149,7 +149,8 @@ impl Door {
             if let Some(stream) = knock(store)? {
                 return Ok(Door::Served(BufReader::new(stream)));
             }
-            let device = DeviceOptions::default();
+            // It also says what lay in the part that a file has lost.
+            let device = DeviceOptions { short: options.salvage, ..DeviceOptions::default() };
             let odd = RefCell::new(Vec::new());
             let tell = |warning: &Warning| odd.borrow_mut().push(warning.clone());
             let outcome =

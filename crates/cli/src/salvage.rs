@@ -1,11 +1,15 @@
-//! The `salvage` command: a store whose log is damaged opens again, without what is lost.
+//! The `salvage` command: a store whose log is damaged, or whose file is too short, opens again, without what
+//! is lost.
 //!
 //! A command of its own, and no option of `check`, so that `check` never changes a store.
 
+use std::cell::RefCell;
 use std::path::Path;
 
 use mjolnir_engine::{LogLoss, OpenOptions};
-use mjolnir_host::{DeviceOptions, HostRuntime, Opened, Warm, Warning, run as run_host};
+use mjolnir_host::{
+    DeviceOptions, HostRuntime, Opened, Short, Warm, Warning, lengthen_store, run as run_host,
+};
 use mjolnir_store::{Error, ErrorKind};
 use serde_json::json;
 
@@ -28,15 +32,16 @@ pub fn run(store: &Path, json: bool) -> Result<(), Failure> {
         )));
     }
     run_host(async |runtime: HostRuntime| {
+        let short = RefCell::new(None);
         let open = async |read_only, salvage, salvage_only| {
             let options =
                 OpenOptions { read_only, salvage, salvage_only, ..OpenOptions::default() };
-            let device = DeviceOptions::default();
+            let device = DeviceOptions { short: read_only, ..DeviceOptions::default() };
             // It is opened several times, and odd each time.
-            let tell = |warning: &Warning| {
-                if !salvage {
-                    door::warn(warning);
-                }
+            let tell = |warning: &Warning| match warning {
+                Warning::Short(of) => *short.borrow_mut() = Some(of.clone()),
+                _ if salvage => {}
+                _ => door::warn(warning),
             };
             let opened =
                 door::open_patiently(store, device, &options, &Warm::TakeOver, &runtime, tell)
@@ -46,7 +51,8 @@ pub fn run(store: &Path, json: bool) -> Result<(), Failure> {
         match open(true, false, None).await {
             Ok(engine) => {
                 engine.close().await?;
-                return tell(store, None, json);
+                drop(engine); // Its hold on the store goes with it.
+                return tell(store, None, lengthen(store, short.take())?, json);
             }
             // Where a block gives an error that may mean anything, the next opening tells.
             Err(error) if matches!(error.kind, ErrorKind::Damaged | ErrorKind::Io) => {}
@@ -55,28 +61,57 @@ pub fn run(store: &Path, json: bool) -> Result<(), Failure> {
         let engine = open(true, true, None).await?;
         let loss = engine.log_loss();
         engine.close().await?;
-        drop(engine); // Its hold on the store goes with it.
+        drop(engine);
         if !json && let Some(loss) = &loss {
             output::print(&show::log_loss(loss))?;
         }
         let loss = loss.unwrap_or_default();
+        // It holds zeroes there from now on, as what was opened did.
+        let lengthened = lengthen(store, short.take())?;
         open(false, true, Some(loss.clone())).await?.close().await?;
-        tell(store, Some(loss), json)
+        tell(store, Some(loss), lengthened, json)
     })
 }
 
+/// Makes a file that is shorter than its label says as long again: nothing is written to a store of which
+/// a part is missing.
+fn lengthen(store: &Path, short: Option<Short>) -> Result<Option<Short>, Failure> {
+    match short {
+        Some(_) => Ok(lengthen_store(store)?),
+        None => Ok(None),
+    }
+}
+
 /// How it ended; with what is lost for programs, which people have read by then.
-fn tell(store: &Path, loss: Option<LogLoss>, json: bool) -> Result<(), Failure> {
+fn tell(
+    store: &Path,
+    loss: Option<LogLoss>,
+    lengthened: Option<Short>,
+    json: bool,
+) -> Result<(), Failure> {
     let name = store.display();
     if json {
-        return output::print_json(&json!({ "salvaged": loss.is_some(), "log": loss }));
+        let salvaged = loss.is_some() || lengthened.is_some();
+        let lengthened =
+            lengthened.map(|short| json!({ "from": short.actual, "to": short.wanted }));
+        return output::print_json(
+            &json!({ "salvaged": salvaged, "log": loss, "lengthened": lengthened }),
+        );
     }
-    output::print(&match loss {
-        None => format!(
+    if let Some(short) = &lengthened {
+        output::print(&format!(
+            "{name} was made as long again as its label says, {} instead of {} bytes: data that lay there is \
+             an error where it is read now, and `mjolnir scrub {name}` lists it\n",
+            short.wanted, short.actual
+        ))?;
+    }
+    output::print(&match (loss, lengthened) {
+        (None, Some(_)) => format!("{name} opens again\n"),
+        (None, None) => format!(
             "{name} opens as it is, so there was nothing to salvage; `mjolnir check {name}` and \
              `mjolnir scrub {name}` tell whether data in it is damaged\n"
         ),
-        Some(_) => format!(
+        (Some(_), _) => format!(
             "{name} opens again, without that; `mjolnir check {name}` and `mjolnir scrub {name}` \
              tell whether more is damaged\n"
         ),

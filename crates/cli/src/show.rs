@@ -138,8 +138,24 @@ fn check_text(store: &Path, check: &CheckOf) -> String {
     if let Some(log) = &report.log {
         text += &damage::dropped(log);
     }
+    if let Some(missing) = &report.missing {
+        text += &damage::missing(missing);
+    }
     let found = count(report.problems.len() as u64, "problem");
+    let is_all_there = report.losses.is_empty() && report.log.is_none();
     text += &match (report.problems.len() as u64, &report.log) {
+        (_, _) if report.missing.is_some() && is_all_there => format!(
+            "{found}, and nothing{} is lost; mend it as is said above\n",
+            match report.missing.as_ref().is_some_and(|missing| !missing.unsure.is_empty()) {
+                true => " that is known of",
+                false => "",
+            }
+        ),
+        (_, _) if report.missing.is_some() => format!(
+            "{found}; copy the store again from where it is whole, or restore it from a backup; else \
+             `mjolnir salvage {}` goes on without what is lost\n",
+            store.display()
+        ),
         (0, _) => "no problems\n".to_owned(),
         (_, Some(_)) => format!(
             "the store does not open as it is; `mjolnir salvage {}` accepts what is lost of the \

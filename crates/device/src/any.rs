@@ -30,6 +30,7 @@ trait Erased {
     fn erased_block_checksum(&self) -> fn(&[u8]) -> u32;
     fn erased_erases(&self, zone: ZoneId) -> Option<u32>;
     fn erased_is_root_in_doubt(&self) -> bool;
+    fn erased_missing_from(&self) -> Option<Pba>;
     fn erased_append(&self, at: Pba, data: Vec<Bytes>) -> Answer<Pba>;
     fn erased_read(&self, from: Pba, buffer: AlignedBuf) -> Answer<AlignedBuf>;
     fn erased_flush(&self) -> Answer<()>;
@@ -52,6 +53,9 @@ impl<D: Device> Erased for D {
     }
     fn erased_is_root_in_doubt(&self) -> bool {
         self.is_root_in_doubt()
+    }
+    fn erased_missing_from(&self) -> Option<Pba> {
+        self.missing_from()
     }
     fn erased_append(&self, at: Pba, data: Vec<Bytes>) -> Answer<Pba> {
         Box::pin(self.append(at, data))
@@ -91,6 +95,9 @@ impl Device for AnyDevice {
     }
     fn is_root_in_doubt(&self) -> bool {
         self.0.erased_is_root_in_doubt()
+    }
+    fn missing_from(&self) -> Option<Pba> {
+        self.0.erased_missing_from()
     }
     fn append(
         &self,
@@ -144,6 +151,9 @@ mod tests {
         fn is_root_in_doubt(&self) -> bool {
             true
         }
+        fn missing_from(&self) -> Option<Pba> {
+            Some(Pba(7))
+        }
         fn info(&self) -> DeviceInfo {
             self.0.info()
         }
@@ -190,6 +200,7 @@ mod tests {
         assert_eq!((any.block_checksum())(b"a block"), 7);
         assert_eq!(any.erases(ZoneId(2)), Some(3));
         assert!(any.is_root_in_doubt());
+        assert_eq!(any.missing_from(), Some(Pba(7)));
         assert_eq!(any.info().zones, 4);
     }
 }

@@ -65,6 +65,13 @@ pub trait Device: 'static {
         false
     }
 
+    /// The first block that the medium has not all of, of a device that was opened for reading although its
+    /// medium has become shorter. What is missing reads as zeroes, as it would if the medium was made as
+    /// long again.
+    fn missing_from(&self) -> Option<Pba> {
+        None
+    }
+
     /// Appends `data` (pieces of whole blocks, each starting at a multiple of the block size in
     /// memory or copied by the device) at the write pointer `at`. Returns where it landed.
     fn append(

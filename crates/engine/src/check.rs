@@ -14,6 +14,7 @@ use crate::fault;
 use crate::format::segment::{Footer, SegmentHeader};
 use crate::groups::Hole;
 use crate::loss::{LogLoss, Loss, Stretch, join};
+use crate::missing::MissingPart;
 use crate::node_io::Place;
 use crate::read::Pin;
 use crate::recovered::RecoveryReport;
@@ -41,6 +42,9 @@ pub struct CheckReport {
     /// What opening the store left out, and what it found damaged.
     #[serde(default)]
     pub recovery: RecoveryReport,
+    /// What lay in the part that is missing, if the medium has become shorter.
+    #[serde(default)]
+    pub missing: Option<MissingPart>,
 }
 
 /// What a check thinks of a segment's first block.
@@ -151,6 +155,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             report.losses.clear(); // Found again.
             self.losses(&unknown, &mut hit, &mut report.losses).await?;
         }
+        self.check_missing(&mut report).await?;
         join(&mut report.losses);
         self.check_accounts(&mut report);
         let verified = self.state().map.verify();

@@ -108,7 +108,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub(crate) async fn write_checkpoint(&self) -> Result<(), Error> {
         self.redirty_sparse_segments().await?;
         self.sweep().await; // Else freezing the map would do it in one step.
-        let (frozen, sequence, mut scan, retiring, trees, prepared, next_tree) = {
+        let (frozen, sequence, mut scan, retiring, trees, prepared, next_tree, closed) = {
             let mut guard = self.state();
             let state = &mut *guard;
             state.checkpoint.begun += 1;
@@ -148,6 +148,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 trees,
                 state.prepared.clone(),
                 state.catalog.peek_next(),
+                state.closing,
             )
         };
         // Addresses that this checkpoint supersedes; their bytes are live until it is durable.
@@ -220,7 +221,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let mut freed = retiring;
             freed.extend(state.space.empty_map_segments());
             freed.extend(state.space.take_grown());
-            let manifest = state.manifest(&scan, &freed, trees, prepared, next_tree);
+            let mut manifest = state.manifest(&scan, &freed, trees, prepared, next_tree);
+            manifest.closed = closed;
             (manifest, freed, state.space.incarnation)
         };
         let bytes = manifest.encode();
@@ -527,6 +529,7 @@ impl State {
         Manifest {
             zones: self.space.segments.len() as u32,
             next_tree,
+            closed: false,
             segments,
             free,
             scan: scan.to_vec(),

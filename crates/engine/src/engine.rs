@@ -1,6 +1,7 @@
 //! The engine's handle and state, and the small steps that everything else is made of.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use event_listener::Event;
@@ -98,6 +99,8 @@ pub(crate) struct State {
     /// Where that is.
     pub damaged_at: Vec<Pba>,
     pub warm_log: WarmState,
+    /// Of a medium that has become shorter: segments that may hold more than is known.
+    pub unsure: BTreeSet<ZoneId>,
     /// Clients are refused.
     pub closing: bool,
     /// Tasks end once they have nothing to do.

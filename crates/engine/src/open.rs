@@ -244,6 +244,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             recovered: Default::default(),
             damaged_at: Vec::new(),
             warm_log: WarmState::Off,
+            unsure: Default::default(),
             closing: false,
             stopping: false,
             flush_running: false,

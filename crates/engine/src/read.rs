@@ -298,6 +298,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         wrong.map_or(Ok(()), |at| {
             self.state().counters.checksum_errors += 1;
+            if self.device().missing_from().is_some_and(|from| at >= from) {
+                return Err(fault::damaged(format!(
+                    "{at} (segment {}) is missing: the medium ends before it, and is shorter than it was",
+                    zone.0
+                )));
+            }
             Err(fault::damaged(format!(
                 "{at} (segment {}) does not match its checksum: the medium returned other bytes \
                  than were written{}",

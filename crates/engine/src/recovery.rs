@@ -97,6 +97,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             survey = engine.survey(&root, &manifest).await?;
         }
         survey.damage.extend(outdated);
+        engine.note_missing(&manifest);
         let groups = || {
             survey.walks.iter().flat_map(|of| of.walk.groups.iter().map(|group| (of.zone, group)))
         };

@@ -93,7 +93,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(report)
     }
 
-    async fn scrub_segment(
+    pub(crate) async fn scrub_segment(
         &self,
         zone: ZoneId,
         report: &mut ScrubReport,

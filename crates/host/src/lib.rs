@@ -30,7 +30,7 @@ pub use error::{HostError, HostErrorKind};
 pub use listener::{Listener, is_loopback};
 /// How a file or device is opened: what [`open_store`] takes besides the engine's options.
 pub use mjolnir_backends::{
-    Direct, IoChoice, OpenOptions as DeviceOptions, WarmPlace, Warning, Warnings,
+    Direct, IoChoice, OpenOptions as DeviceOptions, Short, WarmPlace, Warning, Warnings,
 };
 pub use open_files::raise_open_files_limit;
 pub use readiness::{Readiness, tell_service_manager};
@@ -38,7 +38,8 @@ pub use record::{Recorded, Recorder, Recording, may_record};
 pub use runtime::{HostRuntime, run};
 pub use shutdown::Shutdown;
 pub use store::{
-    HostEngine, NewStore, Opened, Shape, Warm, create_store, default_segment_bytes, open_store,
+    HostEngine, NewStore, Opened, Shape, Warm, create_store, default_segment_bytes, lengthen_store,
+    open_store,
 };
 pub use stream::Stream;
 pub use tls::{TLS_BUILT_IN, Tls, TlsKeys, TlsStream};

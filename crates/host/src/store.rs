@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use mjolnir_backends::{
-    CreateOptions, FileDevice, OpenOptions as DeviceOptions, WarmFile, WarmPlace, Warning, Warnings,
+    CreateOptions, FileDevice, OpenOptions as DeviceOptions, Short, WarmFile, WarmPlace, Warning,
+    Warnings,
 };
 use mjolnir_device::{DeviceError, ErrorKind as DeviceKind, Runtime, WarmLog};
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
@@ -177,6 +178,17 @@ pub async fn open_store(
     let warm = found.map(|found| Box::new(found) as Box<dyn WarmLog>);
     let engine = Engine::open_warm(device, runtime.clone(), engine, warm).await?;
     Ok(Opened { engine, warnings, uring, direct })
+}
+
+/// Makes the file at `path` as long as the label of the store in it says, durably, if it is shorter. What was
+/// missing reads as zeroes from then on: data that lay there as damaged. Tells how short it was.
+///
+/// # Errors
+///
+/// [`Invalid`](ErrorKind::Invalid) if it is a block device; else as [`open_store`].
+pub fn lengthen_store(path: &Path) -> Result<Option<Short>, Error> {
+    outlive_file_size_limit();
+    FileDevice::lengthen(path).map_err(of_device)
 }
 
 /// The bytes in a segment of a store of `bytes` bytes, unless told otherwise: large ones cost less

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use super::failure::size;
 use super::labels::Labels;
-use super::warning::{Warning, Warnings};
+use super::warning::{Short, Warning, Warnings};
 use super::{FileDevice, Frame, Kind, Shared};
 use crate::container::{Found, LABELS_AT, Label, ROOTS_AT, choose_label, decode_root};
 use crate::io::{Io, Target};
@@ -39,6 +39,9 @@ pub struct OpenOptions {
     pub io: IoChoice,
     /// Whether requests bypass the page cache.
     pub direct: Direct,
+    /// Open one that is shorter than its label says, too, if it is to be read only: what is missing reads as
+    /// zeroes, and a [`Warning`] tells.
+    pub short: bool,
     /// What cannot be read while a label can counts as lost, whatever the system says. Some devices have
     /// one error for a block that is lost and for all that may pass.
     pub lost_blocks: bool,
@@ -90,24 +93,7 @@ impl FileDevice {
             !options.read_only,
         )?;
         let actual = length(&file, kind).map_err(failed("measuring"))?;
-        let label_end = LABELS_AT[1] + BLOCK_BYTES as u64;
-        if actual < label_end {
-            let mut head = [0; 8];
-            let magic = file.read_at(&mut head, 0).map_err(failed("reading"))? == 8
-                && Label::encode(&Label {
-                    uuid: [0; 16],
-                    zone_blocks: 1,
-                    zones: 1,
-                    preallocated: false,
-                })
-                .as_ref()
-                .starts_with(&head);
-            let why = if magic { "it is truncated" } else { "it is not a Mjolnir store" };
-            return Err(DeviceError::new(
-                ErrorKind::Format,
-                format!("{name}: {why} (it has only {})", size(actual)),
-            ));
-        }
+        refuse_stump(&file, &name, actual)?;
         let direct = options.direct == Direct::Auto && try_direct(&file);
         if !options.read_only {
             // What a program wrote that ended before it could make it durable is acted upon from here on.
@@ -124,16 +110,12 @@ impl FileDevice {
         let decode = |block: &AlignedBuf| Label::decode(block.as_ref());
         let labels = blocks.each_ref().map(|block| block.as_ref().map_or(Found::Damaged, decode));
         let (label, damaged) = choose_label(&name, labels.clone())?;
-        if actual < label.file_bytes() {
-            return Err(DeviceError::new(
-                ErrorKind::Format,
-                format!(
-                    "{name}: it is truncated: it has {}, and its label says {}; restore it from a \
-                     backup",
-                    size(actual),
-                    size(label.file_bytes())
-                ),
-            ));
+        let wanted = label.file_bytes();
+        let is_file = kind == Kind::File;
+        let short =
+            (actual < wanted).then(|| Short { name: name.clone(), actual, wanted, is_file });
+        if let Some(short) = short.as_ref().filter(|_| !(options.short && options.read_only)) {
+            return Err(short.refusal());
         }
         let unsound = labels.map(|found| found != Found::Label(label.clone()));
         // Where a block cannot be read it may not be written, either. In the page cache that shows when
@@ -193,7 +175,8 @@ impl FileDevice {
         let labels = labels.map(|(offset, _)| Warning::LabelDamaged { name: name.clone(), offset });
         let roots = scarred.into_iter();
         let roots = roots.map(|offset| Warning::RootDamaged { name: name.clone(), offset });
-        frame.warnings.add(labels.chain(roots));
+        let end = short.as_ref().map(|short| short.actual);
+        frame.warnings.add(labels.chain(roots).chain(short.map(Warning::Short)));
         let info = DeviceInfo {
             name: name.clone(),
             uuid: frame.labels.label.uuid,
@@ -212,6 +195,7 @@ impl FileDevice {
             direct,
             read_only: options.read_only,
             lost_blocks: options.lost_blocks,
+            end,
             preallocated,
             in_flight: RefCell::new(BTreeMap::new()),
             warnings: frame.warnings.clone(),
@@ -222,6 +206,26 @@ impl FileDevice {
         };
         Ok(FileDevice { shared: Rc::new(shared) })
     }
+}
+
+/// Refuses what is too short to have both labels: without the rest nothing in it can be found.
+pub(super) fn refuse_stump(file: &File, name: &str, actual: u64) -> Result<(), DeviceError> {
+    if actual >= LABELS_AT[1] + BLOCK_BYTES as u64 {
+        return Ok(());
+    }
+    let mut head = [0; 8];
+    let label = Label { uuid: [0; 16], zone_blocks: 1, zones: 1, preallocated: false };
+    let read = file
+        .read_at(&mut head, 0)
+        .map_err(|error| DeviceError::new(ErrorKind::Io, format!("reading {name}: {error}")))?;
+    let why = match read == 8 && label.encode().as_ref().starts_with(&head) {
+        true => "it is truncated",
+        false => "it is not a Mjolnir store",
+    };
+    Err(DeviceError::new(
+        ErrorKind::Format,
+        format!("{name}: {why} (it has only {})", size(actual)),
+    ))
 }
 
 /// Opens the file for reading (and what `options` say), for this process alone unless it is only

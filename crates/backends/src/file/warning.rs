@@ -3,6 +3,10 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use mjolnir_device::{DeviceError, ErrorKind};
+
+use super::failure::size;
+
 /// Something odd that does not keep a container from working.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
@@ -21,6 +25,74 @@ pub enum Warning {
         /// Where the damaged root is, in bytes.
         offset: u64,
     },
+    /// The file or device is shorter than its label says. It was opened for reading all the same, and what is
+    /// missing reads as zeroes.
+    Short(Short),
+}
+
+/// A container whose file or device is shorter than its label says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Short {
+    /// The container.
+    pub name: String,
+    /// How long it is, in bytes.
+    pub actual: u64,
+    /// How long it should be at least, in bytes.
+    pub wanted: u64,
+    /// Whether it is a regular file, which can be made longer.
+    pub is_file: bool,
+}
+
+impl Short {
+    /// What is wrong, in words.
+    fn what(&self) -> String {
+        let Short { name, actual, wanted, is_file } = self;
+        let what = if *is_file { "file" } else { "device" };
+        format!(
+            "{name}: it is truncated: the {what} has {}, and its label says {}, so its last {} are missing",
+            size(*actual),
+            size(*wanted),
+            size(wanted - actual)
+        )
+    }
+
+    /// What makes it as long as it should be.
+    fn mend(&self) -> String {
+        let Short { name, wanted, is_file, .. } = self;
+        match is_file {
+            true => format!("`truncate -s {wanted} {name}` mends it"),
+            false => format!(
+                "enlarge the device to {wanted} bytes, or copy the store to one that has as many"
+            ),
+        }
+    }
+
+    /// Why a device is not made longer.
+    pub(super) fn no_way_to_lengthen(&self) -> String {
+        format!(
+            "{}; what would lie past the end of a device cannot be written: {}",
+            self.what(),
+            self.mend()
+        )
+    }
+
+    /// Why it is not opened.
+    pub(super) fn refusal(&self) -> DeviceError {
+        let Short { name, is_file, .. } = self;
+        let accepts = match is_file {
+            true => format!(", or let `mjolnir salvage {name}` go on without what is lost"),
+            false => String::new(),
+        };
+        DeviceError::new(
+            ErrorKind::Format,
+            format!(
+                "{}; `mjolnir check {name}` tells what they held: if that is nothing, {}; else copy it \
+                 again from where it is whole, restore it from a backup{accepts}",
+                self.what(),
+                self.mend()
+            ),
+        )
+    }
 }
 
 impl fmt::Display for Warning {
@@ -40,15 +112,24 @@ impl fmt::Display for Warning {
                  what wrote there, or whether the medium fails. The next checkpoint writes it anew: \
                  serve the store once"
             ),
+            Warning::Short(short) => write!(
+                f,
+                "{}; what is missing reads as zeroes here. If nothing is lost of it, {}",
+                short.what(),
+                short.mend()
+            ),
         }
     }
 }
 
 impl Warning {
-    /// Where it is, in bytes.
-    fn offset(&self) -> u64 {
+    /// Where it is, in bytes, if it is mended by writing there.
+    fn offset(&self) -> Option<u64> {
         match self {
-            Warning::LabelDamaged { offset, .. } | Warning::RootDamaged { offset, .. } => *offset,
+            Warning::LabelDamaged { offset, .. } | Warning::RootDamaged { offset, .. } => {
+                Some(*offset)
+            }
+            Warning::Short(_) => None,
         }
     }
 }
@@ -70,6 +151,6 @@ impl Warnings {
     /// What is at `offset` was written anew.
     pub(super) fn mended(&self, offset: u64) {
         let mut warnings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        warnings.retain(|warning| warning.offset() != offset);
+        warnings.retain(|warning| warning.offset() != Some(offset));
     }
 }

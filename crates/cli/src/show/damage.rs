@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mjolnir_engine::{CheckReport, LogLoss, Loss};
+use mjolnir_engine::{CheckReport, LogLoss, Loss, MissingPart};
 
 use crate::output::{bytes, count};
 
@@ -55,6 +55,35 @@ pub(super) fn dropped(log: &LogLoss) -> String {
     totals(&log.ranges) + &first(log.ranges.iter().map(line))
 }
 
+/// What the part held that is missing.
+pub(super) fn missing(missing: &MissingPart) -> String {
+    let MissingPart { in_use, unsure, free } = missing;
+    let said = [
+        (in_use, "in use there: what is lost of that is listed above, if anything is"),
+        (
+            unsure,
+            "perhaps written to since the last checkpoint, which nothing tells now: the store was not \
+             closed in order",
+        ),
+        (free, "free there: nothing is lost"),
+    ];
+    let line = |(zones, what): (&Vec<u32>, &str)| match zones.len() {
+        0 => String::new(),
+        1 => format!("missing: segment {}, {what}\n", zones[0]),
+        _ => format!("missing: segments {}, {what}\n", ranges(zones)),
+    };
+    said.into_iter().map(line).collect()
+}
+
+/// Numbers in order, those one after another as a range.
+fn ranges(numbers: &[u32]) -> String {
+    let run = |run: &[u32]| match run {
+        [only] => only.to_string(),
+        _ => format!("{} to {}", run[0], run[run.len() - 1]),
+    };
+    numbers.chunk_by(|a, b| a + 1 == *b).map(run).collect::<Vec<_>>().join(", ")
+}
+
 /// What a salvage accepts.
 pub fn log_loss(log: &LogLoss) -> String {
     let lines: String = log.lines(LINES_MAX).iter().map(|line| format!("{line}\n")).collect();
@@ -88,6 +117,16 @@ mod tests {
     fn lost(target: &str, ranges: u64) -> Vec<Loss> {
         let at = |index| Loss { target: target.to_owned(), offset: index * 8192, length: 4096 };
         (0..ranges).map(at).collect()
+    }
+
+    #[test]
+    fn what_is_missing_is_told_by_segments() {
+        let part = MissingPart { in_use: vec![3, 4, 5, 9], unsure: vec![], free: vec![7] };
+        let text = missing(&part);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("missing: segments 3 to 5, 9, in use there: "), "{text}");
+        assert_eq!(lines[1], "missing: segment 7, free there: nothing is lost");
+        assert_eq!(lines.len(), 2);
     }
 
     #[test]

@@ -121,6 +121,10 @@ impl<D: Device, R: Runtime> Device for Delay<D, R> {
         self.inner.is_root_in_doubt()
     }
 
+    fn missing_from(&self) -> Option<Pba> {
+        self.inner.missing_from()
+    }
+
     fn append(
         &self,
         at: Pba,

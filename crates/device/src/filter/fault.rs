@@ -263,6 +263,10 @@ impl<D: Device> Device for Fault<D> {
         self.inner.is_root_in_doubt()
     }
 
+    fn missing_from(&self) -> Option<Pba> {
+        self.inner.missing_from()
+    }
+
     fn append(
         &self,
         at: Pba,

@@ -155,6 +155,10 @@ impl<D: Device> Device for Record<D> {
         self.inner.is_root_in_doubt()
     }
 
+    fn missing_from(&self) -> Option<Pba> {
+        self.inner.missing_from()
+    }
+
     fn append(
         &self,
         at: Pba,

@@ -47,6 +47,7 @@ fn manifest() -> Manifest {
     Manifest {
         zones: 16,
         next_tree: 5,
+        closed: true,
         segments: vec![entry(0, 0, 0), entry(1, 3, 57), entry(2, 1, 59)],
         free: (3..16).map(ZoneId).collect(),
         scan: vec![ZoneId(0), ZoneId(2)],

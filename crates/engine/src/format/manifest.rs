@@ -18,6 +18,8 @@ pub struct Manifest {
     pub zones: u32,
     /// The next tree id to give out.
     pub next_tree: u32,
+    /// Whether the store was closed with this checkpoint, so that no record was logged after it.
+    pub closed: bool,
     /// Segments that hold something, each with what is known of it.
     pub segments: Vec<SegmentEntry>,
     /// Free segments in the order in which they will be opened. Nothing else is opened until the
@@ -97,6 +99,7 @@ impl Manifest {
         out.u32(VERSION);
         out.u32(self.zones);
         out.u32(self.next_tree);
+        out.u8(u8::from(self.closed));
         out.u32(self.segments.len() as u32);
         for segment in &self.segments {
             out.u32(segment.zone.0);
@@ -155,6 +158,7 @@ impl Manifest {
         }
         let mut manifest =
             Manifest { zones: input.u32()?, next_tree: input.u32()?, ..Manifest::default() };
+        manifest.closed = version > 1 && input.u8()? != 0;
         for _ in 0..input.count(33)? {
             manifest.segments.push(SegmentEntry {
                 zone: ZoneId(input.u32()?),
@@ -207,6 +211,7 @@ mod tests {
         let manifest = Manifest {
             zones: 40,
             next_tree: 9,
+            closed: true,
             segments: vec![SegmentEntry {
                 zone: ZoneId(3),
                 stream: 1,
@@ -255,7 +260,9 @@ mod tests {
         let mut out = Encoder::default();
         out.bytes(MAGIC);
         // Version, zones, next tree id, and no segments, no free ones, none to scan; a tree.
-        [version, 16, 2, 0, 0, 0, 1, 1].into_iter().for_each(|field| out.u32(field));
+        [version, 16, 2].into_iter().for_each(|field| out.u32(field));
+        short.into_iter().for_each(|_| out.u8(1));
+        [0, 0, 0, 1, 1].into_iter().for_each(|field| out.u32(field));
         out.u64(5);
         short.into_iter().for_each(|short| out.u16(short));
         out.u8(1);
@@ -270,9 +277,9 @@ mod tests {
         let read = Manifest::decode(&of_one_volume(1, None)).unwrap();
         let kind = TreeKind::Volume("v".into());
         let entry = TreeEntry { tree: TreeId(1), kind, created: 5, short: 0, root: vec![] };
-        assert_eq!(read.trees, [entry]);
+        assert_eq!((read.trees, read.closed), (vec![entry], false));
         let read = Manifest::decode(&of_one_volume(2, Some(3584))).unwrap();
-        assert_eq!(read.trees[0].short, 3584);
+        assert_eq!((read.trees[0].short, read.closed), (3584, true));
         for short in [1, 4096, 65_024] {
             assert!(Manifest::decode(&of_one_volume(2, Some(short))).is_err(), "{short}");
         }

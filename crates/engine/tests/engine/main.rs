@@ -10,6 +10,7 @@ mod lost_places;
 mod map_garbage;
 mod marks_by_threads;
 mod memory_budget;
+mod missing_part;
 mod odd_sizes;
 mod order;
 mod outages;

@@ -1,0 +1,116 @@
+//! What lay in the part that a medium has lost by becoming shorter, as far as the rest of it tells. It reads as
+//! zeroes, so all that a check finds damaged is what making the medium as long again would leave damaged.
+
+use std::collections::BTreeSet;
+
+use mjolnir_device::{Device, Runtime};
+use mjolnir_store::Error;
+use mjolnir_units::{Pba, ZoneId};
+use serde::{Deserialize, Serialize};
+
+use crate::check::CheckReport;
+use crate::engine::Engine;
+use crate::format::manifest::Manifest;
+use crate::scrub::ScrubReport;
+use crate::space::{ORDER_SLACK, SegmentState};
+
+/// The segments of which a part is missing, all of it or the end. Each is in one of the lists.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissingPart {
+    /// Of these something that was in use is missing.
+    pub in_use: Vec<u32>,
+    /// These may have been written to since the newest checkpoint, and nothing would tell. None, if the store
+    /// was closed in order.
+    pub unsure: Vec<u32>,
+    /// Of these nothing is missing that was in use: they were free, or not filled as far.
+    pub free: Vec<u32>,
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Notes, once it is known which segments were opened since the checkpoint, which of those that are missing
+    /// may have been opened, or filled further, too.
+    pub(crate) fn note_missing(&self, manifest: &Manifest) {
+        let Some(from) = self.device().missing_from() else { return };
+        if manifest.closed {
+            return;
+        }
+        let mut guard = self.state();
+        let state = &mut *guard;
+        let zone_blocks = state.info.zone_blocks;
+        let mut unsure: BTreeSet<ZoneId> = manifest.scan.iter().copied().collect();
+        // As many as this may be free ahead of one that was opened.
+        let mut free_ahead = 0;
+        for zone in manifest.order(state.info.zones) {
+            let is_there = zone.start(zone_blocks) < from;
+            match state.space.get(zone).state {
+                SegmentState::Free if is_there => free_ahead += 1,
+                SegmentState::Free if free_ahead < ORDER_SLACK => drop(unsure.insert(zone)),
+                SegmentState::Free => {}
+                _ => {
+                    free_ahead = 0;
+                    unsure.insert(zone);
+                }
+            }
+        }
+        state.unsure = unsure;
+    }
+
+    /// Tells what is missing, and what is lost of it. Blocks that lie in segments whose headers are there, too,
+    /// are read; the others are known to be lost by their headers.
+    pub(crate) async fn check_missing(&self, report: &mut CheckReport) -> Result<(), Error> {
+        let Some(from) = self.device().missing_from() else { return Ok(()) };
+        let (zone_blocks, zones) = {
+            let state = self.state();
+            (state.info.zone_blocks, state.info.zones)
+        };
+        let mut missing = MissingPart::default();
+        for zone in from.zone(zone_blocks).0..zones {
+            let zone = ZoneId(zone);
+            let (used, is_free, has_footer, is_unsure) = {
+                let state = self.state();
+                let segment = state.space.get(zone);
+                let end = zone.start(zone_blocks).plus(u64::from(segment.used));
+                let is_free = segment.state == SegmentState::Free;
+                (end, is_free, segment.footer != 0, state.unsure.contains(&zone))
+            };
+            let list = match is_free {
+                false if used > from => &mut missing.in_use,
+                // Where a segment was sealed nothing follows its footer.
+                false if is_unsure && !has_footer => &mut missing.unsure,
+                true if is_unsure => &mut missing.unsure,
+                _ => &mut missing.free,
+            };
+            list.push(zone.0);
+            if !is_free && used > from && zone.start(zone_blocks) < from {
+                self.check_half_missing(zone, from, report).await?;
+            }
+        }
+        report.missing = Some(missing);
+        Ok(())
+    }
+
+    /// Reads what a segment holds in the part that is missing: it may be zeroes anyway.
+    async fn check_half_missing(
+        &self,
+        zone: ZoneId,
+        from: Pba,
+        report: &mut CheckReport,
+    ) -> Result<(), Error> {
+        let (mut scrubbed, mut bad, mut holes) = (ScrubReport::default(), Vec::new(), Vec::new());
+        self.scrub_segment(zone, &mut scrubbed, &mut bad, &mut holes).await;
+        let mut blocks: Vec<Pba> =
+            bad.into_iter().map(|(at, _)| at).filter(|at| *at >= from).collect();
+        blocks.sort();
+        let mut hit = vec![false; blocks.len()];
+        self.losses(&blocks, &mut hit, &mut report.losses).await?;
+        self.note_map_blocks(&blocks, &mut hit).await;
+        let lost = hit.iter().filter(|hit| **hit).count();
+        if lost > 0 {
+            report.problems.push(format!(
+                "{lost} blocks that segment {} holds are missing: the medium ends before, at {from}",
+                zone.0
+            ));
+        }
+        Ok(())
+    }
+}
