@@ -1,7 +1,7 @@
 //! Operations on volumes and snapshots as a whole.
 
 use mjolnir_store::{Error, ErrorKind, TargetInfo};
-use mjolnir_units::BLOCK_SIZE;
+use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE};
 
 use super::Kind;
 use super::ground::Ground;
@@ -30,10 +30,17 @@ impl<S: Subject> Ground<S> {
         self.free_name(chance, &names)
     }
 
+    /// A size for a volume, drawn: any multiple of 512 where requests have any alignment.
+    fn some_size(&self, chance: &mut Chance) -> u64 {
+        let blocks = chance.within(1..self.swarm.volume_blocks + 1);
+        let is_odd = self.swarm.unaligned && chance.one_in(3);
+        blocks * BLOCK_SIZE - if is_odd { chance.below(BLOCK_SIZE / 512) * 512 } else { 0 }
+    }
+
     /// Makes an empty volume.
     pub(crate) async fn create_volume(&self, chance: &mut Chance) -> Result<(), Violation> {
         let Some(name) = self.volume_name(chance) else { return Ok(()) };
-        let size = chance.within(1..self.swarm.volume_blocks + 1) * BLOCK_SIZE;
+        let size = self.some_size(chance);
         let (op, volume) = {
             let what = format!("create {name} of {size} bytes");
             let model = &mut *self.model.borrow_mut();
@@ -106,7 +113,9 @@ impl<S: Subject> Ground<S> {
             self.model.borrow_mut().learn_id(copy, info.id);
             let mut outcome = Vec::new();
             for block in capture.in_doubt() {
-                let Some(bytes) = self.read(copy, block * BLOCK_SIZE, BLOCK_SIZE).await? else {
+                let offset = block * BLOCK_SIZE;
+                let Some(bytes) = self.read(copy, offset, BLOCK_SIZE.min(size - offset)).await?
+                else {
                     return Ok(());
                 };
                 outcome.push((block, value_of(&bytes)));
@@ -220,17 +229,25 @@ impl<S: Subject> Ground<S> {
         let Some(volume) = self.some_target(chance, true) else { return Ok(()) };
         let wants = vec![Want::change(volume, ALL)];
         let Some(guard) = self.locks.try_take(wants) else { return Ok(()) };
-        let blocks = chance.within(1..self.swarm.volume_blocks + 1);
+        let size = self.some_size(chance);
         let (op, name) = {
             let model = &mut *self.model.borrow_mut();
-            let gone = model.blocks(volume).into_keys().filter(|&block| block >= blocks);
+            let (whole, within) = (size / BLOCK_SIZE, (size % BLOCK_SIZE) as usize);
+            let gone = model.blocks(volume).into_keys().filter(|&block| block >= whole);
             let mut writes: Vec<(Key, u64)> =
                 gone.map(|block| (Key::Block(volume, block), 0)).collect();
-            writes.push((Key::Size(volume), blocks * BLOCK_SIZE));
+            if let Some((_, value)) =
+                writes.iter_mut().find(|(key, _)| within > 0 && *key == Key::Block(volume, whole))
+            {
+                // What is cut off of the block must not come back.
+                let held = model.block(volume, whole);
+                *value = model.contents.overlay(held, within, &vec![0; BLOCK_BYTES - within]);
+            }
+            writes.push((Key::Size(volume), size));
             let name = model.name(volume).to_owned();
-            (model.invoke(format!("resize {name} to {blocks} blocks"), true, writes), name)
+            (model.invoke(format!("resize {name} to {size} bytes"), true, writes), name)
         };
-        let result = self.store.resize_volume(&name, blocks * BLOCK_SIZE).await;
+        let result = self.store.resize_volume(&name, size).await;
         if self.settle(&op, guard, S::ADMIN_IS_DURABLE, result).await?.is_some() {
             self.count(Kind::Resize);
         }

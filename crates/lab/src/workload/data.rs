@@ -25,10 +25,11 @@ impl Place {
         self.offset / BLOCK_SIZE..(self.offset + self.length).div_ceil(BLOCK_SIZE)
     }
 
-    /// The blocks that lie in it whole.
-    fn whole_blocks(&self) -> std::ops::Range<u64> {
-        let start = self.offset.div_ceil(BLOCK_SIZE);
-        start..((self.offset + self.length) / BLOCK_SIZE).max(start)
+    /// The blocks of something of that size that lie in it whole, its last one included.
+    fn whole_blocks(&self, size: u64) -> std::ops::Range<u64> {
+        let (start, end) = (self.offset.div_ceil(BLOCK_SIZE), self.offset + self.length);
+        let end = if end == size { end.div_ceil(BLOCK_SIZE) } else { end / BLOCK_SIZE };
+        start..end.max(start)
     }
 
     pub fn look(&self) -> [Want; 2] {
@@ -83,6 +84,9 @@ impl<S: Store> Ground<S> {
             let cut = chance.below(length.min(2 * BLOCK_SIZE) / grain) * grain;
             (offset, length) = (offset + cut, length - cut);
             length -= chance.below(length.min(2 * BLOCK_SIZE).div_ceil(grain)) * grain;
+            if first + count == blocks && chance.one_in(2) {
+                length = size - offset;
+            }
         }
         Some(Place { target, offset, length })
     }
@@ -162,7 +166,7 @@ impl<S: Store> Ground<S> {
         let durable = chance.one_in(8);
         let (op, id) = {
             let model = &mut *self.model.borrow_mut();
-            let blocks = place.whole_blocks();
+            let blocks = place.whole_blocks(model.size(place.target));
             let writes = blocks.map(|block| (Key::Block(place.target, block), 0)).collect();
             let what = format!("trim {}", place.say(model));
             (model.invoke(what, true, writes), model.id(place.target))

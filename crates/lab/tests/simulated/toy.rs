@@ -171,7 +171,10 @@ impl State {
             Step::Resize { tree, size } => {
                 let tree = self.tree(tree);
                 tree.size = size;
-                tree.blocks.retain(|block, _| *block < size / BLOCK_SIZE);
+                tree.blocks.retain(|block, _| *block < size.div_ceil(BLOCK_SIZE));
+                if let Some(last) = tree.blocks.get_mut(&(size / BLOCK_SIZE)) {
+                    last[(size % BLOCK_SIZE) as usize..].fill(0);
+                }
             }
             Step::Restore { tree, from } => {
                 let (size, blocks) = (self.trees[&from].size, self.trees[&from].blocks.clone());
@@ -650,7 +653,10 @@ impl Store for Toy {
     ) -> Result<(), Error> {
         let tree = self.checked(id, offset, length)?;
         let start = offset.next_multiple_of(BLOCK_SIZE);
-        let end = ((offset + length) / BLOCK_SIZE * BLOCK_SIZE).max(start);
+        let end = match offset + length {
+            end if end == self.0.state.borrow().trees[&tree].size => end.max(start),
+            end => (end / BLOCK_SIZE * BLOCK_SIZE).max(start),
+        };
         let step = Step::Zero { tree, offset: start, length: end - start };
         self.commit(vec![step], Vec::new(), durability).await
     }
