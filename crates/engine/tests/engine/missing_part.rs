@@ -21,6 +21,7 @@ struct Short {
     end: Pba,
 }
 
+#[allow(clippy::manual_async_fn)] // The futures must not borrow the device.
 impl Device for Short {
     fn info(&self) -> DeviceInfo {
         self.inner.info()
