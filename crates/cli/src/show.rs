@@ -142,7 +142,8 @@ fn check_text(store: &Path, check: &CheckOf) -> String {
         text += &damage::missing(missing);
     }
     let found = count(report.problems.len() as u64, "problem");
-    let is_all_there = report.losses.is_empty() && report.log.is_none();
+    let is_all_there =
+        report.losses.is_empty() && report.log.is_none() && report.recovery.damaged.is_empty();
     text += &match (report.problems.len() as u64, &report.log) {
         (_, _) if report.missing.is_some() && is_all_there => format!(
             "{found}, and nothing{} is lost; mend it as is said above\n",
