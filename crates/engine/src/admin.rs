@@ -160,6 +160,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             })
             .await?;
         self.flush_to(sequence).await?;
+        self.call_reclaim();
         self.state().target(tree)
     }
 

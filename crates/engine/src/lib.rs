@@ -64,6 +64,7 @@ mod stats;
 mod store_impl;
 mod survey;
 mod write;
+mod zero;
 
 pub use admin::{DiffExtent, DiffPage, SECTOR_BYTES};
 pub use check::CheckReport;

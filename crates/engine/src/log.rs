@@ -228,10 +228,22 @@ impl Log {
         record_bytes: usize,
         blocks: u32,
     ) -> Result<(Pba, u32), NoRoom> {
+        self.prepare_as(Claim::of_stream(stream), space, stream, record_bytes, blocks)
+    }
+
+    /// As [`prepare`](Self::prepare), where a segment is opened only if `claim` allows.
+    pub fn prepare_as(
+        &mut self,
+        claim: Claim,
+        space: &mut Space,
+        stream: u8,
+        record_bytes: usize,
+        blocks: u32,
+    ) -> Result<(Pba, u32), NoRoom> {
         let most = self.group_blocks_max();
         loop {
             let Some(open) = &mut self.streams[usize::from(stream)] else {
-                self.open_segment(space, stream)?;
+                self.open_segment(claim, space, stream)?;
                 continue;
             };
             let least = blocks.min(1);
@@ -492,11 +504,11 @@ impl Log {
         !self.can_open_zone() && !self.sealing.is_empty()
     }
 
-    fn open_segment(&mut self, space: &mut Space, stream: u8) -> Result<(), NoRoom> {
+    fn open_segment(&mut self, claim: Claim, space: &mut Space, stream: u8) -> Result<(), NoRoom> {
         if !self.can_open_zone() {
             return Err(NoRoom);
         }
-        let (zone, incarnation) = space.open(Claim::of_stream(stream), stream).ok_or(NoRoom)?;
+        let (zone, incarnation) = space.open(claim, stream).ok_or(NoRoom)?;
         space.get_mut(zone).opened = Some(self.sequence);
         let header =
             SegmentHeader { uuid: self.uuid, zone, incarnation, epoch: self.epoch, stream };

@@ -23,7 +23,7 @@ use mjolnir_units::{Lba, Pba, TreeId};
 use crate::engine::{Hurdle, State};
 use crate::log::{GROUP_BLOCKS_MAX, NoRoom};
 use crate::options::OpenOptions;
-use crate::space::{CLIENT_STREAM, Claim, RECLAIM_STREAM, Segment, SegmentState};
+use crate::space::{CLIENT_STREAM, Claim, RECLAIM_STREAM, RELIEF_STREAM, Segment, SegmentState};
 
 /// The most streams that a policy gets, and that clients' writes are spread over.
 pub const STREAMS_MAX: u8 = 8;
@@ -380,6 +380,25 @@ impl State {
         Err(none)
     }
 
+    /// As [`room_for_client`](Self::room_for_client); where clients have none, a small change has some in
+    /// relief's stream, and what frees space has more.
+    pub fn room_for(
+        &mut self,
+        claim: Claim,
+        stream: u8,
+        record_bytes: usize,
+        blocks: u32,
+    ) -> Result<Room, NoRoom> {
+        let none = match self.room_for_client(stream, record_bytes, blocks) {
+            Err(none) if claim != Claim::Client => none,
+            found => return found,
+        };
+        let State { log, space, .. } = self;
+        log.prepare_as(claim, space, RELIEF_STREAM, record_bytes, blocks)
+            .map(|(at, blocks)| Room { stream: RELIEF_STREAM, at, blocks })
+            .map_err(|_| none)
+    }
+
     /// Blocks that [`place_client`](Self::place_client) was asked about were appended.
     pub fn placed(&mut self, wanted: u8, room: &Room) {
         let (stream, blocks) = (room.stream, room.blocks);
@@ -390,7 +409,8 @@ impl State {
             return;
         }
         self.note_births(room.at, blocks, self.log.sequence, false);
-        let class = Stream(stream - CLIENT_STREAM);
+        // None of them, if it is relief's.
+        let Some(class) = self.placement.class_of(stream) else { return };
         let Placement { policy, views, .. } = &mut self.placement;
         views[..blocks as usize].iter().for_each(|view| policy.wrote(view, class));
     }

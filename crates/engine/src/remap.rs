@@ -11,7 +11,7 @@ use crate::engine::{Engine, Hurdle, State};
 use crate::fault;
 use crate::format::manifest::TreeKind;
 use crate::format::record::{Record, Remap};
-use crate::space::{CLIENT_STREAM, Claim, RELIEF_STREAM};
+use crate::space::{CLIENT_STREAM, Claim};
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Applies a record that carries no payload and puts it into the log, in one step. `check`
@@ -30,33 +30,21 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         record: Record,
         mut check: impl FnMut(&mut State) -> Result<(), Hurdle>,
     ) -> Result<u64, Error> {
-        let bytes = record.encoded_bytes();
-        let relief = record.frees_space();
+        self.log_step(|state| {
+            state.check_health()?;
+            check(state)?;
+            state.log_one(&record)
+        })
+        .await
+    }
+
+    /// Takes a step in which records are applied that carry no payload.
+    pub(crate) async fn log_step<T>(
+        &self,
+        step: impl FnMut(&mut State) -> Result<T, Hurdle>,
+    ) -> Result<T, Error> {
         self.admit_nodes().await;
-        let logged = self
-            .step(|state| {
-                state.check_health()?;
-                check(state)?;
-                let claim = if relief { Claim::Relief } else { Claim::Client };
-                if state.space.is_crowded(claim) {
-                    return Err(Hurdle::Crowded(claim));
-                }
-                let stream = match state.room_for_client(CLIENT_STREAM, bytes, 0) {
-                    Ok(room) => room.stream,
-                    Err(_) if relief => {
-                        let State { log, space, .. } = state;
-                        log.prepare(space, RELIEF_STREAM, bytes, 0)
-                            .map_err(|_| Hurdle::NoRoom(Claim::Relief))?;
-                        RELIEF_STREAM
-                    }
-                    Err(_) => return Err(Hurdle::NoRoom(Claim::Client)),
-                };
-                let sequence = state.log.sequence + 1;
-                state.apply(&record, sequence)?;
-                state.log.push(stream, record.clone(), Bytes::new(), bytes);
-                Ok(sequence)
-            })
-            .await;
+        let logged = self.step(step).await;
         if self.state().should_choose_anew() {
             self.call_reclaim();
         }
@@ -65,6 +53,34 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 }
 
 impl State {
+    /// Applies a record that carries no payload and puts it into the log. Returns its sequence number.
+    pub fn log_one(&mut self, record: &Record) -> Result<u64, Hurdle> {
+        let (claim, bytes) = (self.claim_of(record), record.encoded_bytes());
+        if self.space.is_crowded(claim) {
+            return Err(Hurdle::Crowded(claim));
+        }
+        let room = self.room_for(claim, CLIENT_STREAM, bytes, 0);
+        let stream = room.map_err(|_| Hurdle::NoRoom(claim))?.stream;
+        let sequence = self.log.sequence + 1;
+        self.apply(record, sequence)?;
+        self.log.push(stream, record.clone(), Bytes::new(), bytes);
+        Ok(sequence)
+    }
+
+    /// What a record without payload asks for room as.
+    fn claim_of(&self, record: &Record) -> Claim {
+        match record {
+            Record::Resize { tree, bytes, .. }
+                if self.map.blocks(*tree) > Some(blocks_of(*bytes)) =>
+            {
+                Claim::Relief
+            }
+            Record::Resize { .. } | Record::Rename { .. } => Claim::Small,
+            _ if record.frees_space() => Claim::Relief,
+            _ => Claim::Client,
+        }
+    }
+
     /// Applies a record without payload, wholly or not at all.
     pub fn apply(&mut self, record: &Record, sequence: u64) -> Result<(), Hurdle> {
         let released = self.released_by(record);

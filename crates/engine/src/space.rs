@@ -84,6 +84,9 @@ impl Segment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
     Client,
+    /// A client's small change that frees nothing: a rename, or the rest of a block of which a part is
+    /// zeroed. On a full store it is accepted while room beyond the last of relief's is left.
+    Small,
     /// A client that frees space.
     Relief,
     Reclaim,
@@ -93,7 +96,7 @@ pub(crate) enum Claim {
 impl Claim {
     /// Whether it waits for reclaim, rather than reclaim for it.
     pub fn is_client(self) -> bool {
-        matches!(self, Claim::Client | Claim::Relief)
+        matches!(self, Claim::Client | Claim::Small | Claim::Relief)
     }
 
     pub fn of_stream(stream: u8) -> Self {
@@ -223,6 +226,9 @@ impl Space {
             // What a checkpoint supersedes comes back with later ones only, as the segments that
             // it lies in empty: the map's use of space swings by what is written each time.
             Claim::Client => self.checkpoint_reserve + self.checkpoint_least() + reclaim + relief,
+            // It writes to relief's segment, and leaves what `Relief` needs to open another one: a
+            // checkpoint writes a segment at least.
+            Claim::Small => self.checkpoint_reserve + self.checkpoint_least() + reclaim,
             Claim::Relief => self.checkpoint_reserve + reclaim,
             Claim::Reclaim => self.checkpoint_reserve,
             Claim::Map => 0,

@@ -109,13 +109,7 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
             let before = self.state().log.sequence;
             return self.settle(before, durability).await;
         }
-        let end = offset + length;
-        let (mut sequence, trimmed) = self.trim_within(id, offset, end).await?;
-        for edge in [offset..trimmed.start, trimmed.end..end].into_iter().filter(|e| !e.is_empty())
-        {
-            let zeroes = zeroes(edge.end - edge.start);
-            sequence = sequence.max(self.write_bytes(id, edge.start, zeroes).await?);
-        }
+        let sequence = self.zero_bytes(id, offset, length).await?;
         self.settle(sequence, durability).await
     }
 
@@ -330,7 +324,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     /// Trims the whole blocks within a range, and with them the last one of the volume if the range reaches
     /// to its end. Returns the record's sequence number, or the newest, and the bytes trimmed.
-    async fn trim_within(
+    pub(crate) async fn trim_within(
         &self,
         tree: TreeId,
         offset: u64,
@@ -502,10 +496,6 @@ fn in_blocks(mut data: Bytes) -> impl Iterator<Item = Bytes> {
     let mut padded = AlignedBuf::zeroed(if data.is_empty() { 0 } else { BLOCK_BYTES });
     padded.as_mut()[..data.len()].copy_from_slice(&data);
     [whole, padded.freeze()].into_iter().filter(|piece| !piece.is_empty())
-}
-
-fn zeroes(length: u64) -> Bytes {
-    Bytes::from(vec![0; length as usize])
 }
 
 /// Cuts whole-block chunks down to `length` bytes from `skip` on.

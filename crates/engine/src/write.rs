@@ -61,7 +61,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     if (lba + done) * BLOCK_SIZE + rest.len() as u64 > size {
                         return Err(shrunk().into());
                     }
-                    state.write_step(tree, lba + done, &rest)
+                    state.write_step(Claim::Client, tree, lba + done, &rest)
                 })
                 .await?;
             sequence = at;
@@ -98,7 +98,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     if state.version_of(tree, lba)? != before {
                         return Ok(None);
                     }
-                    state.write_step(tree, lba, &block).map(|(_, sequence)| Some(sequence))
+                    let written = state.write_step(Claim::Client, tree, lba, &block)?;
+                    Ok(Some(written.1))
                 })
                 .await?;
             if let Some(sequence) = written {
@@ -142,18 +143,19 @@ impl State {
     /// payload, map, in one step. Returns how many, and the record's sequence number.
     pub fn write_step(
         &mut self,
+        claim: Claim,
         tree: TreeId,
         lba: u64,
         data: &Bytes,
     ) -> Result<(u64, u64), Hurdle> {
         let blocks = (data.len() / BLOCK_BYTES) as u32;
-        if self.space.is_crowded(Claim::Client) {
-            return Err(Hurdle::Crowded(Claim::Client));
+        if self.space.is_crowded(claim) {
+            return Err(Hurdle::Crowded(claim));
         }
         let (stream, alike) = self.place_client(tree, lba, blocks)?;
         let room = self
-            .room_for_client(stream, WRITE_RECORD_BYTES, alike)
-            .map_err(|_| Hurdle::NoRoom(Claim::Client))?;
+            .room_for(claim, stream, WRITE_RECORD_BYTES, alike)
+            .map_err(|_| Hurdle::NoRoom(claim))?;
         let fit = room.blocks;
         self.map.write(tree, Lba(lba), room.at, u64::from(fit))?;
         self.log.push(

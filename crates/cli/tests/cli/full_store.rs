@@ -63,6 +63,39 @@ fn a_full_store_grows() {
 }
 
 #[test]
+fn a_full_store_goes_back_to_a_snapshot() {
+    let folder = Folder::with_store();
+    folder.ok("volume create s.mj big --size 1G");
+    let server = folder.serve("");
+    let mut client = server.client("big");
+    for piece in 0..8 {
+        client.write(0, piece * PIECE as u64, &pattern(piece, PIECE)).unwrap();
+    }
+    folder.ok("snapshot create s.mj big@early");
+    let mut at = 8 * PIECE as u64;
+    while client.write(0, at, &pattern(at, PIECE)).is_ok() {
+        at += PIECE as u64;
+    }
+    // Odd edges, in what the snapshot has, too, and in a hole.
+    for offset in [PIECE as u64 - 100, 5 * PIECE as u64 + 3, 900 << 20] {
+        client.zero(offset, 10_001).unwrap();
+        assert_eq!(client.read(offset, 10_001).unwrap(), [0; 10_001]);
+    }
+    folder.ok("volume rename s.mj big huge");
+    folder.ok("snapshot restore s.mj huge@early --force");
+    for piece in 0..8 {
+        let read = client.read(piece * PIECE as u64, PIECE as u32).unwrap();
+        assert!(read == pattern(piece, PIECE), "piece {piece}");
+    }
+    for piece in 0..16 {
+        client.write(0, piece * PIECE as u64, &pattern(700 + piece, PIECE)).unwrap();
+    }
+    server.stop();
+    assert!(folder.ok("check s.mj").contains("no problems"));
+    assert!(folder.ok("scrub s.mj").contains("no damage"));
+}
+
+#[test]
 fn the_volume_that_format_suggests_can_be_filled_and_overwritten() {
     let folder = Folder::empty();
     let made = folder.ok("format s.mj --size 64M");

@@ -86,6 +86,17 @@ h.block_status(2 * M, 3 * M, extent, nbd.CMD_FLAG_REQ_ONE)
 assert extents == [M, 3], extents
 h.cache(M, 0)
 
+# A part of a hole that is zeroed stays a hole, whatever is beside it.
+for mode in (0, nbd.CMD_FLAG_NO_HOLE, nbd.CMD_FLAG_FAST_ZERO):
+    h.zero(100, 3 * M + 50, mode)
+    h.zero(100, 4 * M - 50, mode)
+    h.zero(10000, 3 * M + 4000, mode)
+model[4 * M:4 * M + 50] = bytes(50)
+extents.clear()
+h.block_status(2 * M, 3 * M, extent)
+assert extents == [M, 3, 4096, 0, M - 4096, 3], extents
+assert_same(h)
+
 # Many at once, on two connections; a flush on one covers the other.
 other = connect(v)
 pieces = []
@@ -129,7 +140,7 @@ o.set_export_name("nobody")
 refused(errno.ENOENT, o.opt_go)
 o.set_export_name("v")
 o.opt_go()
-assert o.pread(4096, 4 * M) == b"x" * 4096
+assert o.pread(4096, 4 * M) == bytes(50) + b"x" * 4046
 for handle in (h, other, s, o):
     handle.shutdown()
 

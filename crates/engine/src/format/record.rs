@@ -130,7 +130,8 @@ impl Record {
         }
     }
 
-    /// Whether its purpose is to free space, so that it is accepted on a full store.
+    /// Whether its purpose is to free space, so that it is accepted on a full store. A volume's new
+    /// size may be a smaller one.
     pub fn frees_space(&self) -> bool {
         match self {
             Record::Vector { staging: None, remaps } => {
@@ -142,7 +143,7 @@ impl Record {
                     | Record::Delete { .. }
                     | Record::Commit { .. }
                     | Record::Abort { .. }
-                    | Record::Resize { .. }
+                    | Record::Restore { .. }
             ),
         }
     }

@@ -4,6 +4,7 @@
 mod admission;
 mod cold_checksums;
 mod full_of_snapshots;
+mod full_store;
 mod hostile_media;
 mod in_common;
 mod lost_places;
@@ -27,3 +28,4 @@ mod turns;
 mod vectors;
 mod victims;
 mod waits;
+mod zeroing;

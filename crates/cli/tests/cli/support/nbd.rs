@@ -129,6 +129,10 @@ impl Client {
         self.ask(0, 4, offset, length)
     }
 
+    pub fn zero(&mut self, offset: u64, length: u32) -> Result<(), u32> {
+        self.ask(0, 6, offset, length)
+    }
+
     /// Says goodbye.
     pub fn leave(mut self) {
         self.request(0, 2, 0, 0, &[]);
