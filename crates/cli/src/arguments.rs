@@ -254,11 +254,15 @@ pub enum VolumeCommand {
 #[derive(Debug, Subcommand)]
 pub enum SnapshotCommand {
     /// Take a snapshot of all writes acknowledged before.
+    ///
+    /// Of several volumes of one machine, such as a database's data and its log, all are taken at one
+    /// instant: all of them or none, whatever happens meanwhile.
     Create {
         /// The store.
         store: PathBuf,
-        /// VOLUME@NAME.
-        snapshot: SnapshotName,
+        /// VOLUME@NAME; up to 16 of them.
+        #[arg(required = true, value_name = "SNAPSHOT")]
+        snapshots: Vec<SnapshotName>,
     },
     /// List snapshots.
     List {

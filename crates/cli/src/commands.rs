@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use mjolnir_host::{HostRuntime, run as run_host};
 
 use crate::arguments::{
-    GcCommand, RangeCommand, RecordCommand, SnapshotCommand, StoreCommand, VolumeCommand,
+    GcCommand, RangeCommand, RecordCommand, SnapshotCommand, SnapshotName, StoreCommand,
+    VolumeCommand,
 };
 use crate::difference;
 use crate::door::Door;
@@ -98,9 +99,16 @@ fn plan(command: StoreCommand) -> Result<(PathBuf, Request, View), Failure> {
             }
         },
         StoreCommand::Snapshot(command) => match command {
-            SnapshotCommand::Create { store, snapshot } => {
-                let (volume, name) = (snapshot.volume, snapshot.name);
-                plain(store, Request::CreateSnapshot { volume, name })
+            SnapshotCommand::Create { store, snapshots } => {
+                let named = |of: SnapshotName| (of.volume, of.name);
+                let mut snapshots: Vec<_> = snapshots.into_iter().map(named).collect();
+                match snapshots.len() {
+                    1 => {
+                        let (volume, name) = snapshots.remove(0);
+                        plain(store, Request::CreateSnapshot { volume, name })
+                    }
+                    _ => plain(store, Request::CreateSnapshots { snapshots }),
+                }
             }
             SnapshotCommand::List { store, volume, mapped } => {
                 plain(store, Request::ListSnapshots { volume, mapped })

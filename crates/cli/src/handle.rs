@@ -82,6 +82,12 @@ pub async fn handle<D: Device, R: Runtime>(
         Request::CreateSnapshot { volume, name } => {
             engine.create_snapshot(&volume, &name).await.map(target)
         }
+        Request::CreateSnapshots { snapshots } => {
+            let taken = engine.create_snapshots(&snapshots).await?;
+            let target =
+                |info: TargetInfo| Target { name: info.name, bytes: info.size, mapped_bytes: None };
+            Ok(Response::Targets(taken.into_iter().map(target).collect()))
+        }
         Request::DeleteSnapshot { volume, name, .. } => {
             engine.delete_snapshot(&volume, &name).await.map(done)
         }

@@ -41,6 +41,8 @@ pub enum Request {
     ListVolumes { mapped: bool },
     /// Take a snapshot.
     CreateSnapshot { volume: String, name: String },
+    /// Take snapshots of several volumes at one instant, each given as the volume and the snapshot's name.
+    CreateSnapshots { snapshots: Vec<(String, String)> },
     /// Delete a snapshot; one that is in use only if `force`.
     DeleteSnapshot {
         volume: String,

@@ -17,6 +17,9 @@ pub const VOLUME_BYTES_MAX: u64 = 256 << 40;
 /// What the size of a volume is a multiple of: disks and their images have sectors of this size.
 pub const SECTOR_BYTES: u64 = 512;
 
+/// Snapshots of several volumes that can be taken at one instant: their records share a group's header.
+pub const SNAPSHOTS_AT_ONCE_MAX: usize = 16;
+
 /// A range that differs between two targets, and what the newer one has there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct DiffExtent {
@@ -134,6 +137,49 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             .await?;
         self.flush_to(sequence).await?;
         self.state().target(tree)
+    }
+
+    /// Takes snapshots of several volumes, each given with the snapshot's name, at one instant: all of
+    /// them or none, through any crash. Durable when it returns.
+    pub async fn create_snapshots(
+        &self,
+        snapshots: &[(String, String)],
+    ) -> Result<Vec<TargetInfo>, Error> {
+        if snapshots.is_empty() || snapshots.len() > SNAPSHOTS_AT_ONCE_MAX {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "{} snapshots cannot be taken at once; 1 to {SNAPSHOTS_AT_ONCE_MAX} can",
+                    snapshots.len()
+                ),
+            ));
+        }
+        let mut records = Vec::with_capacity(snapshots.len());
+        let mut wanted = Vec::with_capacity(snapshots.len());
+        for (volume, name) in snapshots {
+            check_name(name)?;
+            let of = self.volume_named(volume)?;
+            let full = format!("{volume}@{name}");
+            if wanted.iter().any(|(_, _, other)| *other == full) {
+                return Err(Error::new(ErrorKind::Invalid, format!("{full} is named twice")));
+            }
+            let tree = self.state().catalog.next_id()?;
+            records.push(Record::CreateSnapshot { tree, of, name: name.clone() });
+            wanted.push((tree, (volume, of), full));
+        }
+        let sequence = self
+            .log_step(|state| {
+                state.check_health()?;
+                for (_, (volume, of), full) in &wanted {
+                    state.still_named(volume, *of)?;
+                    state.catalog.check_free(full)?;
+                }
+                state.log_together(&records)
+            })
+            .await?;
+        self.flush_to(sequence).await?;
+        let state = self.state();
+        wanted.into_iter().map(|(tree, _, _)| state.target(tree)).collect()
     }
 
     /// Removes a snapshot. Its space comes back by and by.

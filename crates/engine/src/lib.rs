@@ -66,7 +66,7 @@ mod survey;
 mod write;
 mod zero;
 
-pub use admin::{DiffExtent, DiffPage, SECTOR_BYTES};
+pub use admin::{DiffExtent, DiffPage, SECTOR_BYTES, SNAPSHOTS_AT_ONCE_MAX};
 pub use check::CheckReport;
 pub use engine::Engine;
 #[doc(hidden)]

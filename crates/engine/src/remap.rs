@@ -4,11 +4,12 @@ use bytes::Bytes;
 use mjolnir_device::{Device, Runtime};
 use mjolnir_map::Absent;
 use mjolnir_store::Error;
-use mjolnir_units::{BLOCK_SIZE, Lba, TreeId};
+use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Lba, TreeId};
 
 use crate::catalog::{Entry, IDS_END};
 use crate::engine::{Engine, Hurdle, State};
 use crate::fault;
+use crate::format::group::FIXED_BYTES;
 use crate::format::manifest::TreeKind;
 use crate::format::record::{Record, Remap};
 use crate::space::{CLIENT_STREAM, Claim};
@@ -33,7 +34,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.log_step(|state| {
             state.check_health()?;
             check(state)?;
-            state.log_one(&record)
+            state.log_together(std::slice::from_ref(&record))
         })
         .await
     }
@@ -53,18 +54,30 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 }
 
 impl State {
-    /// Applies a record that carries no payload and puts it into the log. Returns its sequence number.
-    pub fn log_one(&mut self, record: &Record) -> Result<u64, Hurdle> {
-        let (claim, bytes) = (self.claim_of(record), record.encoded_bytes());
+    /// Applies records that carry no payload and puts them into the log, in one group: its header is on the
+    /// medium, with all of them, or is not. Of several, only the first may meet a hurdle, and together they
+    /// fit a header. Returns the last one's sequence number.
+    pub fn log_together(&mut self, records: &[Record]) -> Result<u64, Hurdle> {
+        let bytes: usize = records.iter().map(Record::encoded_bytes).sum();
+        assert!(
+            FIXED_BYTES + bytes <= BLOCK_BYTES,
+            "{} records do not fit a header",
+            records.len()
+        );
+        let Some(first) = records.first() else { return Ok(self.log.sequence) };
+        let claim = self.claim_of(first);
         if self.space.is_crowded(claim) {
             return Err(Hurdle::Crowded(claim));
         }
         let room = self.room_for(claim, CLIENT_STREAM, bytes, 0);
         let stream = room.map_err(|_| Hurdle::NoRoom(claim))?.stream;
-        let sequence = self.log.sequence + 1;
-        self.apply(record, sequence)?;
-        self.log.push(stream, record.clone(), Bytes::new(), bytes);
-        Ok(sequence)
+        for (index, record) in records.iter().enumerate() {
+            let applied = self.apply(record, self.log.sequence + 1);
+            assert!(index == 0 || applied.is_ok(), "a part of what belongs together was applied");
+            applied?;
+            self.log.push(stream, record.clone(), Bytes::new(), record.encoded_bytes());
+        }
+        Ok(self.log.sequence)
     }
 
     /// What a record without payload asks for room as.

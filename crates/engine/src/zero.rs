@@ -52,7 +52,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     let bytes = left.min(BLOCK_SIZE);
                     let trim = Record::Remap(Remap::Trim { tree, lba, bytes });
                     match state.version_of(tree, lba)? == before {
-                        true => state.log_one(&trim).map(Some),
+                        true => state.log_together(std::slice::from_ref(&trim)).map(Some),
                         false => Ok(None),
                     }
                 })

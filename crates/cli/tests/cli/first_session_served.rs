@@ -16,6 +16,11 @@ fn commands_and_clients_share_a_store() {
     folder.ok("snapshot create s.mj v@monday");
     client.write(FUA, 4096, &new).unwrap();
     folder.ok("clone s.mj v@monday w");
+    // Of two volumes at one instant, or of none.
+    let both = folder.ok("snapshot create s.mj v@noon w@noon");
+    assert!(both.contains("v@noon") && both.contains("w@noon"), "{both}");
+    folder.refused("snapshot create s.mj v@night w@noon", &["\"w@noon\" is taken"]);
+    folder.refused("snapshot delete s.mj v@night", &["no snapshot named \"v@night\""]);
     let none = folder.run("snapshot diff s.mj v@sunday");
     assert_eq!((none.code, &*none.out), (Some(1), ""), "{none:?}");
     let diff = folder.ok("snapshot diff s.mj v@monday");

@@ -409,6 +409,14 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn as_many_snapshots_as_are_taken_at_once_fit_a_group_header() {
+        let record =
+            Record::CreateSnapshot { tree: TreeId(1), of: TreeId(2), name: "n".repeat(128) };
+        let bytes = crate::SNAPSHOTS_AT_ONCE_MAX * record.encoded_bytes();
+        assert!(FIXED_BYTES + bytes <= BLOCK_BYTES);
+    }
+
+    #[test]
     fn no_bytes_make_the_decoder_panic() {
         let mut state = 1u64;
         let mut next = || {

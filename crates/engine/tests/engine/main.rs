@@ -22,6 +22,7 @@ mod promised;
 mod reading_ahead;
 mod reserve;
 mod smoke;
+mod snapshots_together;
 mod space_told;
 mod support;
 mod turns;
