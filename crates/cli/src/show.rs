@@ -1,6 +1,7 @@
 //! Answers, for people and as JSON.
 
 mod damage;
+mod reads;
 
 use std::path::Path;
 
@@ -9,6 +10,7 @@ use mjolnir_host::Recording;
 use serde_json::Value;
 
 pub use damage::log_loss;
+pub use reads::{by_purpose, place};
 
 use crate::difference;
 use crate::failure::Failure;
@@ -133,6 +135,7 @@ fn check_text(store: &Path, check: &CheckOf) -> String {
         text += &format!("not checked: {left_out}\n");
     }
     text += &recovered::notes(&report.recovery);
+    text += &reads::of_check(check.online, report);
     text += &damage::problems(report, check.warnings);
     text += &damage::losses(&report.losses);
     if let Some(log) = &report.log {
@@ -276,7 +279,8 @@ fn stats(store: &Path, of: &StatsOf) -> String {
         count(stats.replayed_records, "record"),
         stats.dropped_records,
     );
-    text += &format!("checksum errors met: {}\n\n", stats.checksum_errors);
+    text += &reads::of_stats(stats);
+    text += "\n";
     text += &reclaim(stats);
     text += match of.served {
         true => "\nlatency of requests within the store, since it is served\n",

@@ -17,6 +17,7 @@ use crate::format::bind;
 use crate::format::group::GroupHeader;
 use crate::groups::TRIES;
 use crate::memory::buffer_bytes;
+use crate::read_errors::ReadPurpose;
 
 /// Groups whose payload is read at once, a MiB each or less, in a budget of which that is a small part;
 /// in a smaller one as much as is kept for reads.
@@ -110,7 +111,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         // More than once, so that a passing fault does not pass for a torn write.
         for _ in 0..TRIES {
             let buffer = self.buffer(group.checksums.len() * BLOCK_BYTES);
-            let read = self.device().read(start, buffer).await;
+            let read = self.read_device(ReadPurpose::Recovery, start, buffer).await;
             let what = format!("reading what was logged at {start} (segment {})", zone.0);
             let bytes = match read.map_err(|error| fault::device(&what, error)) {
                 Ok(bytes) => bytes,

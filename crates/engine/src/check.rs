@@ -17,6 +17,7 @@ use crate::loss::{LogLoss, Loss, Stretch, join};
 use crate::missing::MissingPart;
 use crate::node_io::Place;
 use crate::read::Pin;
+use crate::read_errors::{ReadError, ReadPurpose};
 use crate::recovered::RecoveryReport;
 use crate::space::{MAP_STREAM, Segment, SegmentState};
 
@@ -45,6 +46,16 @@ pub struct CheckReport {
     /// What lay in the part that is missing, if the medium has become shorter.
     #[serde(default)]
     pub missing: Option<MissingPart>,
+    /// Reads of the device that failed since the store was opened, for whatever purpose, those of this check
+    /// included.
+    #[serde(default)]
+    pub read_errors: u64,
+    /// Times since then that what was read did not match its checksum.
+    #[serde(default)]
+    pub checksum_errors: u64,
+    /// Of both, those that this check met, or that were met of the map meanwhile: the last ones.
+    #[serde(default)]
+    pub met: Vec<ReadError>,
 }
 
 /// What a check thinks of a segment's first block.
@@ -102,6 +113,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// As [`check`](Self::check); `progress` hears the part done, 0 to 1.
     pub async fn check_telling(&self, mut progress: impl FnMut(f64)) -> Result<CheckReport, Error> {
         self.refuse_if_failed("a check")?;
+        let errors_before = self.state().read_errors.total();
         let mut report = CheckReport {
             log: self.log_loss(),
             recovery: self.recovery(),
@@ -113,7 +125,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         let manifest = self.state().table.manifest.clone();
         for (pba, blocks) in manifest {
-            match self.read_verified(pba, u64::from(blocks)).await {
+            match self.read_verified(ReadPurpose::Check, pba, u64::from(blocks)).await {
                 Err(error) if error.kind == ErrorKind::Damaged => report.problems.push(format!(
                     "a part of the manifest or of its copy is damaged ({}); the next checkpoint \
                      writes both anew",
@@ -163,6 +175,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             report.problems.push(format!("the map: {problem}"));
         }
         let state = self.state();
+        report.read_errors = state.read_errors.failed.total();
+        report.checksum_errors = state.read_errors.mismatched.total();
+        let own =
+            |error: &&ReadError| matches!(error.purpose, ReadPurpose::Check | ReadPurpose::Map);
+        report.met = state.read_errors.since(errors_before).filter(own).cloned().collect();
         for (tree, _) in state.catalog.iter() {
             if !state.map.contains(tree) {
                 report.problems.push(format!("tree {} has a name, but no map", tree.0));
@@ -242,10 +259,17 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         self.settle_zone(zone).await;
         let start = zone.start(info.zone_blocks);
-        let first = self.device().read(start, AlignedBuf::zeroed(BLOCK_BYTES)).await;
+        let first =
+            self.read_device(ReadPurpose::Check, start, AlignedBuf::zeroed(BLOCK_BYTES)).await;
         let header = match first.map_err(|error| fault::device(&format!("reading {start}"), error))
         {
-            Ok(block) => judge_header(block.as_ref(), zone, &segment, &info),
+            Ok(block) => {
+                let header = judge_header(block.as_ref(), zone, &segment, &info);
+                if let Header::Wrong(why) = &header {
+                    self.note_mismatch(ReadPurpose::Check, start, why);
+                }
+                header
+            }
             Err(error) if error.kind == ErrorKind::Damaged => Header::Wrong(error.message),
             Err(error) => return Err(error),
         };
@@ -262,7 +286,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 )),
             }
         }
-        let walk = self.walk_segment(zone, segment.incarnation, end).await?;
+        let walk = self.walk_segment(ReadPurpose::Check, zone, segment.incarnation, end).await?;
         match header {
             Header::Right => {}
             // A power cut may have taken it, and not the first group, which then stands in for it.
@@ -291,13 +315,22 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         while left > 0 {
             let count = left.min(info.append_blocks_max);
             let buffer = self.buffer(count as usize * BLOCK_BYTES);
-            let piece = self.device().read(at, buffer).await;
+            let piece = self.read_device(ReadPurpose::Check, at, buffer).await;
             bytes.extend_from_slice(
                 piece.map_err(|error| format!("cannot be read: {error}"))?.as_ref(),
             );
             (at, left) = (at.plus(count), left - count);
         }
-        let footer = Footer::decode(&bytes).map_err(|why| format!("is damaged: {why}"))?;
+        let footer = Footer::decode(&bytes).map_err(|why| {
+            let at = zone.start(info.zone_blocks).plus(u64::from(segment.footer));
+            let why = format!("is damaged: {why}");
+            self.note_mismatch(
+                ReadPurpose::Check,
+                at,
+                format!("the footer of segment {} {why}", zone.0),
+            );
+            why
+        })?;
         let fits = footer.incarnation == segment.incarnation
             && footer.checksums.len() == segment.footer as usize;
         if fits { Ok(()) } else { Err("is that of another segment".into()) }

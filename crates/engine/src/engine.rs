@@ -25,6 +25,7 @@ use crate::memory::dirty_nodes_max;
 use crate::node_io::NodeTableMedia;
 use crate::options::OpenOptions;
 use crate::placement::Placement;
+use crate::read_errors::ReadErrors;
 use crate::reclaim::ReclaimState;
 use crate::recovered::RecoveryReport;
 use crate::space::{Claim, Space};
@@ -80,6 +81,7 @@ pub(crate) struct State {
     pub checkpoint: CheckpointState,
     pub reclaim: ReclaimState,
     pub counters: Counters,
+    pub read_errors: ReadErrors,
     /// Memory for reads.
     pub buffers: Buffers,
     /// Memory for what clients write, lent to whoever serves them.

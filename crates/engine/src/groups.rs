@@ -11,6 +11,7 @@ use crate::fault;
 use crate::format::group::{GroupHeader, GroupPlace};
 use crate::headers_ahead::HeadersAhead;
 use crate::log::GROUP_BLOCKS_MAX;
+use crate::read_errors::ReadPurpose;
 
 /// Blocks from a segment's start in which the group after a lost one begins: it cannot be longer than the
 /// longest.
@@ -67,17 +68,19 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Reads the group headers of a segment up to block `end`, but for those that cannot be read.
     pub(crate) async fn walk_groups(
         &self,
+        purpose: ReadPurpose,
         zone: ZoneId,
         incarnation: u64,
         end: u64,
     ) -> Result<Vec<GroupHeader>, Error> {
-        Ok(self.walk_segment(zone, incarnation, end).await?.groups)
+        Ok(self.walk_segment(purpose, zone, incarnation, end).await?.groups)
     }
 
     /// As [`walk_groups`](Self::walk_groups), and tells what was in the way. Behind a break it looks for
     /// the next group in all that is left: where very much was overwritten, that alone tells.
     pub(crate) async fn walk_segment(
         &self,
+        purpose: ReadPurpose,
         zone: ZoneId,
         incarnation: u64,
         end: u64,
@@ -89,12 +92,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         let end = end.min(zone_blocks);
         let mut walk = Walk { groups: Vec::new(), breaks: Vec::new() };
-        let mut ahead = HeadersAhead::new(self, zone, end);
+        let mut ahead = HeadersAhead::new(self, purpose, zone, end);
         let mut offset = 1;
         while offset < end {
             let place = GroupPlace { uuid, zone, offset: offset as u32, incarnation };
             let first = ahead.take(offset).await;
-            let damage = match self.read_header(&place, first).await? {
+            let damage = match self.read_header(purpose, &place, first).await? {
                 Ok(header) if offset + header.checksums.len() as u64 >= zone_blocks => {
                     Some(format!(
                         "the group at block {offset} of segment {} says that it is longer than \
@@ -110,7 +113,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 Err(why) => why,
             };
             let ours = |header: &GroupHeader, offset| header.is_at(&GroupPlace { offset, ..place });
-            let next = self.next_group(zone, offset + 1, end, ours).await?;
+            let next = self.next_group(purpose, zone, offset + 1, end, ours).await?;
             let next = next.map(|(offset, _)| offset);
             // Short of a known end it is a break, whatever is there.
             if damage.is_some() || next.is_some() || end < zone_blocks {
@@ -126,6 +129,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// anything. A device that is gone is an error.
     async fn read_header(
         &self,
+        purpose: ReadPurpose,
         place: &GroupPlace,
         mut first: Option<Result<AlignedBuf, DeviceError>>,
     ) -> Result<Result<GroupHeader, Option<String>>, Error> {
@@ -137,7 +141,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 Some(block) => block,
                 None => {
                     let buffer = self.buffer(BLOCK_BYTES);
-                    self.device().read(at, buffer).await
+                    self.read_device(purpose, at, buffer).await
                 }
             };
             let what = format!("reading the group header at block {offset} of segment {}", zone.0);
@@ -152,10 +156,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             match GroupHeader::decode(block.as_ref()) {
                 Ok(header) if header.is_at(place) => return Ok(Ok(header)),
                 _ if GroupHeader::is_damaged(block.as_ref(), place) => {
-                    why = Some(format!(
+                    let what = format!(
                         "the group header at {at} (block {offset} of segment {}) fails its checksum",
                         zone.0
-                    ));
+                    );
+                    self.note_mismatch(purpose, at, &what);
+                    why = Some(what);
                 }
                 _ => why = None,
             }
@@ -189,6 +195,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// nothing is looked for, since each may take a failing disk seconds.
     pub(crate) async fn next_group(
         &self,
+        purpose: ReadPurpose,
         zone: ZoneId,
         mut from: u64,
         limit: u64,
@@ -199,7 +206,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         while from < limit && unreadable < REACH {
             let count = stride.min(limit - from);
             let buffer = self.buffer(count as usize * BLOCK_BYTES);
-            let read = self.device().read(start.plus(from), buffer).await;
+            let read = self.read_device(purpose, start.plus(from), buffer).await;
             let bytes = match read.map_err(|error| fault::device("looking for a group", error)) {
                 Ok(bytes) => bytes,
                 // In smaller and smaller steps up to what cannot be read, and past that.

@@ -13,6 +13,7 @@ use mjolnir_units::{BLOCK_BYTES, Pba, ZoneId};
 
 use crate::checksums::Sums;
 use crate::engine::Engine;
+use crate::read_errors::ReadPurpose;
 
 /// Headers that are on their way at once.
 const HEADERS_AHEAD: usize = 16;
@@ -23,6 +24,7 @@ type Reading = LocalBoxFuture<'static, Result<AlignedBuf, DeviceError>>;
 /// See the module.
 pub(crate) struct HeadersAhead<'a, D: Device, R: Runtime> {
     engine: &'a Engine<D, R>,
+    purpose: ReadPurpose,
     start: Pba,
     end: u64,
     sums: Option<Sums>,
@@ -33,11 +35,11 @@ pub(crate) struct HeadersAhead<'a, D: Device, R: Runtime> {
 
 impl<'a, D: Device, R: Runtime> HeadersAhead<'a, D, R> {
     /// Those of a segment up to block `end`.
-    pub fn new(engine: &'a Engine<D, R>, zone: ZoneId, end: u64) -> Self {
+    pub fn new(engine: &'a Engine<D, R>, purpose: ReadPurpose, zone: ZoneId, end: u64) -> Self {
         let state = engine.state();
         let start = zone.start(state.info.zone_blocks);
         let sums = state.checksums.peek(zone).cloned();
-        HeadersAhead { engine, start, end, sums, next: 0, reads: VecDeque::new() }
+        HeadersAhead { engine, purpose, start, end, sums, next: 0, reads: VecDeque::new() }
     }
 
     /// What was read at an offset, which lies behind those asked for before; none if it is not one of
@@ -53,7 +55,8 @@ impl<'a, D: Device, R: Runtime> HeadersAhead<'a, D, R> {
             && at < self.end
         {
             let buffer = self.engine.buffer(BLOCK_BYTES);
-            let reading = self.engine.device().read(self.start.plus(at), buffer).boxed_local();
+            let read = self.engine.read_device(self.purpose, self.start.plus(at), buffer);
+            let reading = read.boxed_local();
             self.reads.push_back((at, reading));
             self.next = at + 1;
         }

@@ -50,6 +50,7 @@ mod placement;
 mod prefetch;
 mod promise;
 mod read;
+mod read_errors;
 mod reclaim;
 mod recovered;
 mod recovery;
@@ -77,6 +78,7 @@ pub use missing::MissingPart;
 pub use open::SEGMENTS_MIN;
 pub use options::{FormatOptions, OpenOptions, ReclaimOptions};
 pub use placement::STREAMS_MAX;
+pub use read_errors::{ReadError, ReadErrorCounts, ReadErrorKind, ReadPurpose};
 #[doc(hidden)]
 pub use reclaim::MarkLoop;
 pub use recovered::RecoveryReport;

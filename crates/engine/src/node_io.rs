@@ -16,6 +16,7 @@ use crate::engine::{Engine, State};
 use crate::fault;
 use crate::memory::loads_at_once;
 use crate::read::Pin;
+use crate::read_errors::ReadPurpose;
 
 /// Images start and end at multiples of this many bytes.
 pub(crate) const GRAIN: u64 = 64;
@@ -161,7 +162,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let zone_blocks = self.state().info.zone_blocks;
         // What the image refers to stays as long as that itself.
         let _pin = Pin::new(self, &mut self.state(), place.pba.zone(zone_blocks));
-        let bytes = self.read_verified(place.pba, place.blocks()).await?;
+        let bytes = self.read_verified(ReadPurpose::Map, place.pba, place.blocks()).await?;
         self.state().keep_within(&self.inner.options);
         let image = &bytes[place.offset as usize..(place.offset + place.bytes) as usize];
         let base = match BaseBefore::of(image) {
@@ -170,7 +171,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let base = place.base(base, zone_blocks).map_err(|why| {
                     fault::damaged(format!("node {} of the map, at {}, {why}", id.0, place.pba))
                 })?;
-                let read = self.read_verified(base.pba, base.blocks()).await?;
+                let read = self.read_verified(ReadPurpose::Map, base.pba, base.blocks()).await?;
                 read.slice(base.offset as usize..(base.offset + base.bytes) as usize)
             }
         };

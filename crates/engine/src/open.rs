@@ -26,6 +26,7 @@ use crate::memory;
 use crate::node_io::NodeTableMedia;
 use crate::options::{FormatOptions, OpenOptions};
 use crate::placement::Placement;
+use crate::read_errors::ReadErrors;
 use crate::reclaim::ReclaimState;
 use crate::space::{CLIENT_STREAM, Space};
 use crate::stats::Counters;
@@ -234,6 +235,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 runtime.parallelism(),
             ),
             counters: Counters::default(),
+            read_errors: ReadErrors::default(),
             buffers: Buffers::keeping(memory::buffer_bytes(&options)),
             client_buffers: Buffers::keeping(memory::client_buffer_bytes(&options)),
             client_inputs: Buffers::keeping(memory::client_input_bytes(&options)),

@@ -15,6 +15,7 @@ use crate::engine::{Engine, State};
 use crate::fault;
 use crate::format::bind;
 use crate::format::segment::Footer;
+use crate::read_errors::ReadPurpose;
 use crate::reclaim::yield_now;
 use crate::space::Segment;
 use crate::write::Version;
@@ -128,6 +129,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok((version, self.read_piece(piece).await?))
     }
 
+    /// Of what a client reads.
     async fn read_piece(&self, piece: Piece<D, R>) -> Result<Chunk, Error> {
         Ok(match piece {
             Piece::Hole(blocks) => Chunk::Zeroes(blocks * BLOCK_SIZE),
@@ -142,7 +144,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 Chunk::Data(copy.into())
             }
             Piece::Device(pba, blocks, pin) => {
-                let buffer = self.read_pinned(pba, blocks).await?;
+                let buffer = self.read_pinned(ReadPurpose::Client, pba, blocks).await?;
                 drop(pin);
                 Chunk::Data(buffer.into())
             }
@@ -174,7 +176,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Reads blocks of one segment, wherever they are, and verifies them.
-    pub(crate) async fn read_verified(&self, pba: Pba, blocks: u64) -> Result<Bytes, Error> {
+    pub(crate) async fn read_verified(
+        &self,
+        purpose: ReadPurpose,
+        pba: Pba,
+        blocks: u64,
+    ) -> Result<Bytes, Error> {
         let pieces = {
             let mut state = self.state();
             self.pieces(&mut state, &[Run { blocks, pba: Some(pba) }])
@@ -186,7 +193,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let bytes = match piece {
                 Piece::Hole(_) => unreachable!("a run with an address"),
                 Piece::Memory(bytes) => bytes,
-                Piece::Device(at, count, _pin) => self.read_pinned(at, count).await?.freeze(),
+                Piece::Device(at, count, _pin) => {
+                    self.read_pinned(purpose, at, count).await?.freeze()
+                }
             };
             if single {
                 return Ok(bytes);
@@ -200,19 +209,23 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Reads blocks of a pinned segment from the device and verifies each.
-    pub(crate) async fn read_pinned(&self, pba: Pba, blocks: u64) -> Result<AlignedBuf, Error> {
+    pub(crate) async fn read_pinned(
+        &self,
+        purpose: ReadPurpose,
+        pba: Pba,
+        blocks: u64,
+    ) -> Result<AlignedBuf, Error> {
         let buffer = self.buffer((blocks * BLOCK_SIZE) as usize);
-        let read = self.device().read(pba, buffer);
-        let (read, few) = join(read, self.few_checksums(pba, blocks)).await;
+        let read = self.read_device(purpose, pba, buffer);
+        let (read, few) = join(read, self.few_checksums(purpose, pba, blocks)).await;
         let buffer = read.map_err(|error| fault::device(&format!("reading {pba}"), error))?;
-        self.state().counters.device_read_blocks += blocks;
-        self.verify(pba, buffer.as_ref(), few.as_deref(), |_| ()).await?;
+        self.verify(purpose, pba, buffer.as_ref(), few.as_deref(), |_| ()).await?;
         Ok(buffer)
     }
 
     /// The checksums of some blocks of a pinned segment, if they are not in memory: without those of all
     /// others where there is no room for all, since of many thousand a read of one block needs one.
-    async fn few_checksums(&self, pba: Pba, blocks: u64) -> Option<Vec<u32>> {
+    async fn few_checksums(&self, purpose: ReadPurpose, pba: Pba, blocks: u64) -> Option<Vec<u32>> {
         let (zone, range, at, piece, whole) = {
             let mut state = self.state();
             let zone_blocks = state.space.zone_blocks;
@@ -238,14 +251,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         if whole {
             // Whoever else asks from now on knows that they are on their way. Seldom: not within each read.
-            let loaded = Box::pin(self.load_checksums(zone)).await.ok()?;
+            let loaded = Box::pin(self.load_checksums(purpose, zone)).await.ok()?;
             return loaded.get(range).map(<[u32]>::to_vec);
         }
         self.settle_zone(zone).await;
         let blocks = piece.blocks.end - piece.blocks.start;
         let buffer = self.buffer((blocks * BLOCK_SIZE) as usize);
-        let read = self.device().read(at, buffer).await.ok()?;
-        self.state().counters.device_read_blocks += blocks;
+        let read = self.read_device(purpose, at, buffer).await.ok()?;
         piece.checksums(read.as_ref())
     }
 
@@ -255,6 +267,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// if they do not match, others decide.
     pub(crate) async fn verify(
         &self,
+        purpose: ReadPurpose,
         pba: Pba,
         bytes: &[u8],
         few: Option<&[u32]>,
@@ -286,7 +299,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             None if few.is_some_and(|few| compare(few).is_none()) => None,
             None => {
                 // Out of what is loaded, which memory may have no room to keep.
-                let loaded = self.load_checksums(zone).await?;
+                let loaded = self.load_checksums(purpose, zone).await?;
                 let expected = loaded.get(range).ok_or_else(|| {
                     fault::damaged(format!(
                         "{pba} (segment {}) has no checksum: it was never written",
@@ -297,24 +310,30 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         };
         wrong.map_or(Ok(()), |at| {
-            self.state().counters.checksum_errors += 1;
             if self.device().missing_from().is_some_and(|from| at >= from) {
-                return Err(fault::damaged(format!(
+                let what = format!(
                     "{at} (segment {}) is missing: the medium ends before it, and is shorter than it was",
                     zone.0
-                )));
+                );
+                self.note_mismatch(purpose, at, &what);
+                return Err(fault::damaged(what));
             }
-            Err(fault::damaged(format!(
+            let what = format!(
                 "{at} (segment {}) does not match its checksum: the medium returned other bytes \
-                 than were written{}",
-                zone.0,
-                fault::SCRUB
-            )))
+                 than were written",
+                zone.0
+            );
+            self.note_mismatch(purpose, at, &what);
+            Err(fault::damaged(what + fault::SCRUB))
         })
     }
 
     /// A sealed segment's checksums: out of memory, from its footer, or from its groups.
-    pub(crate) async fn load_checksums(&self, zone: ZoneId) -> Result<Sums, Error> {
+    pub(crate) async fn load_checksums(
+        &self,
+        purpose: ReadPurpose,
+        zone: ZoneId,
+    ) -> Result<Sums, Error> {
         if let Some(held) = self.state().checksums.get(zone) {
             return Ok(held.clone());
         }
@@ -326,10 +345,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         }
         let _loading = Loading { engine: self.clone(), zone };
-        self.read_checksums(zone).await
+        self.read_checksums(purpose, zone).await
     }
 
-    async fn read_checksums(&self, zone: ZoneId) -> Result<Sums, Error> {
+    async fn read_checksums(&self, purpose: ReadPurpose, zone: ZoneId) -> Result<Sums, Error> {
         let (segment, info, _pin) = {
             let mut state = self.state();
             let pin = Pin::new(self, &mut state, zone);
@@ -345,19 +364,26 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let count = (blocks - at).min(info.append_blocks_max);
                 let from = start.plus(u64::from(segment.footer) + at);
                 let piece = self.buffer((count * BLOCK_SIZE) as usize);
-                let Ok(piece) = self.device().read(from, piece).await else { break };
-                self.state().counters.device_read_blocks += count;
+                let Ok(piece) = self.read_device(purpose, from, piece).await else { break };
                 buffer.extend_from_slice(piece.as_ref());
                 at += count;
             }
-            if let Ok(footer) = Footer::decode(&buffer)
-                && footer.incarnation == segment.incarnation
-            {
-                return Ok(self.keep_checksums(zone, footer.checksums));
+            match Footer::decode(&buffer) {
+                Ok(footer) if footer.incarnation == segment.incarnation => {
+                    return Ok(self.keep_checksums(zone, footer.checksums));
+                }
+                // What was read is not what was written; its groups have the same to tell.
+                _ if at == blocks => {
+                    let footer_at = start.plus(u64::from(segment.footer));
+                    let what =
+                        format!("the footer of segment {} (at {footer_at}) is damaged", zone.0);
+                    self.note_mismatch(purpose, footer_at, what);
+                }
+                _ => {}
             }
         }
         let end = if segment.footer != 0 { segment.footer } else { segment.used };
-        let groups = self.walk_groups(zone, segment.incarnation, u64::from(end)).await?;
+        let groups = self.walk_groups(purpose, zone, segment.incarnation, u64::from(end)).await?;
         let mut values = vec![0; end as usize];
         for header in &groups {
             let first = header.offset as usize + 1;

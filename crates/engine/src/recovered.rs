@@ -9,6 +9,7 @@ use crate::format::bind;
 use crate::format::group::GroupHeader;
 use crate::groups::TRIES;
 use crate::loss::{DamagedPlace, LogLoss};
+use crate::read_errors::ReadPurpose;
 
 /// What opening a store after a crash found besides records to replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,14 +74,18 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         for (index, expected) in (0u64..).zip(&group.checksums) {
             let at = start.plus(index);
             let mut why = String::new();
-            let mut whole = false;
+            let (mut whole, mut was_read) = (false, false);
             for _ in 0..TRIES {
-                match self.device().read(at, AlignedBuf::zeroed(BLOCK_BYTES)).await {
+                match self
+                    .read_device(ReadPurpose::Recovery, at, AlignedBuf::zeroed(BLOCK_BYTES))
+                    .await
+                {
                     Ok(block) => {
                         whole = checksum(block.as_ref()) ^ bind(at, group.incarnation) == *expected;
                         why = "it does not match its checksum".into();
+                        was_read = true;
                     }
-                    Err(error) => why = error.to_string(),
+                    Err(error) => (why, was_read) = (error.to_string(), false),
                 }
                 if whole {
                     break;
@@ -91,6 +96,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     "{at} (segment {}) is damaged: {why}. A flush had covered what was written there",
                     zone.0
                 );
+                if was_read {
+                    self.note_mismatch(ReadPurpose::Recovery, at, &what);
+                }
                 let block = at.offset(zone_blocks);
                 damaged.push((at, DamagedPlace { zone: zone.0, block, what }));
             }

@@ -41,6 +41,7 @@ use crate::format::root::Root;
 use crate::loss::{DamagedPlace, LogLoss, WAYS_ON, refusal};
 use crate::node_io::{LOST, Place};
 use crate::options::OpenOptions;
+use crate::read_errors::{ReadErrorKind, ReadPurpose};
 use crate::reclaim::yield_now;
 use crate::rescue::copies_of;
 use crate::space::{MAP_STREAM, Segment, SegmentState, Space};
@@ -71,13 +72,17 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     ) -> Result<Self, Error> {
         let info = device.info();
         let root = read_root(&device).await?;
-        let manifest = read_manifest(&device, &root).await?;
+        let mut errors = Vec::new();
+        let manifest = read_manifest(&device, &root, &mut errors).await?;
         let named = |error: Error| Error::new(error.kind, format!("{}: {error}", info.name));
         check_manifest(&manifest, &root, info.zones, info.zone_blocks).map_err(named)?;
 
         let engine =
             Engine::assemble(device, runtime, options, Map::new(), root.epoch, root.sequence);
         engine.state().lay_out(&root, &manifest);
+        for ManifestError { kind, at, blocks, message } in errors {
+            engine.note_read_error(kind, ReadPurpose::Recovery, at, blocks, message);
+        }
         let salvage = engine.inner.options.salvage;
         let outdated = match engine.device().is_root_in_doubt() {
             true => engine.find_outdated(&manifest).await?,
@@ -333,7 +338,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let read = async |packed: &u64| {
             let place = Place::unpack(*packed);
             place.check(&info)?;
-            Ok::<_, Error>(self.read_verified(place.pba, place.blocks()).await)
+            Ok::<_, Error>(
+                self.read_verified(ReadPurpose::Recovery, place.pba, place.blocks()).await,
+            )
         };
         let reads = manifest.pages.iter().filter(|packed| **packed != 0);
         let mut reads = pin!(stream::iter(reads).map(read).buffered(READS));
@@ -513,10 +520,22 @@ async fn read_root<D: Device>(device: &D) -> Result<Root, Error> {
     Ok(root)
 }
 
-async fn read_manifest<D: Device>(device: &D, root: &Root) -> Result<Manifest, Error> {
+/// Why a copy of the manifest could not be had, before there is an engine that counts that.
+struct ManifestError {
+    kind: ReadErrorKind,
+    at: Pba,
+    blocks: u64,
+    message: String,
+}
+
+async fn read_manifest<D: Device>(
+    device: &D,
+    root: &Root,
+    errors: &mut Vec<ManifestError>,
+) -> Result<Manifest, Error> {
     let mut first = None;
     for copy in manifest_copies(root) {
-        match read_copy(device, root, copy).await {
+        match read_copy(device, root, copy, errors).await {
             Ok(manifest) => return Ok(manifest),
             Err(error) => first = first.or(Some(error)),
         }
@@ -549,6 +568,7 @@ async fn read_copy<D: Device>(
     device: &D,
     root: &Root,
     chunks: &[(Pba, u32)],
+    errors: &mut Vec<ManifestError>,
 ) -> Result<Manifest, Error> {
     const NO_WAY_ON: &str = "it says where everything lies, and no older one is kept, so all is \
                              lost unless the medium can be made to return it; restore from a backup";
@@ -567,6 +587,8 @@ async fn read_copy<D: Device>(
         }
         let buffer = AlignedBuf::zeroed(*blocks as usize * BLOCK_BYTES);
         let piece = device.read(*pba, buffer).await.map_err(|error| {
+            let (kind, message) = (ReadErrorKind::Failed, error.to_string());
+            errors.push(ManifestError { kind, at: *pba, blocks: u64::from(*blocks), message });
             let error = fault::device("reading the checkpoint's manifest", error);
             Error::new(error.kind, format!("{}; {NO_WAY_ON}", error.message))
         })?;
@@ -580,6 +602,15 @@ async fn read_copy<D: Device>(
     }
     bytes.truncate(root.manifest_bytes as usize);
     Manifest::decode(&bytes).map_err(|why| {
+        if let Some((at, _)) = chunks.first() {
+            let message = format!("the checkpoint's manifest is damaged: {why}");
+            errors.push(ManifestError {
+                kind: ReadErrorKind::Mismatch,
+                at: *at,
+                blocks: 1,
+                message,
+            });
+        }
         let places: Vec<String> = chunks.iter().map(|(pba, _)| pba.to_string()).collect();
         fault::damaged(format!(
             "{}: the checkpoint's manifest (at {}) is damaged: {why}; {NO_WAY_ON}",

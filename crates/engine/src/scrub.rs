@@ -13,6 +13,7 @@ use crate::format::group::GroupHeader;
 use crate::groups::Hole;
 use crate::loss::{Loss, Stretch, join};
 use crate::node_io::{GRAIN, Place};
+use crate::read_errors::ReadPurpose;
 use crate::space::SegmentState;
 
 /// What a scrub found.
@@ -110,7 +111,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         report.segments += 1;
         let end = if segment.footer > 0 { segment.footer } else { segment.used };
-        let walk = match self.walk_segment(zone, segment.incarnation, end.into()).await {
+        let walk = match self
+            .walk_segment(ReadPurpose::Scrub, zone, segment.incarnation, end.into())
+            .await
+        {
             Ok(walk) => walk,
             Err(error) => {
                 report.damage.push(error.message);
@@ -122,7 +126,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let hole = hole.hole(zone, zone_blocks, end.into());
             // Whether what it described can be read is found out block by block.
             for at in hole.blocks.clone().map(Pba) {
-                match self.read_pinned(at, 1).await {
+                match self.read_pinned(ReadPurpose::Scrub, at, 1).await {
                     Ok(_) => report.verified_bytes += BLOCK_SIZE,
                     Err(error) => bad.push((at, error.message)),
                 }
@@ -135,12 +139,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let mut left = group.checksums.len() as u64;
             while left > 0 {
                 let count = left.min(128);
-                match self.read_pinned(start.plus(offset), count).await {
+                match self.read_pinned(ReadPurpose::Scrub, start.plus(offset), count).await {
                     Ok(_) => report.verified_bytes += count * BLOCK_SIZE,
                     Err(_) => {
                         // Block by block, to name exactly what is bad.
                         for at in offset..offset + count {
-                            match self.read_pinned(start.plus(at), 1).await {
+                            match self.read_pinned(ReadPurpose::Scrub, start.plus(at), 1).await {
                                 Ok(_) => report.verified_bytes += BLOCK_SIZE,
                                 Err(error) => bad.push((start.plus(at), error.message)),
                             }
@@ -181,7 +185,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if within(from, AROUND + 1).is_empty() {
                 continue;
             }
-            let Ok(bytes) = self.read_verified(place.pba, place.blocks()).await else { continue };
+            let Ok(bytes) = self.read_verified(ReadPurpose::Map, place.pba, place.blocks()).await
+            else {
+                continue;
+            };
             let image = &bytes[place.offset as usize..(place.offset + place.bytes) as usize];
             let base = BaseBefore::of(image).map(|base| place.base(base, zone_blocks));
             if let Some(Ok(base)) = base {

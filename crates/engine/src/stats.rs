@@ -8,6 +8,7 @@ use mjolnir_units::{BLOCK_SIZE, ZoneId};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Engine;
+use crate::read_errors::{ReadError, ReadErrorCounts};
 use crate::space::{MAP_STREAM, RECLAIM_STREAM, RELIEF_STREAM, SegmentState};
 
 /// Latencies counted in buckets of a quarter power of two.
@@ -88,7 +89,6 @@ pub(crate) struct Counters {
     pub zone_resets: u64,
     pub checkpoints: u64,
     pub nodes_loaded: u64,
-    pub checksum_errors: u64,
     pub room_waits: u64,
     pub room_refusals: u64,
     pub replayed_records: u64,
@@ -230,8 +230,20 @@ pub struct Stats {
     /// Times that a change was acknowledged only once it was written, since the warm log had no room for it.
     #[serde(default)]
     pub outlive_waits: u64,
-    /// Times that a block was read that did not match its checksum, by clients, reclaim or a scrub.
+    /// Times that what was read did not match its checksum, for whatever purpose.
     pub checksum_errors: u64,
+    /// Of those, how many for which purpose.
+    #[serde(default)]
+    pub checksum_errors_by: ReadErrorCounts,
+    /// Reads of the device that failed, for whatever purpose. One that is tried again counts again.
+    #[serde(default)]
+    pub read_errors: u64,
+    /// Of those, how many for which purpose.
+    #[serde(default)]
+    pub read_errors_by: ReadErrorCounts,
+    /// The last of both.
+    #[serde(default)]
+    pub last_read_error: Option<ReadError>,
     /// Map nodes, in memory or not.
     pub map_nodes: u64,
     /// Leaves of the map in memory.
@@ -347,7 +359,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             dropped_records: counters.dropped_records,
             promises: counters.promises,
             outlive_waits: counters.outlive_waits,
-            checksum_errors: counters.checksum_errors,
+            checksum_errors: state.read_errors.mismatched.total(),
+            checksum_errors_by: state.read_errors.mismatched,
+            read_errors: state.read_errors.failed.total(),
+            read_errors_by: state.read_errors.failed,
+            last_read_error: state.read_errors.last().cloned(),
             map_nodes: usage.nodes as u64,
             map_leaves: usage.leaves as u64,
             map_bytes: memory.nodes,

@@ -17,6 +17,7 @@ use crate::format::root::Root;
 use crate::format::segment::SegmentHeader;
 use crate::groups::{REACH, TRIES, Walk};
 use crate::loss::DamagedPlace;
+use crate::read_errors::ReadPurpose;
 use crate::settle::LANDMARKS;
 use crate::space::{CLIENT_STREAM, MAP_STREAM, ORDER_SLACK, RECLAIM_STREAM, SegmentState};
 
@@ -117,7 +118,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let segment = state.space.get(zone);
                 (segment.incarnation, u64::from(segment.used))
             };
-            let walk = self.walk_segment(zone, incarnation, zone_blocks).await;
+            let walk =
+                self.walk_segment(ReadPurpose::Recovery, zone, incarnation, zone_blocks).await;
             (zone, known, walk)
         };
         let mut walks = stream::iter(scan).map(walk).buffered(WALKS);
@@ -213,7 +215,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let Some(first) = self.headless_group(zone, root, REACH).await? else {
                 return Ok(None);
             };
-            let groups = self.walk_groups(zone, first.incarnation, info.zone_blocks).await?;
+            let groups = self
+                .walk_groups(ReadPurpose::Recovery, zone, first.incarnation, info.zone_blocks)
+                .await?;
             Ok(Some((zone, first, groups)))
         };
         let mut traces = stream::iter(unopened).map(trace).buffered(WALKS);
@@ -259,7 +263,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
             // Its first group stands in for a header that is lost.
             let place = GroupPlace { uuid, zone, offset: 1, incarnation };
-            let group = self.next_group(zone, 1, 2, |group, _| group.is_at(&place)).await?;
+            let group = self
+                .next_group(ReadPurpose::Recovery, zone, 1, 2, |group, _| group.is_at(&place))
+                .await?;
             Ok((zone, group.is_none()))
         };
         let mut found = stream::iter(&manifest.segments).map(is_outdated).buffered(HEADERS);
@@ -288,7 +294,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let damaged = SegmentHeader::is_damaged(block.as_ref(), &uuid, zone, root.incarnation);
         Ok(match header {
             Some(header) => First::Header(header),
-            None if damaged => First::Damaged,
+            None if damaged => {
+                let at = zone.start(self.state().info.zone_blocks);
+                let what = format!("the header of segment {} fails its checksum", zone.0);
+                self.note_mismatch(ReadPurpose::Recovery, at, what);
+                First::Damaged
+            }
             None => First::Unopened,
         })
     }
@@ -296,7 +307,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// The first block of a segment, if it can be read. A device that is gone is an error.
     async fn read_first_block(&self, zone: ZoneId) -> Result<Option<AlignedBuf>, Error> {
         let at = zone.start(self.state().info.zone_blocks);
-        let block = self.device().read(at, AlignedBuf::zeroed(BLOCK_BYTES)).await;
+        let block =
+            self.read_device(ReadPurpose::Recovery, at, AlignedBuf::zeroed(BLOCK_BYTES)).await;
         let what = format!("reading the first block of segment {}", zone.0);
         match block.map_err(|error| fault::device(&what, error)) {
             Ok(block) => Ok(Some(block)),
@@ -324,7 +336,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 && header.incarnation > root.incarnation
                 && header.epoch >= root.epoch
         };
-        let found = self.next_group(zone, 1, zone_blocks.min(reach), ours).await?;
+        let found =
+            self.next_group(ReadPurpose::Recovery, zone, 1, zone_blocks.min(reach), ours).await?;
         Ok(found.map(|(_, group)| group))
     }
 

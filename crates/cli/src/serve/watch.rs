@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use futures_lite::future::or;
 use mjolnir_device::Runtime;
+use mjolnir_engine::{ReadErrorKind, Stats};
 use mjolnir_host::{HostEngine, HostRuntime, Recorder};
 
 use super::clients::Stop;
 use crate::complaints::complain;
 use crate::output;
+use crate::show::{by_purpose, place};
 
 /// How often to look.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -17,9 +19,67 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Periods between two words about damage, or about requests refused, of which there may be many.
 const MANY_PERIODS: u32 = 10;
 
+/// How many of something that may come often were told: at once, and then once in [`MANY_PERIODS`].
+#[derive(Default)]
+struct Rationed {
+    told: u64,
+    quiet: u32,
+}
+
+impl Rationed {
+    /// A period has passed, and so many came in all: those to tell of now.
+    fn due(&mut self, count: u64) -> Option<u64> {
+        self.quiet = self.quiet.saturating_sub(1);
+        let more = count.checked_sub(self.told).filter(|more| *more > 0 && self.quiet == 0)?;
+        (self.told, self.quiet) = (count, MANY_PERIODS);
+        Some(more)
+    }
+
+    /// What was not told yet is, whenever the last was.
+    fn hurry(&mut self) {
+        self.quiet = 0;
+    }
+}
+
+/// What was told of reads that failed, and of those that did not match their checksums.
+#[derive(Default)]
+struct Reads {
+    failed: Rationed,
+    wrong: Rationed,
+}
+
+impl Reads {
+    fn tell(&mut self, stats: &Stats) {
+        let last = stats.last_read_error.as_ref();
+        let last_of = |kind| {
+            let last = last.filter(|last| last.kind == kind);
+            last.map_or(String::new(), |last| format!("; the last, {}", place(last)))
+        };
+        if let Some(more) = self.failed.due(stats.read_errors) {
+            complain(&format!(
+                "error: {} of the device failed, since the store was opened {}{}{}; `mjolnir check` \
+                 and `mjolnir scrub` say what is affected",
+                output::count(more, "read"),
+                stats.read_errors,
+                by_purpose(&stats.read_errors_by),
+                last_of(ReadErrorKind::Failed),
+            ));
+        }
+        if let Some(more) = self.wrong.due(stats.checksum_errors) {
+            let times = output::count(more, "time");
+            complain(&format!(
+                "error: blocks that were read did not match their checksums ({times}, those that a \
+                 scrub met included): the medium returns other bytes than were written; \
+                 `mjolnir scrub` says what is affected{}",
+                last_of(ReadErrorKind::Mismatch),
+            ));
+        }
+    }
+}
+
 /// Sends what is recorded on its way, and warns on standard error when that fails, when space gets low
-/// and when reclaim or the store fails, once each time, and now and then while damaged blocks are being read
-/// or requests are refused for want of space.
+/// and when reclaim or the store fails, once each time, and now and then while reads fail, damaged blocks are
+/// being read or requests are refused for want of space.
 pub async fn watch(
     engine: HostEngine,
     recorder: Rc<Recorder>,
@@ -27,7 +87,7 @@ pub async fn watch(
     stop: Rc<Stop>,
 ) {
     let (mut was_low, mut was_in_vain, mut was_failed) = (false, false, false);
-    let (mut damaged, mut quiet) = (0, 0);
+    let mut reads = Reads::default();
     let (mut refused, mut seen, mut quiet_refusals, mut was_full) = (0, 0, 0, false);
     while !stop.is_requested() {
         let stats = engine.stats();
@@ -65,16 +125,7 @@ pub async fn watch(
             complain(&format!("error: no space is won back, since reclaim fails: {why}"));
         }
         was_in_vain = stats.reclaim_failed.is_some();
-        quiet = u32::saturating_sub(quiet, 1);
-        if stats.checksum_errors > damaged && quiet == 0 {
-            let times = output::count(stats.checksum_errors - damaged, "time");
-            complain(&format!(
-                "error: blocks that were read did not match their checksums ({times}, those that a \
-                 scrub met included): the medium returns other bytes than were written; \
-                 `mjolnir scrub` says what is affected"
-            ));
-            (damaged, quiet) = (stats.checksum_errors, MANY_PERIODS);
-        }
+        reads.tell(&stats);
         if let Some(why) = stats.failed.filter(|_| !was_failed) {
             complain(&format!(
                 "error: {why} (reads go on; once that is mended, stop this server and start it anew)"
@@ -85,5 +136,30 @@ pub async fn watch(
             complain(&format!("warning: {why}; serving goes on"));
         }
         or(runtime.sleep(PERIOD), stop.requested()).await;
+    }
+    // Nobody else tells what was met last.
+    reads.failed.hurry();
+    reads.wrong.hurry();
+    reads.tell(&engine.stats());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_is_told_at_once_and_later_ones_together() {
+        let mut rationed = Rationed::default();
+        assert_eq!(rationed.due(0), None);
+        assert_eq!(rationed.due(2), Some(2));
+        let later: Vec<Option<u64>> =
+            (3..=3 + u64::from(MANY_PERIODS)).map(|n| rationed.due(n)).collect();
+        let last = MANY_PERIODS as usize - 1;
+        assert!(later[..last].iter().all(Option::is_none), "{later:?}");
+        assert_eq!(later[last], Some(u64::from(MANY_PERIODS)));
+        assert_eq!(rationed.due(100), None);
+        rationed.hurry();
+        assert!(rationed.due(100).is_some());
+        assert_eq!(rationed.due(100), None);
     }
 }

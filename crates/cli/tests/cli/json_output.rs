@@ -5,8 +5,7 @@ use serde_json::Value;
 use crate::support::{Folder, pattern};
 
 fn json(folder: &Folder, words: &str) -> Value {
-    let out = folder.ok(&format!("{words} --json"));
-    serde_json::from_str(&out).unwrap_or_else(|error| panic!("mjolnir {words}: {error}: {out}"))
+    folder.json(words)
 }
 
 #[test]

@@ -26,6 +26,7 @@ use crate::memory::dirty_bytes_max;
 use crate::options::OpenOptions;
 use crate::placement::Moved;
 use crate::read::Pin;
+use crate::read_errors::ReadPurpose;
 use crate::reclaim::live_runs::{LiveBlocks, LiveRun, LiveRuns};
 use crate::reclaim::relocate::yield_now;
 use crate::space::{Claim, RECLAIM_STREAM};
@@ -90,7 +91,6 @@ impl AllRead {
 
 /// Reads of a victim that are on their way. They hold its zone.
 struct Reads<D: Device, R: Runtime> {
-    engine: Engine<D, R>,
     pin: Pin<D, R>,
     spans: Vec<(Pba, LocalBoxFuture<'static, Result<AlignedBuf, DeviceError>>)>,
 }
@@ -102,8 +102,6 @@ impl<D: Device, R: Runtime> Reads<D, R> {
         let mut read = Vec::with_capacity(self.spans.len());
         for (at, reading) in self.spans {
             if let Ok(buffer) = reading.await {
-                let blocks = buffer.len() as u64 / BLOCK_SIZE;
-                self.engine.state().counters.device_read_blocks += blocks;
                 read.push((at, buffer.freeze()));
             }
         }
@@ -130,7 +128,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         before: &AllRead,
     ) -> Result<Ready<D, R>, Error> {
         // They are needed anyway, and tell where the headers are.
-        let sums = self.load_checksums(zone).await.ok();
+        let sums = self.load_checksums(ReadPurpose::Reclaim, zone).await.ok();
         let runs = self.live_runs(zone, live).await?;
         before.noted().await;
         let first = slices(&runs.runs, slice_blocks(&self.inner.options)).next();
@@ -221,9 +219,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let read = |span: Span| {
             let buffer = state.buffers.take((span.blocks * BLOCK_SIZE) as usize);
             let at = start.plus(span.at);
-            (at, self.device().read(at, buffer).boxed_local())
+            (at, self.read_device(ReadPurpose::Reclaim, at, buffer).boxed_local())
         };
-        Reads { engine: self.clone(), pin, spans: plan.into_iter().map(read).collect() }
+        Reads { pin, spans: plan.into_iter().map(read).collect() }
     }
 
     /// The bytes of a run out of what was read, each block verified; if it is not there in one
@@ -243,11 +241,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let bytes = bytes.slice(from..from + length);
                 let offset = run.at.offset(self.state().space.zone_blocks);
                 let known = sums.and_then(|sums| sums.get(offset..offset + run.blocks));
-                self.verify(run.at, &bytes, known, |sum| content.push(sum)).await?;
+                self.verify(ReadPurpose::Reclaim, run.at, &bytes, known, |sum| content.push(sum))
+                    .await?;
                 return Ok(bytes);
             }
         }
-        self.read_verified(run.at, run.blocks).await
+        self.read_verified(ReadPurpose::Reclaim, run.at, run.blocks).await
     }
 
     /// Verifies the runs of a slice, then appends each to the stream that placement names and notes

@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::fault;
 use crate::format::record::Record;
 use crate::memory::may_hold_leaves;
+use crate::read_errors::ReadPurpose;
 use crate::reclaim::mark::are_many;
 use crate::reclaim::marked::Marked;
 use crate::reclaim::relocate::{Batch, yield_now};
@@ -172,7 +173,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             (state.space.get(zone).clone(), state.space.zone_blocks)
         };
         let end = if segment.footer > 0 { segment.footer } else { segment.used };
-        let groups = self.walk_groups(zone, segment.incarnation, u64::from(end)).await?;
+        let groups = self
+            .walk_groups(ReadPurpose::Reclaim, zone, segment.incarnation, u64::from(end))
+            .await?;
         let opened = groups.first().map(|group| group.durable);
         let start = zone.start(zone_blocks);
         let live_blocks = live.iter().filter(|live| **live).count();

@@ -162,20 +162,25 @@ fn a_damaged_footer_is_not_believed_and_damaged_data_is_told() {
         }
         for (lba, data, part) in places {
             // The very bits of its checksum: what a part says is compared, and then not believed.
-            let errors = engine.stats().checksum_errors;
+            let before = engine.stats();
             let byte = (24 + 4 * (data.0 % ZONE_BLOCKS)) % BLOCK;
-            for damage in [Damage::Flipped(8 * byte as u32 + 3), Damage::Unreadable] {
+            for (damage, footers, unread) in
+                [(Damage::Flipped(8 * byte as u32 + 3), 1, 0), (Damage::Unreadable, 1, 2)]
+            {
                 control.damage(part, damage);
                 let reads = read(&engine, volume, &log, lba).await;
                 assert!(reads.contains(&(part.0, 1)) && reads.len() > 3, "{reads:?}");
-                assert_eq!(engine.stats().checksum_errors, errors);
+                // The footer itself, though nobody was told anything wrong.
+                let stats = engine.stats();
+                assert_eq!(stats.checksum_errors, before.checksum_errors + footers);
+                assert_eq!(stats.read_errors, before.read_errors + unread);
             }
             control.repair(part);
             control.damage(data, Damage::Flipped(77));
             let error = engine.read(volume, lba * BLOCK, BLOCK).await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::Damaged, "{error}");
             assert!(error.message.contains(&data.to_string()), "{error}");
-            assert_eq!(engine.stats().checksum_errors, errors + 1);
+            assert_eq!(engine.stats().checksum_errors, before.checksum_errors + 2);
             control.repair(data);
         }
         engine.close().await.unwrap();

@@ -19,6 +19,7 @@ mod outlives;
 mod pacing;
 mod placement;
 mod promised;
+mod read_errors;
 mod reading_ahead;
 mod reserve;
 mod smoke;

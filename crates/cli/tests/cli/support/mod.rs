@@ -91,6 +91,12 @@ impl Folder {
         said.out
     }
 
+    /// What a command that must succeed prints as JSON.
+    pub fn json(&self, words: &str) -> serde_json::Value {
+        let out = self.ok(&format!("{words} --json"));
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("mjolnir {words}: {error}: {out}"))
+    }
+
     /// Runs a command that must be refused with exit status 1 and one sentence that has all those
     /// parts; returns the sentence.
     pub fn refused(&self, words: &str, parts: &[&str]) -> String {
