@@ -311,7 +311,8 @@ fn space(stats: &Stats) -> String {
     }
     let mut text = table.text();
     if space.low {
-        text += "  space is low: trim or delete something, or `mjolnir grow` the store\n";
+        text += "  space is low: trim or delete something (`volume list --mapped` and `snapshot list \
+                 --mapped` tell what is large), or `mjolnir grow` the store\n";
     }
     if stats.room_refusals > 0 {
         let refused = count(stats.room_refusals, "request");

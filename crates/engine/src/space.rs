@@ -11,7 +11,8 @@ use crate::reclaim::{Retry, Stuck};
 pub(crate) const MAP_STREAM: u8 = 0;
 /// The stream of relocated blocks.
 pub(crate) const RECLAIM_STREAM: u8 = 1;
-/// The stream of clients' records that free space, when the store is too full for others.
+/// The stream of clients' records that free space, and of their small changes, when the store is too full
+/// for others.
 pub(crate) const RELIEF_STREAM: u8 = 2;
 /// The first stream of client writes, and of what a placement policy puts beside them.
 pub(crate) const CLIENT_STREAM: u8 = 3;
@@ -153,7 +154,7 @@ const CHECKPOINT_SLACK: usize = 2;
 /// another is emptied.
 const RECLAIM_RESERVE: usize = 2;
 /// Segments kept for records that free space, such as trims: they carry no payload, so that one
-/// segment lasts until what they free is won.
+/// segment lasts until what they free is won. Small changes, which may carry some, leave room for another.
 const RELIEF_RESERVE: usize = 1;
 /// Segments that a store never fills with clients' data, at least: those for checkpoints and those
 /// for relocation.

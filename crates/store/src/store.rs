@@ -47,7 +47,7 @@ pub trait Store: 'static {
     ) -> Result<(), Error>;
 
     /// Makes a range read as zeroes. Never slower than a write; with whole blocks, as fast as a
-    /// trim.
+    /// trim. Nothing is written where zeroes are read already: a part of a hole stays a hole.
     async fn write_zeroes(
         &self,
         id: TreeId,
