@@ -24,9 +24,14 @@ struct Full {
 impl Full {
     /// A volume is written in part, gets a snapshot, and is written until the store refuses. A second snapshot
     /// of all of that is the last thing that it takes.
-    async fn new(runtime: &Tick, (zones, zone_blocks): (u32, u64)) -> Self {
+    async fn new(runtime: &Tick, size: (u32, u64)) -> Self {
+        Full::placed(runtime, size, OpenOptions::default().placement).await
+    }
+
+    async fn placed(runtime: &Tick, (zones, zone_blocks): (u32, u64), placement: String) -> Self {
+        let options = OpenOptions { placement, ..OpenOptions::default() };
         let device = MemoryDevice::of_zones(zones, zone_blocks);
-        let engine = fresh(|| device.clone(), runtime, OpenOptions::default()).await;
+        let engine = fresh(|| device.clone(), runtime, options).await;
         let size = u64::from(zones) * zone_blocks;
         let volume = engine.create_volume("v", size * BLOCK).await.unwrap().id;
         let early = size / 8;
@@ -127,12 +132,15 @@ fn a_smaller_size_of_a_volume_on_a_full_store_makes_room() {
     }
 }
 
-/// At odd edges in holes and in data that snapshots share, so that nothing is won by it.
+/// At odd edges in holes and in data that snapshots share, so that nothing is won by it; wherever a policy
+/// wants what is left of a block.
 #[test]
 fn zeroes_at_any_alignment_are_accepted_by_a_full_store() {
-    for size in SIZES {
+    let plain = SIZES.map(|size| (size, OpenOptions::default().placement));
+    let placed = ["apart", "dac", "sepbit", "interval"].map(|policy| ((64, 64), policy.to_owned()));
+    for (size, placement) in plain.into_iter().chain(placed) {
         run(async |runtime| {
-            let full = Full::new(&runtime, size).await;
+            let full = Full::placed(&runtime, size, placement.clone()).await;
             for round in 0..4 {
                 // A hole, past all that was written.
                 full.zero((full.blocks + 3) * BLOCK + 100, 2 * BLOCK).await.unwrap();
@@ -143,7 +151,7 @@ fn zeroes_at_any_alignment_are_accepted_by_a_full_store() {
                 let mut written = [payload(2, 1), payload(2, 1), payload(2, 1)].concat();
                 written[100..150].fill(0);
                 written[4796..8892].fill(0);
-                assert!(read == written, "round {round}");
+                assert!(read == written, "round {round} of {placement}");
             }
             full.end(&runtime, 4).await;
         });
