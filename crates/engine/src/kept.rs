@@ -50,6 +50,8 @@ pub(crate) struct Kept {
     missing: u64,
     /// All up to this number are written.
     written: u64,
+    /// What is logged now belongs together, and is not noted: an entry each could survive alone.
+    is_together: bool,
     bytes: Vec<u8>,
     /// Bytes of memory that are there for payload, used or not.
     pub payload_bytes: u64,
@@ -79,8 +81,17 @@ impl Kept {
         self.room = spare * space.payload_bytes() / BLOCK_BYTES as u64;
     }
 
+    /// Whether what is logged from now on belongs together. It is for what is durable before anyone hears of it.
+    pub fn together(&mut self, is_together: bool) {
+        self.is_together = is_together;
+    }
+
     pub fn note(&mut self, sequence: u64, record: &Record, payload: &Bytes, checksum: u32) {
         let Some(warm) = &mut self.warm else { return };
+        if self.is_together {
+            self.missing = sequence;
+            return;
+        }
         let blocks = (payload.len() / BLOCK_BYTES) as u64;
         let headers = (self.entries.len() / RECORDS_A_GROUP) as u64;
         let fits = self.blocks + blocks + headers < self.room;

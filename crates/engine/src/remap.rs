@@ -75,7 +75,9 @@ impl State {
             let applied = self.apply(record, self.log.sequence + 1);
             assert!(index == 0 || applied.is_ok(), "a part of what belongs together was applied");
             applied?;
+            self.log.kept.together(records.len() > 1);
             self.log.push(stream, record.clone(), Bytes::new(), record.encoded_bytes());
+            self.log.kept.together(false);
         }
         Ok(self.log.sequence)
     }
