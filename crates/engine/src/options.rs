@@ -31,6 +31,9 @@ pub struct OpenOptions {
     /// long at most. Each group has a header block, so that short ones leave less of a segment to
     /// blocks; what waits is lost with the program.
     pub linger: Duration,
+    /// How long the log is without records before the root is written anew, with the number of the last that is
+    /// durable; at most once a second.
+    pub promise_after: Duration,
     /// Client streams: append points that writes are spread over (1 to 8). Counts for placement
     /// policies that do not look at clients' blocks themselves; others have one for each class.
     pub client_streams: u8,
@@ -106,6 +109,7 @@ impl Default for OpenOptions {
             dirty_bytes_max: 64 << 20,
             unflushed_bytes_max: 256 << 20,
             linger: Duration::from_millis(10),
+            promise_after: Duration::from_millis(100),
             client_streams: 1,
             placement: "apart".into(),
             memory_bytes: 1 << 30,

@@ -18,8 +18,6 @@ use mjolnir_store::Error;
 use crate::engine::{Engine, State};
 use crate::fault;
 
-/// How long the log is without records before the root is written for it.
-const QUIET: Duration = Duration::from_millis(100);
 /// How long after one such write the next one comes, at least: a load with pauses pays for one a second.
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -50,7 +48,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 listener.await;
                 continue;
             }
-            self.pause(QUIET, listener).await;
+            self.pause(self.inner.options.promise_after, listener).await;
             if self.state().log.sequence != seen {
                 continue;
             }
@@ -62,7 +60,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             .await;
             let listener = self.inner.promise_wanted.listen();
             if !self.state().stopping {
-                self.pause(INTERVAL - QUIET, listener).await;
+                self.pause(INTERVAL, listener).await;
             }
         }
     }

@@ -2,6 +2,7 @@
 //! there, or the store says that it is not.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use futures_lite::future::yield_now;
 use mjolnir_device::filter::{Call, Damage, Event, Fault, Record, Verb};
@@ -445,7 +446,10 @@ fn a_checkpoint_that_did_not_end_tells_of_a_promise_until_the_next_one_has() {
         for (checkpoints, idle) in (8..14).flat_map(|busy| (0..4).map(move |idle| (busy, idle))) {
             let device = Fault::new(flushed(&runtime).await.0);
             let (memory, control) = (device.inner().clone(), device.control());
-            let engine = open(device, runtime.clone(), OpenOptions::default()).await.unwrap();
+            // The root is not to tell of it, too.
+            let promise_after = Duration::from_secs(3600);
+            let options = OpenOptions { promise_after, ..OpenOptions::default() };
+            let engine = open(device, runtime.clone(), options).await.unwrap();
             let volume = engine.find("v").unwrap();
             for lba in 10..10 + checkpoints {
                 put(&engine, volume.id, lba, 1).await.unwrap();
