@@ -19,9 +19,14 @@ static WRITER: OnceLock<Writer> = OnceLock::new();
 
 /// Prints a line to standard error, after the program's name.
 pub fn complain(message: &str) {
+    print_aside(format!("mjolnir: {message}"));
+}
+
+/// Prints a line to standard error, as it is.
+pub fn print_aside(line: String) {
     match WRITER.get() {
-        Some(writer) => writer.take(message),
-        None => write(&mut io::stderr(), message),
+        Some(writer) => writer.take(line),
+        None => write(&mut io::stderr(), &line),
     }
 }
 
@@ -70,8 +75,8 @@ impl Writer {
         (Writer { lines, left_out: left_out.clone() }, waiting, left_out)
     }
 
-    fn take(&self, message: &str) {
-        if let Err(TrySendError::Full(_)) = self.lines.try_send(Line::Said(message.to_owned())) {
+    fn take(&self, line: String) {
+        if let Err(TrySendError::Full(_)) = self.lines.try_send(Line::Said(line)) {
             self.left_out.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -80,22 +85,24 @@ impl Writer {
 fn write_all(out: &mut impl Write, lines: Receiver<Line>, left_out: &AtomicU64) {
     for line in lines {
         match line {
-            Line::Said(message) => write(out, &message),
+            Line::Said(line) => write(out, &line),
             Line::Last(done) => drop(done.send(())),
         }
         let count = left_out.swap(0, Ordering::Relaxed);
         if count > 0 {
             write(
                 out,
-                &format!("{count} lines were left out hereabouts: nobody read them in time"),
+                &format!(
+                    "mjolnir: {count} lines were left out hereabouts: nobody read them in time"
+                ),
             );
         }
     }
 }
 
-fn write(out: &mut impl Write, message: &str) {
+fn write(out: &mut impl Write, line: &str) {
     // Where nobody listens there is nobody to tell.
-    let _ = writeln!(out, "mjolnir: {message}");
+    let _ = writeln!(out, "{line}");
 }
 
 #[cfg(test)]
@@ -106,7 +113,7 @@ mod tests {
     fn what_nobody_reads_is_counted_and_keeps_nobody() {
         let (writer, lines, left_out) = Writer::new();
         for number in 0..WAITING_MAX + 7 {
-            writer.take(&number.to_string());
+            writer.take(format!("mjolnir: {number}"));
         }
         drop(writer);
         let mut out = Vec::new();

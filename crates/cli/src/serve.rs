@@ -51,6 +51,7 @@ pub fn run(mut options: ServeOptions, json: bool) -> Result<(), Failure> {
     let tls_keys = options.tls_keys();
     let tls = tls_keys.as_ref().map(Tls::load).transpose()?;
     let addresses = addresses(&options, &inherited, tls_keys.as_ref())?;
+    let is_activated = !inherited.is_empty();
     if let Some(file) = &options.record {
         // Before the store is opened, which may take its time.
         may_record(file, options.record_force).map_err(unrecorded)?;
@@ -97,7 +98,8 @@ pub fn run(mut options: ServeOptions, json: bool) -> Result<(), Failure> {
                     let Some(control) = control else { return pending().await };
                     control::answer_all(control, controlled, circumstances, world, time).await
                 };
-                let served = Served { engine, recorder, runtime, clients, is_controlled };
+                let served =
+                    Served { engine, recorder, runtime, clients, is_controlled, is_activated };
                 let work = attend(&options, &served, doors, &shutdown, json);
                 // The control socket answers until the store is closed.
                 or(work, async {
@@ -145,6 +147,8 @@ struct Served {
     clients: Rc<Clients>,
     /// Whether there is a control socket.
     is_controlled: bool,
+    /// Whether another program passed sockets to serve.
+    is_activated: bool,
 }
 
 /// Begins to record, if that is wanted.
@@ -171,8 +175,8 @@ async fn attend(
     shutdown: &Shutdown,
     json: bool,
 ) -> Result<(), Failure> {
-    let Served { engine, recorder, runtime, clients, is_controlled } = served;
-    announce::ready(options, engine, &doors, json, *is_controlled)?;
+    let Served { engine, recorder, runtime, clients, is_controlled, is_activated } = served;
+    announce::ready(options, engine, &doors, json, *is_controlled, *is_activated)?;
     for door in doors {
         runtime.spawn(clients.clone().accept_all(door));
     }

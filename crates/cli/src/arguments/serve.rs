@@ -19,7 +19,8 @@ use super::values::{NbdAddress, memory, part};
 ///
 /// A volume that is deleted while a client uses it has its requests fail, and so has the part past
 /// the end of one that is made smaller. Started by a service manager that passes sockets
-/// (LISTEN_FDS), it serves those, besides the ones named by --nbd.
+/// (LISTEN_FDS), it serves those, besides the ones named by --nbd, and says on standard error that it is
+/// ready: its standard output may be where a client such as nbdcopy writes data.
 #[derive(Debug, Args)]
 pub struct ServeOptions {
     /// The store.

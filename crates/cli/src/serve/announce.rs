@@ -7,6 +7,7 @@ use mjolnir_store::Store;
 use serde_json::json;
 
 use crate::arguments::ServeOptions;
+use crate::complaints::print_aside;
 use crate::door;
 use crate::failure::Failure;
 use crate::output;
@@ -14,13 +15,16 @@ use crate::output;
 /// Volumes whose addresses are told; a store may have thousands.
 const VOLUMES_MAX: usize = 8;
 
-/// Tells the addresses of volumes, on one line; in JSON with the control socket, if there is one.
+/// Tells the addresses of volumes, on one line; in JSON with the control socket, if there is one. The
+/// line goes to standard output, or to standard error if `is_activated`: a program that passed sockets
+/// may have lent its own output, to which it writes data.
 pub fn ready(
     options: &ServeOptions,
     engine: &HostEngine,
     doors: &[Listener],
     json: bool,
     is_controlled: bool,
+    is_activated: bool,
 ) -> Result<(), Failure> {
     let volumes: Vec<String> = engine
         .targets()
@@ -39,17 +43,22 @@ pub fn ready(
         .iter()
         .flat_map(|name| doors.iter().map(move |door| uri(door, name, secured)))
         .collect();
-    if json {
+    let line = if json {
         let control =
             is_controlled.then(|| door::control_path(&options.store).display().to_string());
-        let line = json!({ "ready": uris, "control": control, "volumes": volumes.len() });
-        return output::print(&format!("{line}\n"));
-    }
-    let more = match volumes.len().saturating_sub(VOLUMES_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more volumes"),
+        json!({ "ready": uris, "control": control, "volumes": volumes.len() }).to_string()
+    } else {
+        let more = match volumes.len().saturating_sub(VOLUMES_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more volumes"),
+        };
+        format!("ready: {}{more}", uris.join(" "))
     };
-    output::print(&format!("ready: {}{more}\n", uris.join(" ")))
+    if is_activated {
+        print_aside(line);
+        return Ok(());
+    }
+    output::print(&(line + "\n"))
 }
 
 /// The URI of an export, as NBD clients take it.

@@ -71,7 +71,7 @@ fn a_service_manager_passes_sockets_and_hears_of_readiness() {
         .env("MJOLNIR_WARM_LOG", folder.warm_path())
         .env("NOTIFY_SOCKET", folder.path("notify"))
         .stdin(Stdio::from(std::os::fd::OwnedFd::from(listener)));
-    let server = folder.start(command);
+    let server = folder.start_activated(command);
     let mut message = [0; 64];
     let count = manager.recv(&mut message).unwrap();
     assert_eq!(&message[..count], b"READY=1\n");
@@ -82,4 +82,5 @@ fn a_service_manager_passes_sockets_and_hears_of_readiness() {
     let count = manager.recv(&mut message).unwrap();
     assert_eq!(&message[..count], b"STOPPING=1\n");
     assert!(folder.path("passed.sock").exists(), "the manager's socket is not ours to remove");
+    assert_eq!(std::fs::read(folder.path("server.out")).unwrap(), b"", "it may be lent for data");
 }

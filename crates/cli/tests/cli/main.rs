@@ -35,6 +35,7 @@ mod older_stores;
 mod quiet_log;
 mod range_commands;
 mod read_only;
+mod real_activation;
 mod real_backup;
 mod real_chromium;
 mod real_ext4;

@@ -138,6 +138,18 @@ impl Folder {
         assert!(server.ready.contains("ready"), "the server said {:?}", server.log());
         server
     }
+
+    /// Starts a server of sockets that are passed to it, and waits until it says on standard error that it
+    /// is ready. What it writes to standard output is in `server.out`.
+    pub fn start_activated(&self, mut command: Command) -> Server<'_> {
+        let file = |name: &str| std::fs::File::create(self.path(name)).unwrap();
+        let command = command.stdout(file("server.out")).stderr(file("server.log"));
+        let child = command.spawn().unwrap();
+        let mut server = Server { child, ready: String::new(), folder: self };
+        server.wait_for("ready");
+        server.ready = server.log();
+        server
+    }
 }
 
 fn said(output: Output) -> Said {
