@@ -169,7 +169,8 @@ pub enum StoreCommand {
     },
     /// Enlarge the store.
     ///
-    /// A file grows by itself; enlarge a block device or logical volume first.
+    /// A file grows by itself; enlarge a block device or logical volume first. Repeated after it was cut
+    /// short it finishes, and tells all that was added; a size that the store has already adds nothing.
     Grow {
         /// The store.
         store: PathBuf,

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mjolnir_device::{Device, Runtime};
-use mjolnir_engine::{Engine, SECTOR_BYTES};
+use mjolnir_engine::{Engine, Growth, SECTOR_BYTES};
 use mjolnir_host::{HostError, HostErrorKind, HostRuntime, Recorder, Warnings};
 use mjolnir_store::{Durability, Error, ErrorKind, Op, Store, TargetInfo, VolumeRange};
 use mjolnir_units::ByteSize;
@@ -132,7 +132,10 @@ pub async fn handle<D: Device, R: Runtime>(
             Ok(Response::Scrub(ScrubOf { warnings: circumstances.warnings(), report }))
         }
         Request::Check {} => check(engine, circumstances, progress).await,
-        Request::Grow { bytes } => engine.grow(bytes).await.map(|bytes| Response::Grown { bytes }),
+        Request::Grow { bytes } => {
+            let Growth { bytes, added } = engine.grow(bytes).await?;
+            Ok(Response::Grown { bytes, added_bytes: Some(added) })
+        }
         Request::Checkpoint {} => engine.checkpoint().await.map(done),
         Request::StartRecording { file, force } => {
             let recorder = recorder(circumstances)?;

@@ -201,6 +201,10 @@ pub enum Response {
     Grown {
         /// Its bytes now, without the frame of the container.
         bytes: u64,
+        /// Of those, what was added, by a growth before this one too if that was cut short; none if the
+        /// server does not say.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        added_bytes: Option<u64>,
     },
 }
 

@@ -95,7 +95,14 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
         }
         Response::Check(check) => check_text(store, check),
         Response::Recording(recording) => recording_text(recording),
-        Response::Grown { bytes: now } => format!("{}: {}\n", store.display(), bytes(*now)),
+        Response::Grown { bytes: now, added_bytes } => {
+            let added = match added_bytes {
+                None => String::new(),
+                Some(0) => "; it had them already, so nothing was added".to_owned(),
+                Some(added) => format!(", of which {} are new", bytes(*added)),
+            };
+            format!("{}: {}{added}\n", store.display(), bytes(*now))
+        }
     }
 }
 

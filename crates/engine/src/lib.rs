@@ -67,7 +67,7 @@ mod survey;
 mod write;
 mod zero;
 
-pub use admin::{DiffExtent, DiffPage, SECTOR_BYTES, SNAPSHOTS_AT_ONCE_MAX};
+pub use admin::{DiffExtent, DiffPage, Growth, SECTOR_BYTES, SNAPSHOTS_AT_ONCE_MAX};
 pub use check::CheckReport;
 pub use engine::Engine;
 #[doc(hidden)]

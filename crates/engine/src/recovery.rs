@@ -259,6 +259,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.space.add_map_bytes(place, 1);
         }
         state.update_reserve();
+        state.space.told_zones = manifest.zones;
         let order = manifest.order(info.zones);
         state.space.settle(&order, engine.device().is_root_in_doubt(), &telling, &witnesses);
         state.reclaim.nodes_marked = state.map.nodes();

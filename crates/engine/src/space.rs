@@ -130,6 +130,9 @@ pub(crate) struct Space {
     pub incarnation: u64,
     /// Added to the device, and free in no durable checkpoint yet.
     grown: Vec<ZoneId>,
+    /// How many zones there were as of the last growth that was answered, or of the checkpoint that the store
+    /// was opened by: the device may have more, by a growth that was cut short.
+    pub told_zones: u32,
     /// Zones opened since the map was last frozen for a checkpoint.
     pub opened: Vec<ZoneId>,
     /// Segments kept for a checkpoint; follows how much of the map is dirty.
@@ -170,6 +173,7 @@ impl Space {
             ready: VecDeque::new(),
             incarnation: 0,
             grown: Vec::new(),
+            told_zones: zones,
             opened: Vec::new(),
             checkpoint_reserve: 2,
             compaction_reserve: 1,

@@ -51,8 +51,7 @@ fn volumes_that_cannot_be_are_not_made() {
 #[test]
 fn a_store_does_not_shrink() {
     let folder = Folder::with_store();
-    folder.refused("grow s.mj --size 32M", &["32"]);
-    folder.refused("grow s.mj --size 64M", &["64"]);
+    folder.refused("grow s.mj --size 32M", &["32", "does not shrink"]);
     let before = folder.path("s.mj").metadata().unwrap().len();
     folder.refused("grow s.mj --size 1P", &["segments of 1 MiB are too many", "larger segments"]);
     assert_eq!(folder.path("s.mj").metadata().unwrap().len(), before);

@@ -17,6 +17,7 @@ mod first_session_served;
 mod full_disk;
 mod full_store;
 mod garbage_client;
+mod grow_cut_short;
 mod impossible_sizes;
 mod json_output;
 mod killed_server;

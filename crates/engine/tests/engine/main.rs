@@ -5,6 +5,7 @@ mod admission;
 mod cold_checksums;
 mod full_of_snapshots;
 mod full_store;
+mod growth;
 mod hostile_media;
 mod in_common;
 mod lost_places;
