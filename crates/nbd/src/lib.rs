@@ -15,6 +15,9 @@
 //! space for each write. `NO_HOLE` keeps none, with `FAST_ZERO` or without, and what `base:allocation` calls
 //! allocated can meet `ENOSPC` when it is written again.
 //!
+//! Clients that cannot be served are told why, in a reply to what they ask ([`turn_away`] for those that are too
+//! many), wherever the protocol has one: `EXPORT_NAME` has none.
+//!
 //! **Imports** `units`, `store`, and `buffer`: payloads are received into block-aligned memory, so
 //! that a store need not copy them.
 //!
@@ -48,6 +51,7 @@ mod reply;
 mod signal;
 mod stats;
 mod transmission;
+mod wire;
 
 use futures_io::{AsyncRead, AsyncWrite};
 use mjolnir_store::Store;
@@ -59,6 +63,7 @@ pub use negotiation::{Handshake, Negotiated, negotiate, negotiate_secured};
 pub use options::{Options, Tls};
 pub use stats::Stats;
 pub use transmission::{Session, transmit};
+pub use wire::turn_away;
 
 /// Runs one connection to its end: negotiation, then transmission until the client disconnects.
 ///

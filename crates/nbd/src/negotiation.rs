@@ -7,13 +7,12 @@ use futures_lite::future::yield_now;
 use mjolnir_store::{Error, ErrorKind, Store, TargetInfo};
 use mjolnir_units::TreeId;
 
-use crate::input::Input;
-use crate::output::Output;
 use crate::protocol::{
     self, BASE_ALLOCATION, BASE_ALLOCATION_ID, BLOCK_BYTES_MIN, BLOCK_BYTES_PREFERRED, ClientFlags,
-    ClientOption, InfoRequest, Malformed, MetaRequest, OPTION_BYTES_MAX, OPTION_SKIP_BYTES_MAX,
-    OptionHeader, PAYLOAD_BYTES_MAX, info, option, option_reply_type as reply,
+    ClientOption, InfoRequest, MetaRequest, PAYLOAD_BYTES_MAX, info, option,
+    option_reply_type as reply,
 };
+use crate::wire::{Asked, TOO_LONG, Wire};
 use crate::{Disconnect, DisconnectKind, Export, Options, Session, Stats, Tls};
 
 /// Options of one client; more end the connection. A client that explores every export of a
@@ -60,12 +59,7 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
 {
     let mut wire = Wire::new(transport, options);
-    wire.output.push_head(&protocol::greeting());
-    wire.output.drain(&mut wire.transport).await?;
-    wire.input.fill(&mut wire.transport, ClientFlags::BYTES, "the greeting").await?;
-    let flags = wire.input.peek().expect("filled above");
-    let flags = ClientFlags::decode(flags).map_err(out_of_step)?;
-    wire.input.consume(ClientFlags::BYTES);
+    let flags = wire.greet().await?;
     Negotiation::new(store, wire, options, flags, false).run().await
 }
 
@@ -86,20 +80,6 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
 {
     Negotiation::new(store, Wire::new(transport, options), options, handshake.0, true).run().await
-}
-
-/// A transport with its buffers.
-struct Wire<T> {
-    transport: T,
-    input: Input,
-    output: Output,
-}
-
-impl<T> Wire<T> {
-    fn new(transport: T, options: &Options) -> Self {
-        let input = Input::new(options.inputs.clone());
-        Wire { transport, input, output: Output::default() }
-    }
 }
 
 struct Negotiation<'a, S, T> {
@@ -170,38 +150,9 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
 
     /// Receives one option and queues its reply.
     async fn option(&mut self) -> Result<Next, Disconnect> {
-        let Wire { transport, input, .. } = &mut self.wire;
-        input.fill(transport, OptionHeader::BYTES, "negotiation").await?;
-        let header = OptionHeader::decode(input.peek().expect("filled above"));
-        let header = header.map_err(out_of_step)?;
-        input.consume(OptionHeader::BYTES);
-        if !self.flags.fixed_newstyle && header.option != option::EXPORT_NAME {
-            return Err(Disconnect::protocol(format!(
-                "the client sent option {} and did not say that it understands replies",
-                header.option
-            )));
-        }
-        let length = header.length as usize;
-        if header.length > OPTION_SKIP_BYTES_MAX
-            || (header.option == option::EXPORT_NAME && header.length > OPTION_BYTES_MAX)
-        {
-            return Err(Disconnect::protocol(format!(
-                "the client announced {length} bytes of data for option {}",
-                header.option
-            )));
-        }
-        let too_long = header.length > OPTION_BYTES_MAX;
-        let data = if too_long {
-            input.skip(transport, length, "negotiation").await?;
-            Vec::new()
-        } else {
-            input.fill(transport, length, "negotiation").await?;
-            let data = input.bytes()[..length].to_vec();
-            input.consume(length);
-            data
-        };
+        let Asked { number, data } = self.wire.option(self.flags).await?;
         if self.options.tls == Tls::Required && !self.secured {
-            match header.option {
+            match number {
                 option::STARTTLS | option::ABORT => {}
                 option::EXPORT_NAME => {
                     return Err(Disconnect::new(
@@ -210,26 +161,26 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
                     ));
                 }
                 other => {
-                    self.fail(other, reply::ERR_TLS_REQD, "this server requires TLS");
+                    self.wire.fail(other, reply::ERR_TLS_REQD, "this server requires TLS");
                     return Ok(Next::Option);
                 }
             }
         }
-        if header.option == option::SET_META_CONTEXT {
+        if number == option::SET_META_CONTEXT {
             // It replaces what was selected before, whatever comes of it.
             self.block_status_of = None;
         }
-        if too_long {
-            self.fail(header.option, reply::ERR_TOO_BIG, "the option's data are too long");
+        let Some(data) = data else {
+            self.wire.fail(number, reply::ERR_TOO_BIG, TOO_LONG);
             return Ok(Next::Option);
-        }
-        match ClientOption::decode(header.option, &data) {
-            Ok(decoded) => self.answer(header.option, decoded).await,
-            Err(why) if header.option == option::EXPORT_NAME => {
+        };
+        match ClientOption::decode(number, &data) {
+            Ok(decoded) => self.answer(number, decoded).await,
+            Err(why) if number == option::EXPORT_NAME => {
                 Err(Disconnect::protocol(format!("the client chose an export: {}", why.0)))
             }
             Err(why) => {
-                self.fail(header.option, reply::ERR_INVALID, why.0);
+                self.wire.fail(number, reply::ERR_INVALID, why.0);
                 Ok(Next::Option)
             }
         }
@@ -240,16 +191,15 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
         match asked {
             ClientOption::ExportName(name) => return self.export_name(name),
             ClientOption::Abort => {
-                self.reply(number, reply::ACK, &[]);
-                // A client may leave without waiting for this reply; it left in order.
-                let _ = self.wire.output.drain(&mut self.wire.transport).await;
-                self.wire.output = Output::default();
+                self.wire.farewell().await;
                 return Ok(Next::End);
             }
             ClientOption::List => self.list().await?,
             ClientOption::StartTls => match self.options.tls {
-                Tls::Off => self.fail(number, reply::ERR_UNSUP, "this server has no TLS"),
-                _ if self.secured => self.fail(number, reply::ERR_INVALID, "TLS is on already"),
+                Tls::Off => self.wire.fail(number, reply::ERR_UNSUP, "this server has no TLS"),
+                _ if self.secured => {
+                    self.wire.fail(number, reply::ERR_INVALID, "TLS is on already")
+                }
                 // Bytes sent in the clear must not be taken for bytes that came secured.
                 _ if !self.wire.input.bytes().is_empty() => {
                     return Err(Disconnect::protocol(
@@ -257,7 +207,7 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
                     ));
                 }
                 _ => {
-                    self.reply(number, reply::ACK, &[]);
+                    self.wire.reply(number, reply::ACK, &[]);
                     return Ok(Next::StartTls);
                 }
             },
@@ -271,12 +221,12 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
             }
             ClientOption::StructuredReply => {
                 self.structured = true;
-                self.reply(number, reply::ACK, &[]);
+                self.wire.reply(number, reply::ACK, &[]);
             }
             ClientOption::ListMetaContext(request) => self.meta_context(number, &request),
             ClientOption::SetMetaContext(request) => self.meta_context(number, &request),
             ClientOption::Unknown(_) => {
-                self.fail(number, reply::ERR_UNSUP, "this server does not know the option");
+                self.wire.fail(number, reply::ERR_UNSUP, "this server does not know the option");
             }
         }
         Ok(Next::Option)
@@ -305,13 +255,13 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
         for target in self.store.targets() {
             let name = target.name.as_bytes();
             let length = (name.len() as u32).to_be_bytes();
-            self.reply(option::LIST, reply::SERVER, &[&length, name]);
+            self.wire.reply(option::LIST, reply::SERVER, &[&length, name]);
             if self.wire.output.bytes() >= REPLY_BYTES {
                 self.wire.output.drain(&mut self.wire.transport).await?;
                 yield_now().await;
             }
         }
-        self.reply(option::LIST, reply::ACK, &[]);
+        self.wire.reply(option::LIST, reply::ACK, &[]);
         Ok(())
     }
 
@@ -337,7 +287,7 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
             let [min, preferred, max] = sizes.map(u32::to_be_bytes);
             self.tell(number, info::BLOCK_SIZE, &[&min, &preferred, &max]);
         }
-        self.reply(number, reply::ACK, &[]);
+        self.wire.reply(number, reply::ACK, &[]);
         Some(export)
     }
 
@@ -347,7 +297,7 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
             self.block_status_of = None;
         }
         if !self.structured {
-            self.fail(number, reply::ERR_INVALID, "negotiate structured replies first");
+            self.wire.fail(number, reply::ERR_INVALID, "negotiate structured replies first");
             return;
         }
         let target = match self.store.find(request.name) {
@@ -359,12 +309,12 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
         if all || queries.any(|query| query == BASE_ALLOCATION || (!select && query == "base:")) {
             let id = if select { BASE_ALLOCATION_ID } else { 0 };
             let name = BASE_ALLOCATION.as_bytes();
-            self.reply(number, reply::META_CONTEXT, &[&id.to_be_bytes(), name]);
+            self.wire.reply(number, reply::META_CONTEXT, &[&id.to_be_bytes(), name]);
             if select {
                 self.block_status_of = Some(target.id);
             }
         }
-        self.reply(number, reply::ACK, &[]);
+        self.wire.reply(number, reply::ACK, &[]);
     }
 
     fn export(&self, target: TargetInfo) -> Export {
@@ -380,7 +330,7 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
         let kind = kind.to_be_bytes();
         let mut pieces: Vec<&[u8]> = vec![&kind];
         pieces.extend_from_slice(data);
-        self.reply(number, reply::INFO, &pieces);
+        self.wire.reply(number, reply::INFO, &pieces);
     }
 
     fn fail_by(&mut self, number: u32, error: &Error) {
@@ -388,21 +338,6 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
             ErrorKind::Closed => reply::ERR_SHUTDOWN,
             _ => reply::ERR_UNKNOWN,
         };
-        self.fail(number, kind, &error.message);
+        self.wire.fail(number, kind, &error.message);
     }
-
-    fn fail(&mut self, number: u32, kind: u32, message: &str) {
-        let message = &message[..message.floor_char_boundary(protocol::STRING_BYTES_MAX)];
-        self.reply(number, kind, &[message.as_bytes()]);
-    }
-
-    fn reply(&mut self, number: u32, kind: u32, data: &[&[u8]]) {
-        let mut bytes = Vec::new();
-        protocol::option_reply(&mut bytes, number, kind, data);
-        self.wire.output.push_head(&bytes);
-    }
-}
-
-fn out_of_step(malformed: Malformed) -> Disconnect {
-    Disconnect::protocol(format!("{malformed}, so the connection is out of step"))
 }

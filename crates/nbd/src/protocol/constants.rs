@@ -97,6 +97,8 @@ pub mod option_reply_type {
     pub const META_CONTEXT: u32 = 4;
     /// The option is unknown.
     pub const ERR_UNSUP: u32 = (1 << 31) + 1;
+    /// The server will not do it, for reasons of its own.
+    pub const ERR_POLICY: u32 = (1 << 31) + 2;
     /// The option's data are wrong, or it is out of place.
     pub const ERR_INVALID: u32 = (1 << 31) + 3;
     /// Start TLS first.
