@@ -3,7 +3,8 @@
 //! What a request announces to write follows it once the server has asked for it. Lines are
 //! bounded, and so is what follows them: by what one atomic vector takes, one client at a time. So is
 //! the time that a client may take to send either or to read an answer. A client that stalls holds a
-//! connection, for that long perhaps the turn to send a payload, and nothing else.
+//! connection, for that long perhaps the turn to send a payload, and nothing else. One that asks for nothing
+//! keeps nobody out who does: it is hung up on where there are too many.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -19,11 +20,15 @@ use mjolnir_store::{Error, ErrorKind, Store};
 use crate::handle::{Circumstances, handle};
 use crate::payload;
 use crate::request::{Message, Refusal, Request, Response};
+use crate::waiting::{Waiting, WaitingRoom};
 
 /// The longest request, in bytes.
 const REQUEST_BYTES_MAX: usize = 1 << 20;
-/// Clients at once; more are turned away.
-const CLIENTS_MAX: usize = 64;
+/// Connections at once. One more takes the place of one that asks for nothing.
+const CONNECTIONS_MAX: usize = 64;
+/// Requests that are carried out at once; more are refused. Fewer than there may be connections, so that
+/// one that asks is heard.
+const REQUESTS_MAX: usize = 48;
 /// How long a client may take to read a line.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 /// How often progress is told.
@@ -40,24 +45,38 @@ pub async fn answer_all(
     runtime: HostRuntime,
     request_time: Duration,
 ) {
-    let (clients, payload) = (Cell::new(0), async_channel::bounded(1));
-    let control = Control { engine, circumstances, runtime, request_time, clients, payload };
+    let (connections, requests) = (Cell::new(0), Cell::new(0));
+    let (waiting, payload) = (Rc::default(), async_channel::bounded(1));
+    let control = Control {
+        engine,
+        circumstances,
+        runtime,
+        request_time,
+        connections,
+        requests,
+        waiting,
+        payload,
+    };
     let control = Rc::new(control);
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            // Out of file descriptors, most likely.
+            // Out of file descriptors, most likely; this frees one.
+            control.waiting.end_first();
             control.runtime.sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        if control.clients.get() >= CLIENTS_MAX {
+        let count = control.connections.get() - control.waiting.ending();
+        if count >= CONNECTIONS_MAX && !control.waiting.end_first() {
+            // All of them are being answered, and some do not read that.
             continue;
         }
-        control.clients.set(control.clients.get() + 1);
+        control.connections.set(control.connections.get() + 1);
+        let waiting = control.waiting.clone().enter(false);
         let control = control.clone();
         control.runtime.clone().spawn(async move {
             // How a client leaves concerns nobody.
-            let _ = control.converse(stream).await;
-            control.clients.set(control.clients.get() - 1);
+            let _ = control.converse(stream, waiting).await;
+            control.connections.set(control.connections.get() - 1);
         });
     }
 }
@@ -69,7 +88,11 @@ struct Control {
     runtime: HostRuntime,
     request_time: Duration,
     /// How many there are.
-    clients: Cell<usize>,
+    connections: Cell<usize>,
+    /// How many requests are being carried out.
+    requests: Cell<usize>,
+    /// Connections that ask for nothing.
+    waiting: Rc<WaitingRoom>,
     /// Full while one of them sends a payload or has it written: the memory of one is enough.
     payload: (Sender<()>, Receiver<()>),
 }
@@ -78,20 +101,50 @@ struct Control {
 struct Gone;
 
 impl Control {
-    async fn converse(&self, mut stream: Stream) -> Result<(), Gone> {
+    async fn converse(&self, mut stream: Stream, mut waiting: Waiting) -> Result<(), Gone> {
         let mut buffer = Vec::new();
         loop {
             let line = read_line(&mut stream, &mut buffer);
-            let line = or(line, timeout(&self.runtime, self.request_time)).await?;
-            let outcome = match serde_json::from_slice::<Request>(&line) {
-                Ok(request) => self.take(&mut stream, &mut buffer, request).await?,
-                Err(error) => Err(Refusal::from(Error::new(
-                    ErrorKind::Invalid,
-                    format!("the request is none that this version knows: {error}"),
-                ))),
+            let ended = async {
+                waiting.is_to_end().await;
+                Err(Gone)
             };
-            send(&mut stream, &Message::from(outcome), &self.runtime).await?;
+            let line = or(line, or(ended, timeout(&self.runtime, self.request_time))).await?;
+            drop(waiting);
+            self.answer(&mut stream, &mut buffer, &line).await?;
+            waiting = self.waiting.clone().enter(true);
         }
+    }
+
+    /// Carries out a request, unless there are too many, and answers it.
+    async fn answer(
+        &self,
+        stream: &mut Stream,
+        buffer: &mut Vec<u8>,
+        line: &[u8],
+    ) -> Result<(), Gone> {
+        let refused = |kind, message| Err(Refusal::from(Error::new(kind, message)));
+        let mut counted = None;
+        let outcome = match serde_json::from_slice::<Request>(line) {
+            Ok(_) if self.requests.get() >= REQUESTS_MAX => refused(
+                ErrorKind::Busy,
+                format!(
+                    "the server carries out {REQUESTS_MAX} commands already, and no more at once; try \
+                     again once one of them has ended"
+                ),
+            ),
+            Ok(request) => {
+                counted = Some(Counted::one_more_of(&self.requests));
+                self.take(stream, buffer, request).await?
+            }
+            Err(error) => refused(
+                ErrorKind::Invalid,
+                format!("the request is none that this version knows: {error}"),
+            ),
+        };
+        send(stream, &Message::from(outcome), &self.runtime).await?;
+        drop(counted);
+        Ok(())
     }
 
     /// Receives what a request announces, if it does, and carries it out.
@@ -139,6 +192,22 @@ impl Control {
             }
         };
         or(work, tell).await
+    }
+}
+
+/// One that is counted until this is dropped.
+struct Counted<'a>(&'a Cell<usize>);
+
+impl<'a> Counted<'a> {
+    fn one_more_of(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Counted(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
     }
 }
 

@@ -34,6 +34,7 @@ mod serve;
 mod show;
 mod trace;
 mod users;
+mod waiting;
 
 use std::process::ExitCode;
 

@@ -2,6 +2,7 @@
 
 mod announce;
 mod clients;
+mod lines;
 mod watch;
 
 use std::rc::Rc;
@@ -27,6 +28,7 @@ use crate::interrupt::SAME_SIGNAL;
 use crate::recovered;
 
 use clients::Clients;
+use lines::Lines;
 
 /// How long requests in flight may take to end once the server is told to stop.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
@@ -89,7 +91,8 @@ pub fn run(mut options: ServeOptions, json: bool) -> Result<(), Failure> {
         match doors.await {
             Ok((control, doors)) => {
                 tell_of_streams(&options, &engine);
-                let clients = Clients::new(engine.clone(), serving, &options, tls);
+                let lines = Rc::new(Lines::new(runtime.clone()));
+                let clients = Clients::new(engine.clone(), serving, &options, tls, lines.clone());
                 let clients = Rc::new(clients);
                 let time = Duration::from_secs(options.control_time.into());
                 let (controlled, world) = (engine.clone(), runtime.clone());
@@ -98,8 +101,15 @@ pub fn run(mut options: ServeOptions, json: bool) -> Result<(), Failure> {
                     let Some(control) = control else { return pending().await };
                     control::answer_all(control, controlled, circumstances, world, time).await
                 };
-                let served =
-                    Served { engine, recorder, runtime, clients, is_controlled, is_activated };
+                let served = Served {
+                    engine,
+                    recorder,
+                    runtime,
+                    clients,
+                    lines,
+                    is_controlled,
+                    is_activated,
+                };
                 let work = attend(&options, &served, doors, &shutdown, json);
                 // The control socket answers until the store is closed.
                 or(work, async {
@@ -145,6 +155,7 @@ struct Served {
     recorder: Rc<Recorder>,
     runtime: HostRuntime,
     clients: Rc<Clients>,
+    lines: Rc<Lines<HostRuntime>>,
     /// Whether there is a control socket.
     is_controlled: bool,
     /// Whether another program passed sockets to serve.
@@ -175,14 +186,14 @@ async fn attend(
     shutdown: &Shutdown,
     json: bool,
 ) -> Result<(), Failure> {
-    let Served { engine, recorder, runtime, clients, is_controlled, is_activated } = served;
+    let Served { engine, recorder, runtime, clients, lines, is_controlled, is_activated } = served;
     announce::ready(options, engine, &doors, json, *is_controlled, *is_activated)?;
     for door in doors {
         runtime.spawn(clients.clone().accept_all(door));
     }
     let stop = clients.stopping();
     let (watched, recorded, world) = (engine.clone(), recorder.clone(), runtime.clone());
-    runtime.spawn(watch::watch(watched, recorded, world, stop));
+    runtime.spawn(watch::watch(watched, recorded, world, lines.clone(), stop));
     tell(Readiness::Ready);
     shutdown.requested().await;
     tell(Readiness::Stopping);
@@ -191,6 +202,7 @@ async fn attend(
         or(clients.all_gone(), runtime.sleep(DRAIN_TIME)).await;
         // The store first: what a recording is written to may hang.
         let closed = engine.close().await.map_err(Failure::from);
+        lines.end();
         end_recording(recorder, runtime).await;
         closed
     };

@@ -1,7 +1,6 @@
 //! NBD clients: accepted, served, and seen out.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,15 +12,17 @@ use mjolnir_device::Runtime;
 use mjolnir_host::{HostEngine, HostRuntime, Listener, Recorded, Recorder, Stream, Tls, TlsStream};
 use mjolnir_nbd::{
     self as nbd, Allowance, Disconnect, DisconnectKind, Handshake, Negotiated, Options, Session,
-    negotiate, negotiate_secured, transmit,
+    negotiate, negotiate_secured, transmit, turn_away,
 };
-
 use mjolnir_store::{Store, TargetInfo};
 
 use crate::arguments::ServeOptions;
-use crate::complaints::complain;
 use crate::handle::Serving;
+use crate::output;
 use crate::users::Users;
+use crate::waiting::{Stop, Waiting, WaitingRoom};
+
+use super::lines::{Kind, Lines};
 
 /// The part of the memory budget that clients' requests and replies may take together, beyond what each
 /// may have at any time: one in so many.
@@ -34,32 +35,10 @@ const EACH_BYTES_MAX: u64 = 1 << 20;
 const CLIENT_BYTES_MAX: u64 = 64 << 20;
 /// How long to wait when no more connections can be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// A request to stop, heard by everyone who listens.
-#[derive(Default)]
-pub struct Stop {
-    asked: Cell<bool>,
-    event: Event,
-}
-
-impl Stop {
-    fn ask(&self) {
-        self.asked.set(true);
-        self.event.notify(usize::MAX);
-    }
-
-    /// Whether it was asked for.
-    pub fn is_requested(&self) -> bool {
-        self.asked.get()
-    }
-
-    /// Completes once it was asked for.
-    pub async fn requested(&self) {
-        while !self.asked.get() {
-            self.event.listen().await;
-        }
-    }
-}
+/// How many clients that are turned away are told why at once, beyond those that are served.
+const TURNED_AWAY_MAX: usize = 16;
+/// How long one of them may take to hear it.
+const TURN_AWAY_TIME: Duration = Duration::from_secs(5);
 
 /// All clients of a server.
 pub struct Clients {
@@ -70,7 +49,11 @@ pub struct Clients {
     options: Options,
     tls: Option<Tls>,
     negotiation_time: Duration,
-    negotiations: Rc<Negotiations>,
+    /// Those that have not chosen an export yet.
+    negotiations: Rc<WaitingRoom>,
+    /// Those that hear why they are turned away.
+    turned_away: Rc<WaitingRoom>,
+    lines: Rc<Lines<HostRuntime>>,
     stop: Rc<Stop>,
     count_max: usize,
     count: Cell<usize>,
@@ -84,6 +67,7 @@ impl Clients {
         Serving { recorder, users, runtime, .. }: Serving,
         options: &ServeOptions,
         tls: Option<Tls>,
+        lines: Rc<Lines<HostRuntime>>,
     ) -> Self {
         let negotiation_time = Duration::from_secs(options.negotiation_time.into());
         let count_max = options.clients_max as usize;
@@ -98,7 +82,7 @@ impl Clients {
             tls: if tls.is_some() { nbd::Tls::Required } else { nbd::Tls::Off },
             ..Options::default()
         };
-        let (negotiations, stop) = (Rc::default(), Rc::default());
+        let (negotiations, turned_away, stop) = (Rc::default(), Rc::default(), Rc::default());
         let (count, left) = (Cell::new(0), Event::new());
         Clients {
             engine,
@@ -109,6 +93,8 @@ impl Clients {
             tls,
             negotiation_time,
             negotiations,
+            turned_away,
+            lines,
             stop,
             count_max,
             count,
@@ -143,47 +129,69 @@ impl Clients {
             match accepted.await {
                 None => return,
                 Some(Ok((stream, name))) => {
-                    let count = self.count.get() - self.negotiations.ending.get();
-                    if count >= self.count_max && !self.negotiations.end_oldest() {
-                        complain(&format!(
-                            "turned away a client of {name}: there are {} already, see --clients-max",
-                            self.count_max
-                        ));
+                    let count = self.count.get() - self.negotiations.ending();
+                    if count >= self.count_max && !self.negotiations.end_first() {
+                        self.turn_away(stream, &name);
                         continue;
                     }
                     self.count.set(self.count.get() + 1);
-                    let begun = self.negotiations.clone().begin();
-                    self.runtime.spawn(self.clone().see_to(stream, begun, name));
+                    let waiting = self.negotiations.clone().enter(false);
+                    self.runtime.spawn(self.clone().see_to(stream, waiting, name));
                 }
                 Some(Err(error)) => {
-                    complain(&format!("warning: {error}"));
+                    let kind = "of connections that could not be accepted";
+                    self.lines.say(kind, door.address(), &format!("warning: {error}"));
                     // Most likely there are no more file descriptors; this frees one.
-                    self.negotiations.end_oldest();
+                    if !self.turned_away.end_first() {
+                        self.negotiations.end_first();
+                    }
                     self.runtime.sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
     }
 
-    async fn see_to(self: Rc<Self>, stream: Stream, begun: Begun, name: String) {
-        if let Err(end) = self.serve(stream, begun).await {
-            // Clients that just leave are everyday.
-            if end.kind != DisconnectKind::Vanished {
-                complain(&format!("a client of {name} was disconnected: {end}"));
-            }
+    /// Tells a client why it is not served, if it asks before there are too many of them.
+    fn turn_away(&self, stream: Stream, name: &str) {
+        let most = self.count_max;
+        let line = format!("turned away a client of {name}: there are {most} already, see --clients-max");
+        let why = format!(
+            "this server has {} already and takes no more (--clients-max); try again later",
+            output::count(most as u64, "client")
+        );
+        self.lines.say("of clients that were turned away", host_of(name), &line);
+        if self.turned_away.len() >= TURNED_AWAY_MAX {
+            self.turned_away.end_first();
+        }
+        let waiting = self.turned_away.clone().enter(false);
+        let (runtime, stop) = (self.runtime.clone(), self.stop.clone());
+        let options = self.options.clone();
+        self.runtime.spawn(async move {
+            let told = async { drop(turn_away(stream, &options, &why).await) };
+            let ended = or(waiting.is_to_end(), stop.requested());
+            or(told, or(runtime.sleep(TURN_AWAY_TIME), ended)).await;
+        });
+    }
+
+    async fn see_to(self: Rc<Self>, stream: Stream, waiting: Waiting, name: String) {
+        if let Err(end) = self.serve(stream, waiting).await
+            && let Some(kind) = kind_of(end.kind)
+        {
+            let line = format!("a client of {name} was disconnected: {end}");
+            self.lines.say(kind, host_of(&name), &line);
         }
         self.count.set(self.count.get() - 1);
         self.left.notify(usize::MAX);
     }
 
-    async fn serve(&self, stream: Stream, begun: Begun) -> Result<(), Disconnect> {
+    async fn serve(&self, stream: Stream, waiting: Waiting) -> Result<(), Disconnect> {
         let limit = async {
-            let ended = or(begun.end.requested(), self.stop.requested());
+            let ended = or(waiting.is_to_end(), self.stop.requested());
             or(self.runtime.sleep(self.negotiation_time), ended).await;
             Ok(Chosen::Nothing)
         };
         let chosen = or(self.choose(stream), limit).await;
-        drop(begun);
+        drop(waiting);
         match chosen? {
             Chosen::Plain(session) => self.transmit(session).await,
             Chosen::Secured(session) => self.transmit(session).await,
@@ -240,50 +248,6 @@ impl Clients {
     }
 }
 
-/// Clients that have not chosen an export yet, and so have proved nothing. However many there are,
-/// they keep out nobody who is quicker.
-#[derive(Default)]
-struct Negotiations {
-    /// What ends each of them, by when they came.
-    ends: RefCell<BTreeMap<u64, Rc<Stop>>>,
-    /// So many there have been.
-    count: Cell<u64>,
-    /// Those that were told to end, and are not gone yet.
-    ending: Cell<usize>,
-}
-
-/// A negotiation under way; over when dropped.
-struct Begun {
-    all: Rc<Negotiations>,
-    number: u64,
-    end: Rc<Stop>,
-}
-
-impl Negotiations {
-    fn begin(self: Rc<Self>) -> Begun {
-        let (number, end) = (self.count.get(), Rc::new(Stop::default()));
-        self.count.set(number + 1);
-        self.ends.borrow_mut().insert(number, end.clone());
-        Begun { all: self, number, end }
-    }
-
-    /// Ends the one that began first; false if there is none.
-    fn end_oldest(&self) -> bool {
-        let Some((_, end)) = self.ends.borrow_mut().pop_first() else { return false };
-        self.ending.set(self.ending.get() + 1);
-        end.ask();
-        true
-    }
-}
-
-impl Drop for Begun {
-    fn drop(&mut self) {
-        if self.all.ends.borrow_mut().remove(&self.number).is_none() {
-            self.all.ending.set(self.all.ending.get() - 1);
-        }
-    }
-}
-
 /// What came of a negotiation.
 enum Chosen {
     /// An export, in the clear.
@@ -292,6 +256,24 @@ enum Chosen {
     Secured(Session<TlsStream>),
     /// The client left, took too long, or this server is stopping.
     Nothing,
+}
+
+/// What is said of a disconnected client; nothing of those that just leave, which are everyday.
+fn kind_of(kind: DisconnectKind) -> Option<Kind> {
+    match kind {
+        DisconnectKind::Vanished => None,
+        DisconnectKind::Protocol => Some("of clients that broke the protocol"),
+        DisconnectKind::Refused => Some("of clients that could not have what they asked for"),
+        DisconnectKind::Transport => Some("of clients whose connection failed"),
+    }
+}
+
+/// The machine that a client is on, whatever its port; or the unix socket that it came by.
+fn host_of(name: &str) -> &str {
+    match name.starts_with("tcp:") {
+        true => name.rsplit_once(':').map_or(name, |(host, _)| host),
+        false => name,
+    }
 }
 
 /// Why a client could not be secured.
@@ -304,4 +286,20 @@ fn unsecured(error: io::Error) -> Disconnect {
     };
     let message = format!("the TLS handshake failed: {error}");
     Disconnect { kind, message, source: Some(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_known_by_its_machine() {
+        for (name, host) in [
+            ("tcp:192.0.2.1:40000", "tcp:192.0.2.1"),
+            ("tcp:[::1]:40000", "tcp:[::1]"),
+            ("unix:/run/a:1.sock", "unix:/run/a:1.sock"),
+        ] {
+            assert_eq!(host_of(name), host);
+        }
+    }
 }

@@ -8,10 +8,11 @@ use mjolnir_device::Runtime;
 use mjolnir_engine::{ReadErrorKind, Stats};
 use mjolnir_host::{HostEngine, HostRuntime, Recorder};
 
-use super::clients::Stop;
+use super::lines::Lines;
 use crate::complaints::complain;
 use crate::output;
 use crate::show::{by_purpose, place};
+use crate::waiting::Stop;
 
 /// How often to look.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -84,6 +85,7 @@ pub async fn watch(
     engine: HostEngine,
     recorder: Rc<Recorder>,
     runtime: HostRuntime,
+    lines: Rc<Lines<HostRuntime>>,
     stop: Rc<Stop>,
 ) {
     let (mut was_low, mut was_in_vain, mut was_failed) = (false, false, false);
@@ -93,14 +95,15 @@ pub async fn watch(
         let stats = engine.stats();
         let space = &stats.space;
         if space.low && !was_low {
-            complain(&format!(
+            let line = format!(
                 "warning: space is low: {} are live, {} can be won and {} are free of {}; trim or \
                  delete something, or grow the store",
                 output::bytes(space.live_bytes),
                 output::bytes(space.stale_bytes + space.unused_bytes + space.retiring_bytes),
                 output::bytes(space.free_bytes),
                 output::bytes(space.total_bytes),
-            ));
+            );
+            lines.say("about space that is low", "", &line);
         }
         was_low = space.low;
         quiet_refusals = u32::saturating_sub(quiet_refusals, 1);
@@ -118,11 +121,13 @@ pub async fn watch(
         let more_refused = std::mem::replace(&mut seen, stats.room_refusals) < stats.room_refusals;
         let has_room = space.free_bytes > space.reserved_bytes && stats.reclaim_failed.is_none();
         if was_full && has_room && !more_refused {
-            complain(&format!("there is room again: {} are free", output::bytes(space.free_bytes)));
+            let line = format!("there is room again: {} are free", output::bytes(space.free_bytes));
+            lines.say("about room that there is again", "", &line);
             (refused, was_full) = (stats.room_refusals, false);
         }
         if let Some(why) = stats.reclaim_failed.as_ref().filter(|_| !was_in_vain) {
-            complain(&format!("error: no space is won back, since reclaim fails: {why}"));
+            let line = format!("error: no space is won back, since reclaim fails: {why}");
+            lines.say("about reclaim that fails", "", &line);
         }
         was_in_vain = stats.reclaim_failed.is_some();
         reads.tell(&stats);
@@ -135,6 +140,7 @@ pub async fn watch(
         if let Some(why) = recorder.tend() {
             complain(&format!("warning: {why}; serving goes on"));
         }
+        lines.tend();
         or(runtime.sleep(PERIOD), stop.requested()).await;
     }
     // Nobody else tells what was met last.

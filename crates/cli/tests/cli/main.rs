@@ -8,6 +8,7 @@
 #![allow(clippy::disallowed_methods)] // They run the program, and wait for it by the clock.
 
 mod advise;
+mod control_crowd;
 mod control_socket;
 mod damaged_data;
 mod damaged_superblock;
@@ -23,6 +24,7 @@ mod json_output;
 mod killed_server;
 mod lab_commands;
 mod listening;
+mod log_floods;
 mod long_paths;
 mod lost_disk;
 mod manual;
@@ -68,4 +70,5 @@ mod store_in_use;
 mod support;
 mod trace_commands;
 mod truncated_file;
+mod turned_away;
 mod warm_log;
