@@ -1,5 +1,6 @@
 //! A file or block device as a [`Device`].
 
+mod claims;
 mod create;
 mod failure;
 mod labels;
@@ -23,6 +24,7 @@ use crate::container::{LABELS_AT, Label, ROOTS_AT, ZONES_AT, encode_root};
 use crate::discard::discard;
 use crate::io::{Hold, InFlight, Io, Request, Target, align};
 
+pub(crate) use claims::Claim;
 pub use create::CreateOptions;
 use failure::Failure;
 use labels::Labels;

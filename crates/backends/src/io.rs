@@ -21,9 +21,13 @@ pub(crate) use bounce::align;
 pub(crate) use in_flight::{Hold, InFlight};
 use syncs::Syncs;
 
+use crate::file::Claim;
+
 /// An open and locked file, and what its requests have learned about it.
 pub(crate) struct Target {
     pub file: File,
+    /// What is locked with it.
+    claims: Vec<Claim>,
     /// A flush has failed: the kernel forgets what it could not write, so that a later flush
     /// would lie.
     lost: AtomicBool,
@@ -31,8 +35,14 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    #[cfg(test)]
     pub fn new(file: File) -> Self {
-        Target { file, lost: AtomicBool::new(false), syncs: Syncs::default() }
+        Self::with_claims(file, Vec::new())
+    }
+
+    /// One with which those claims are given up.
+    pub fn with_claims(file: File, claims: Vec<Claim>) -> Self {
+        Target { file, claims, lost: AtomicBool::new(false), syncs: Syncs::default() }
     }
 
     /// Makes what was written durable, on the caller's thread.
@@ -91,6 +101,7 @@ impl Drop for Target {
     /// Unlocks the file now: the kernel may keep it open for a moment on behalf of a ring.
     fn drop(&mut self) {
         let _ = rustix::fs::flock(&self.file, rustix::fs::FlockOperation::Unlock);
+        self.claims.clear();
     }
 }
 

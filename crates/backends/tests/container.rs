@@ -180,6 +180,26 @@ fn a_store_in_use_is_busy_for_others_but_readers_share() {
 }
 
 #[test]
+fn a_store_in_use_is_busy_by_whichever_name() {
+    let place = Place::made();
+    let (hard, soft) = (place.folder.path().join("hard"), place.folder.path().join("soft"));
+    fs::hard_link(place.path(), &hard).unwrap();
+    std::os::unix::fs::symlink(place.path(), &soft).unwrap();
+    run(async |runtime| {
+        let writer = open(&place.path(), &runtime).unwrap();
+        for name in [&hard, &soft] {
+            let error = open(name, &runtime).map(drop).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Busy, "{error}");
+        }
+        drop(writer);
+        let writer = open(&hard, &runtime).unwrap();
+        assert_eq!(open(&place.path(), &runtime).map(drop).unwrap_err().kind, ErrorKind::Busy);
+        drop(writer);
+        open(&soft, &runtime).unwrap();
+    });
+}
+
+#[test]
 fn a_reader_can_change_nothing() {
     let place = Place::made();
     let before = fs::read(place.path()).unwrap();

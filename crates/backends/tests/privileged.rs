@@ -52,6 +52,158 @@ fn options() -> CreateOptions {
     }
 }
 
+/// A device that goes with the test, and the command that ends it.
+struct Node(PathBuf, String);
+
+impl Node {
+    /// A loop device over a file or device, set up with those options.
+    fn over(file: &Path, options: &str) -> Self {
+        let path = system(&format!("losetup --find --show {options} {}", file.display()));
+        let end = format!("losetup --detach {path}");
+        Node(path.into(), end)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        system(&self.1);
+    }
+}
+
+/// Whether both can be open at once, in that order.
+fn together(runtime: &HostRuntime, first: (&Path, bool), second: (&Path, bool)) -> bool {
+    let open = |(path, read_only): (&Path, bool)| {
+        let options = OpenOptions { read_only, ..Default::default() };
+        FileDevice::open(path, options, runtime)
+    };
+    let first = open(first).expect("nobody has it open");
+    match open(second) {
+        Ok(_) => true,
+        Err(error) => {
+            assert_eq!(error.kind, ErrorKind::Busy, "{error}");
+            assert!(error.context.contains("in use by another process"), "{error}");
+            drop(first);
+            open(second).expect("what is closed is in nobody's way");
+            false
+        }
+    }
+}
+
+/// That two names of the same bytes exclude each other, but for readers.
+fn exclude_each_other(one: &Path, other: &Path) {
+    run(async |runtime: HostRuntime| {
+        for (first, second) in [(one, other), (other, one)] {
+            for (first_reads, second_reads) in [(false, false), (false, true), (true, false)] {
+                let (first, second) = ((first, first_reads), (second, second_reads));
+                assert!(!together(&runtime, first, second), "{first:?} and {second:?}");
+            }
+            assert!(together(&runtime, (first, true), (second, true)), "both only read");
+        }
+    });
+}
+
+fn make(path: &Path) {
+    FileDevice::create(path, CreateOptions { overwrite: true, ..options() }).unwrap();
+}
+
+#[test]
+#[ignore = "needs root, to make loop devices"]
+fn a_file_and_a_loop_device_over_it_are_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("store.mj");
+    make(&file);
+    let disk = Node::over(&file, "");
+    exclude_each_other(&file, &disk.0);
+    let second = Node::over(&file, "");
+    exclude_each_other(&second.0, &disk.0);
+    let stacked = Node::over(&disk.0, "");
+    exclude_each_other(&stacked.0, &file);
+    run(async |runtime: HostRuntime| {
+        let open = |path| FileDevice::open(path, OpenOptions::default(), &runtime);
+        let held = open(&file).unwrap();
+        let error = open(&disk.0).map(drop).unwrap_err().context;
+        let why = format!("loop device over {}, which that one has open", file.display());
+        assert!(error.contains(&why), "{error}");
+        let made = FileDevice::create(&disk.0, CreateOptions { overwrite: true, ..options() });
+        assert_eq!(made.unwrap_err().kind, ErrorKind::Busy);
+        drop(held);
+        let held = open(&disk.0).unwrap();
+        let error = open(&file).map(drop).unwrap_err().context;
+        assert!(error.contains("by way of a loop device over it"), "{error}");
+        drop(held);
+    });
+}
+
+#[test]
+#[ignore = "needs root, to make loop devices"]
+fn parts_of_one_file_that_do_not_overlap_are_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("image");
+    std::fs::File::create(&file).unwrap().set_len(64 << 20).unwrap();
+    let (mib, size) = (1 << 20, 20 << 20);
+    let first = Node::over(&file, &format!("--offset {mib} --sizelimit {size}"));
+    let second = Node::over(&file, &format!("--offset {} --sizelimit {size}", mib + size));
+    let across = Node::over(&file, &format!("--offset {}", 2 * mib + size));
+    make(&first.0);
+    make(&second.0);
+    run(async |runtime: HostRuntime| {
+        assert!(together(&runtime, (&first.0, false), (&second.0, false)));
+        let open = |path| FileDevice::open(path, OpenOptions::default(), &runtime);
+        let held = open(&second.0).unwrap();
+        assert_eq!(open(&across.0).map(drop).unwrap_err().kind, ErrorKind::Busy);
+        drop(held);
+    });
+}
+
+#[test]
+#[ignore = "needs root, to make loop devices"]
+fn a_device_is_one_by_whichever_node() {
+    let disk = Loop::new(32);
+    make(&disk.path);
+    let folder = tempfile::tempdir_in("/dev").unwrap();
+    let node = folder.path().join("node");
+    let numbers = system(&format!("stat --format '0x%t 0x%T' {}", disk.path.display()));
+    let (major, minor) = numbers.split_once(' ').unwrap();
+    system(&format!("mknod {} b $(({major})) $(({minor}))", node.display()));
+    let end = format!("rm {}", node.display());
+    let node = Node(node, end);
+    exclude_each_other(&disk.path, &node.0);
+}
+
+#[test]
+#[ignore = "needs root, to make loop devices"]
+fn a_partition_and_its_disk_are_one_and_two_partitions_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("image");
+    std::fs::File::create(&file).unwrap().set_len(64 << 20).unwrap();
+    let disk = Node::over(&file, "");
+    // Both partitions begin where the disk's own container would have its zones.
+    make(&disk.0);
+    let add = |number: u32, start_mib: u64| {
+        let (start, length, whole) = (start_mib * 2048, 20 * 2048, disk.0.display());
+        system(&format!("addpart {whole} {number} {start} {length}"));
+        let path = PathBuf::from(format!("{whole}p{number}"));
+        let mut end = format!("delpart {whole} {number}");
+        if !path.exists() {
+            // There is no udev here.
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            let numbers = std::fs::read_to_string(format!("/sys/class/block/{name}/dev")).unwrap();
+            let (major, minor) = numbers.trim().split_once(':').unwrap();
+            system(&format!("mknod {} b {major} {minor}", path.display()));
+            end += &format!("; rm {}", path.display());
+        }
+        Node(path, end)
+    };
+    let (first, second) = (add(1, 2), add(2, 22));
+    make(&first.0);
+    make(&second.0);
+    exclude_each_other(&first.0, &disk.0);
+    run(async |runtime: HostRuntime| {
+        assert!(together(&runtime, (&first.0, false), (&second.0, false)));
+        assert!(!together(&runtime, (&file, false), (&second.0, true)), "it lies in the file");
+    });
+}
+
 struct Disks {
     runtime: HostRuntime,
     options: OpenOptions,

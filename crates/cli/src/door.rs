@@ -103,7 +103,7 @@ pub async fn open_patiently(
         match open_store(store, device, options.clone(), warm, runtime, &tell).await {
             Err(error) if error.kind == ErrorKind::Busy => {
                 if runtime.now().since(begun) >= BUSY_WAIT {
-                    return Err(busy(store));
+                    return Err(busy(store, Some(&error)));
                 }
                 runtime.sleep(BUSY_RETRY).await;
             }
@@ -112,18 +112,17 @@ pub async fn open_patiently(
     }
 }
 
-/// What to say of a store that another process has open.
-pub fn busy(store: &Path) -> Error {
+/// What to say of a store that another process has open. `error` says how, if it was tried to be opened.
+pub fn busy(store: &Path, error: Option<&Error>) -> Error {
     let (name, control) = (store.display(), control_path(store));
-    let message = match knock(store) {
-        Ok(Some(_)) => format!(
+    let message = match (knock(store), error) {
+        (Ok(Some(_)), _) | (_, None) => format!(
             "{name} is being served already, and its control socket {} answers; stop that server \
              first",
             control.display()
         ),
-        _ => format!(
-            "{name} is in use by another process, but no control socket answers at {}; wait for \
-             that process to end, or stop it",
+        (_, Some(Error { message, .. })) => format!(
+            "{message}, but no control socket answers at {}; wait for that process to end, or stop it",
             control.display()
         ),
     };
@@ -169,7 +168,7 @@ impl Door {
                 // A server that is starting or ending, or another command.
                 Err(error) if error.kind == ErrorKind::Busy => {
                     if runtime.now().since(begun) >= BUSY_WAIT {
-                        return Err(busy(store));
+                        return Err(busy(store, Some(&error)));
                     }
                     runtime.sleep(BUSY_RETRY).await;
                 }

@@ -24,7 +24,7 @@ pub fn run(options: &FormatOptions, json: bool) -> Result<(), Failure> {
     };
     let shape = run_host(async |runtime: HostRuntime| {
         create_store(store, new, &runtime).await.map_err(|error| match error.kind {
-            ErrorKind::Busy => door::busy(store),
+            ErrorKind::Busy => door::busy(store, Some(&error)),
             // In the command line's words.
             kind => Error::new(
                 kind,

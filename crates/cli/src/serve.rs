@@ -329,7 +329,7 @@ fn listen(
             if error.kind == HostErrorKind::Busy
                 && door::knock(&options.store).is_ok_and(|server| server.is_some()) =>
         {
-            return Err(door::busy(&options.store).into());
+            return Err(door::busy(&options.store, None).into());
         }
         Err(error) if options.read_only && error.kind == HostErrorKind::Unwritable => {
             uncontrolled = Some(error);

@@ -9,7 +9,7 @@ use mjolnir_device::{AlignedBuf, DeviceError, ErrorKind};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba};
 
 use super::failure::{Failure, size};
-use super::open::{acquire, length, read_block, reserve};
+use super::open::{Acquired, acquire, length, read_block, reserve};
 use super::{FileDevice, Kind};
 use crate::container::{Found, LABELS_AT, Label, ROOTS_AT, ZONES_AT, ZONES_MIN};
 use crate::discard::discard;
@@ -51,7 +51,7 @@ impl FileDevice {
         }
         let mut how = OpenOptions::new();
         how.write(true).create_new(!existed);
-        let (file, kind) = acquire(path, &mut how, true)?;
+        let Acquired { file, kind, claims } = acquire(path, &mut how, true)?;
         let made = make(&file, kind, &name, options).and_then(|()| {
             let failed = |error: io::Error| failure(&name).of_write(&error);
             if existed { Ok(()) } else { sync_parent(path).map_err(failed) }
@@ -59,6 +59,7 @@ impl FileDevice {
         if made.is_err() && !existed {
             let _ = std::fs::remove_file(path);
         }
+        drop(claims);
         made
     }
 }

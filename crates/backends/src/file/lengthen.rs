@@ -6,7 +6,7 @@ use std::path::Path;
 use mjolnir_device::{DeviceError, ErrorKind};
 
 use super::failure::Failure;
-use super::open::{acquire, length, read_block, refuse_stump, reserve};
+use super::open::{Acquired, acquire, length, read_block, refuse_stump, reserve};
 use super::{FileDevice, Kind, Short};
 use crate::container::{Found, LABELS_AT, Label, choose_label};
 
@@ -23,7 +23,8 @@ impl FileDevice {
     pub fn lengthen(path: &Path) -> Result<Option<Short>, DeviceError> {
         let name = path.display().to_string();
         let failure = Failure { what: "lengthening", name: name.as_str().into(), offset: None };
-        let (file, kind) = acquire(path, std::fs::OpenOptions::new().write(true), true)?;
+        let Acquired { file, kind, claims: _claims } =
+            acquire(path, std::fs::OpenOptions::new().write(true), true)?;
         let actual = length(&file, kind).map_err(|error| failure.of_read(&error))?;
         refuse_stump(&file, &name, actual)?;
         let found = LABELS_AT.map(|offset| match read_block(&file, offset) {

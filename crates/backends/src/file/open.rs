@@ -16,6 +16,7 @@ use mjolnir_units::BLOCK_BYTES;
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
 
+use super::claims::{Claim, Conflict, claim};
 use super::failure::size;
 use super::labels::Labels;
 use super::warning::{Short, Warning, Warnings};
@@ -87,7 +88,7 @@ impl FileDevice {
             let context = format!("{what} {name}");
             move |error: io::Error| DeviceError::new(ErrorKind::Io, format!("{context}: {error}"))
         };
-        let (file, kind) = acquire(
+        let Acquired { file, kind, claims } = acquire(
             path,
             std::fs::OpenOptions::new().write(!options.read_only),
             !options.read_only,
@@ -161,7 +162,7 @@ impl FileDevice {
             ));
         }
         let preallocated = frame.labels.label.preallocated;
-        let target = Arc::new(Target::new(file));
+        let target = Arc::new(Target::with_claims(file, claims));
         let io = match options.io {
             IoChoice::Pool => Io::pool(target.clone()),
             IoChoice::Uring => Io::uring(target.clone(), runtime)
@@ -228,20 +229,26 @@ pub(super) fn refuse_stump(file: &File, name: &str, actual: u64) -> Result<(), D
     ))
 }
 
+/// A file that is open and locked.
+pub(super) struct Acquired {
+    pub file: File,
+    pub kind: Kind,
+    /// What is locked besides, as long as it is open.
+    pub claims: Vec<Claim>,
+}
+
 /// Opens the file for reading (and what `options` say), for this process alone unless it is only
 /// to be read.
 pub(super) fn acquire(
     path: &Path,
     options: &mut std::fs::OpenOptions,
     exclusive: bool,
-) -> Result<(File, Kind), DeviceError> {
+) -> Result<Acquired, DeviceError> {
     let name = path.display();
-    let busy = || {
-        DeviceError::new(
-            ErrorKind::Busy,
-            format!("{name} is in use by another process; stop that one, or ask it instead"),
-        )
+    let busy_as = |how: &str| {
+        DeviceError::new(ErrorKind::Busy, format!("{name} is in use by another process{how}"))
     };
+    let busy = || busy_as("");
     // Before opening: opening a pipe waits, and opening other things may do something.
     let before = path.metadata().ok().map(|meta| kind(&meta, &name)).transpose()?;
     // On a block device this excludes mounts and other holders, too.
@@ -278,7 +285,19 @@ pub(super) fn acquire(
                 DeviceError::new(ErrorKind::Io, format!("looking at {name}: {error}"))
             })?;
             let kind = kind(&meta, &name)?;
-            Ok((file, kind))
+            match claim(&file, kind, exclusive) {
+                Ok(claims) => Ok(Acquired { file, kind, claims }),
+                Err(Conflict { below: Some(below) }) => Err(busy_as(&format!(
+                    ", since it is a loop device over {}, which that one has open",
+                    below.display()
+                ))),
+                Err(Conflict { below: None }) if kind == Kind::File => {
+                    Err(busy_as(" by way of a loop device over it"))
+                }
+                Err(Conflict { below: None }) => {
+                    Err(busy_as(" by another name, or as another part of the same disk"))
+                }
+            }
         }
         Err(Errno::WOULDBLOCK) => Err(busy()),
         Err(error) => Err(DeviceError::new(ErrorKind::Io, format!("locking {name}: {error}"))),

@@ -154,7 +154,8 @@ impl Clients {
     /// Tells a client why it is not served, if it asks before there are too many of them.
     fn turn_away(&self, stream: Stream, name: &str) {
         let most = self.count_max;
-        let line = format!("turned away a client of {name}: there are {most} already, see --clients-max");
+        let line =
+            format!("turned away a client of {name}: there are {most} already, see --clients-max");
         let why = format!(
             "this server has {} already and takes no more (--clients-max); try again later",
             output::count(most as u64, "client")
