@@ -39,7 +39,8 @@ pub use warning::{Short, Warning, Warnings};
 /// failed every later flush fails too, since the system forgets what it could not write: open the
 /// device again and recover.
 ///
-/// Holds the file locked until it and every future of its requests are dropped.
+/// Holds the file locked until it and every future of its requests are dropped: by whatever name, as a part of
+/// its disk, and by way of loop devices, as far as that can be seen.
 pub struct FileDevice {
     shared: Rc<Shared>,
 }

@@ -116,6 +116,7 @@ fn a_file_and_a_loop_device_over_it_are_one() {
     exclude_each_other(&file, &disk.0);
     let second = Node::over(&file, "");
     exclude_each_other(&second.0, &disk.0);
+    drop(second);
     let stacked = Node::over(&disk.0, "");
     exclude_each_other(&stacked.0, &file);
     run(async |runtime: HostRuntime| {
@@ -129,7 +130,8 @@ fn a_file_and_a_loop_device_over_it_are_one() {
         drop(held);
         let held = open(&disk.0).unwrap();
         let error = open(&file).map(drop).unwrap_err().context;
-        assert!(error.contains("by way of a loop device over it"), "{error}");
+        let why = format!("by way of {}, a loop device over it", disk.0.display());
+        assert!(error.contains(&why), "{error}");
         drop(held);
     });
 }

@@ -61,6 +61,14 @@ pub fn knock(store: &Path) -> Result<Option<UnixStream>, Error> {
                     control.display()
                 ),
             )),
+            io::ErrorKind::WouldBlock => Err(Error::new(
+                ErrorKind::Busy,
+                format!(
+                    "the server of the store has let nobody in at {} for a while, and too many wait there \
+                     already: it hangs or was stopped; let it go on, or end it",
+                    control.display()
+                ),
+            )),
             _ => Err(Error::new(
                 ErrorKind::Io,
                 format!("connecting to the control socket {}: {error}", control.display()),

@@ -9,26 +9,36 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 /// The longest path that other programs can be expected to connect to, in bytes.
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 
+/// How long a program that has more clients waiting than it can have may take to let some in.
+const CONNECT_TIME: Duration = Duration::from_secs(5);
+
 /// Connects to a unix socket, whose path may be as long as that of any file.
 ///
 /// # Errors
 ///
-/// As `connect` says: not found, refused if nobody listens, permission denied, and so on.
+/// As `connect` says: not found, refused if nobody listens, permission denied, and so on;
+/// [`WouldBlock`](io::ErrorKind::WouldBlock) if there are too many who wait, and stay so for five seconds.
 pub fn connect_unix(path: &Path) -> io::Result<UnixStream> {
-    connect(path, SocketFlags::empty()).map(UnixStream::from).map_err(io::Error::from)
+    let socket = UnixStream::from(connect(path, SocketFlags::empty())?);
+    socket.set_write_timeout(None)?;
+    Ok(socket)
 }
 
 pub(crate) fn connect(path: &Path, flags: SocketFlags) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | flags;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // It bounds connecting, too.
+    set_socket_timeout(&socket, Timeout::Send, Some(CONNECT_TIME))?;
     if fits(path) {
         rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
     } else {

@@ -8,6 +8,7 @@
 //! What cannot be seen from here (a file in another mount namespace, say) is not claimed.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -36,9 +37,34 @@ impl Drop for Claim {
 
 /// The container is open already, by another name.
 #[derive(Debug)]
-pub(super) struct Conflict {
-    /// The name of what is locked, if it is another than was opened.
-    pub below: Option<PathBuf>,
+pub(super) enum Conflict {
+    /// By one that is not known: it may be no container at all.
+    Unknown,
+    /// As another part of the disk, or by another node.
+    OfDisk,
+    /// It is a loop device over this, which is open.
+    Below(PathBuf),
+    /// By way of this loop device over it.
+    Above(PathBuf),
+}
+
+impl fmt::Display for Conflict {
+    /// What follows "in use by another process".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Conflict::Unknown => Ok(()),
+            Conflict::OfDisk => {
+                f.write_str(" by another name, or as another part of the same disk")
+            }
+            Conflict::Below(path) => {
+                let path = path.display();
+                write!(f, ", since it is a loop device over {path}, which that one has open")
+            }
+            Conflict::Above(path) => {
+                write!(f, " by way of {}, a loop device over it", path.display())
+            }
+        }
+    }
 }
 
 /// A part of a file or disk, in bytes.
@@ -67,18 +93,22 @@ impl Range {
 pub(super) fn claim(file: &File, kind: Kind, exclusive: bool) -> Result<Vec<Claim>, Conflict> {
     if kind == Kind::File {
         let Ok(same) = file.try_clone() else { return Ok(Vec::new()) };
-        let claim = lock(same, Range::ALL, exclusive).ok_or(Conflict { below: None })?;
-        return Ok(vec![claim]);
+        let claim = lock(same, Range::ALL, exclusive);
+        return claim
+            .map(|claim| vec![claim])
+            .ok_or_else(|| loop_device_over(file).map_or(Conflict::Unknown, Conflict::Above));
     }
     let mut claims = Vec::new();
     let Ok(meta) = file.metadata() else { return Ok(claims) };
-    let (mut device, mut range, mut below) = (meta.rdev(), Range::ALL, None);
+    let (mut device, mut range) = (meta.rdev(), Range::ALL);
+    let mut below: Option<PathBuf> = None;
+    let conflict = |below: Option<PathBuf>| below.map_or(Conflict::OfDisk, Conflict::Below);
     for _ in 0..DEPTH_MAX {
         let (disk, part) = whole_disk(device);
         range = range.within(part);
         let Some(node) = open_disk(disk, exclusive) else { break };
         let backing = backing_of(&node, disk, exclusive);
-        let Some(claim) = lock(node, range, exclusive) else { return Err(Conflict { below }) };
+        let claim = lock(node, range, exclusive).ok_or_else(|| conflict(below.take()))?;
         claims.push(claim);
         let Some((path, backing, offset)) = backing else { break };
         range = range.within(offset);
@@ -88,7 +118,7 @@ pub(super) fn claim(file: &File, kind: Kind, exclusive: bool) -> Result<Vec<Clai
             device = meta.rdev();
             continue;
         }
-        let Some(claim) = lock(backing, range, exclusive) else { return Err(Conflict { below }) };
+        let claim = lock(backing, range, exclusive).ok_or_else(|| conflict(below.take()))?;
         claims.push(claim);
         break;
     }
@@ -156,6 +186,19 @@ fn open_disk(disk: u64, exclusive: bool) -> Option<File> {
 fn open(path: &Path, exclusive: bool) -> Option<File> {
     let mut how = OpenOptions::new();
     how.read(true).write(exclusive).custom_flags(libc::O_NONBLOCK).open(path).ok()
+}
+
+/// A loop device over that file, if there is one.
+fn loop_device_over(file: &File) -> Option<PathBuf> {
+    let file = file.metadata().ok()?;
+    let disks = std::fs::read_dir("/sys/block").ok()?;
+    disks.flatten().find_map(|disk| {
+        let path = std::fs::read(disk.path().join("loop/backing_file")).ok()?;
+        let path = PathBuf::from(OsString::from_vec(path.strip_suffix(b"\n")?.to_vec()));
+        let meta = path.metadata().ok()?;
+        let same = (meta.dev(), meta.ino()) == (file.dev(), file.ino());
+        same.then(|| Path::new("/dev").join(disk.file_name()))
+    })
 }
 
 /// What a disk is a loop device over, if it is one: its path, itself, and which part of it.

@@ -75,7 +75,7 @@ impl FileDevice {
     ///
     /// # Errors
     ///
-    /// [`Busy`](ErrorKind::Busy) if another process has it open, [`Format`](ErrorKind::Format) if
+    /// [`Busy`](ErrorKind::Busy) if another process has it open, by whatever name, [`Format`](ErrorKind::Format) if
     /// it is no container that this program can read or is truncated, else
     /// [`Io`](ErrorKind::Io).
     pub fn open(
@@ -245,10 +245,10 @@ pub(super) fn acquire(
     exclusive: bool,
 ) -> Result<Acquired, DeviceError> {
     let name = path.display();
-    let busy_as = |how: &str| {
+    let busy_as = |how: Conflict| {
         DeviceError::new(ErrorKind::Busy, format!("{name} is in use by another process{how}"))
     };
-    let busy = || busy_as("");
+    let busy = || busy_as(Conflict::Unknown);
     // Before opening: opening a pipe waits, and opening other things may do something.
     let before = path.metadata().ok().map(|meta| kind(&meta, &name)).transpose()?;
     // On a block device this excludes mounts and other holders, too.
@@ -285,19 +285,8 @@ pub(super) fn acquire(
                 DeviceError::new(ErrorKind::Io, format!("looking at {name}: {error}"))
             })?;
             let kind = kind(&meta, &name)?;
-            match claim(&file, kind, exclusive) {
-                Ok(claims) => Ok(Acquired { file, kind, claims }),
-                Err(Conflict { below: Some(below) }) => Err(busy_as(&format!(
-                    ", since it is a loop device over {}, which that one has open",
-                    below.display()
-                ))),
-                Err(Conflict { below: None }) if kind == Kind::File => {
-                    Err(busy_as(" by way of a loop device over it"))
-                }
-                Err(Conflict { below: None }) => {
-                    Err(busy_as(" by another name, or as another part of the same disk"))
-                }
-            }
+            let claims = claim(&file, kind, exclusive).map_err(busy_as)?;
+            Ok(Acquired { file, kind, claims })
         }
         Err(Errno::WOULDBLOCK) => Err(busy()),
         Err(error) => Err(DeviceError::new(ErrorKind::Io, format!("locking {name}: {error}"))),

@@ -46,7 +46,7 @@ pub struct ServeOptions {
     #[arg(long, value_name = "FILE")]
     pub tls_psk: Option<PathBuf>,
     /// Clients at once. One more takes the place of the oldest that has not chosen an export yet, and
-    /// is turned away if all have. Fewer have more memory each: see --memory.
+    /// is told that there are too many if all have. Fewer have more memory each: see --memory.
     #[arg(long, value_name = "COUNT", default_value = "1024",
         value_parser = clap::value_parser!(u32).range(1..))]
     pub clients_max: u32,

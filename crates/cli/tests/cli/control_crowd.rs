@@ -4,6 +4,12 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect as connect_to, socket_with,
+};
+use rustix::process::Signal;
+
 use crate::support::{Folder, PATIENCE, wait_until};
 
 fn connect(folder: &Folder) -> UnixStream {
@@ -56,5 +62,27 @@ fn one_command_too_many_is_told_so() {
     folder.refused("volume list s.mj", &["48 commands already", "try again"]);
     drop((stalled, silent));
     wait_until("those that left are seen off", || folder.run("volume list s.mj").code == Some(0));
+    server.stop();
+}
+
+#[test]
+fn a_server_that_lets_nobody_in_is_said_to_hang() {
+    let folder = Folder::with_store();
+    let server = folder.serve("");
+    server.signal(Signal::STOP);
+    let mut waiting = Vec::new();
+    let full = loop {
+        let flags = SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        match connect_to(&socket, &SocketAddrUnix::new(folder.path("s.mj.ctl")).unwrap()) {
+            Ok(()) => waiting.push(socket),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(full, Errno::AGAIN);
+    folder.refused("volume list s.mj", &["s.mj.ctl", "let nobody in", "it hangs or was stopped"]);
+    server.signal(Signal::CONT);
+    assert!(folder.ok("volume list s.mj").contains('v'), "those who wait keep nobody out");
+    drop(waiting);
     server.stop();
 }

@@ -2,6 +2,7 @@
 
 use rustix::fs::{FlockOperation, flock};
 
+use crate::real_support::tools;
 use crate::support::Folder;
 
 #[test]
@@ -43,4 +44,44 @@ fn commands_at_the_same_time_wait_for_each_other() {
         assert!(child.wait().unwrap().success());
     }
     assert_eq!(folder.ok("volume list s.mj").lines().count(), 6);
+}
+
+#[test]
+fn a_loop_device_over_a_served_file_is_refused_and_so_is_the_reverse() {
+    let name = "a_loop_device_over_a_served_file_is_refused_and_so_is_the_reverse";
+    if !tools::present_with_mounts(name, &["losetup"]) {
+        return;
+    }
+    let folder = Folder::with_store();
+    let disk = LoopDevice::over(&folder.path("s.mj"));
+    let server = folder.serve("");
+    for words in ["volume list DISK", "volume create DISK w --size 1M", "serve DISK", "check DISK"]
+    {
+        let words = words.replace("DISK", &disk.0);
+        folder.refused(&words, &[&disk.0, "loop device over", "s.mj, which that one has open"]);
+    }
+    folder.refused(&format!("format {} --force", disk.0), &["in use by another process"]);
+    server.stop();
+    let server = folder.start(folder.command(&format!("serve {} --nbd unix:n.sock", disk.0)));
+    for words in ["volume list s.mj", "serve s.mj", "format s.mj --size 64M --force"] {
+        folder.refused(words, &["s.mj", &format!("by way of {}, a loop device over it", disk.0)]);
+    }
+    server.client("v").leave();
+    server.stop();
+    assert!(folder.ok("volume list s.mj").contains('v'));
+}
+
+struct LoopDevice(String);
+
+impl LoopDevice {
+    fn over(file: &std::path::Path) -> Self {
+        let file = file.to_str().unwrap();
+        LoopDevice(tools::ok("losetup", &["--find", "--show", file]).trim().to_owned())
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        tools::ok("losetup", &["--detach", &self.0]);
+    }
 }
