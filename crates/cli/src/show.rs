@@ -98,7 +98,7 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
         Response::Grown { bytes: now, added_bytes } => {
             let added = match added_bytes {
                 None => String::new(),
-                Some(0) => "; it had them already, so nothing was added".to_owned(),
+                Some(0) => "; it was that large already, so nothing was added".to_owned(),
                 Some(added) => format!(", of which {} are new", bytes(*added)),
             };
             format!("{}: {}{added}\n", store.display(), bytes(*now))

@@ -139,7 +139,7 @@ impl Clients {
                     self.runtime.spawn(self.clone().see_to(stream, waiting, name));
                 }
                 Some(Err(error)) => {
-                    let kind = "of connections that could not be accepted";
+                    let kind = "about connections that could not be accepted";
                     self.lines.say(kind, door.address(), &format!("warning: {error}"));
                     // Most likely there are no more file descriptors; this frees one.
                     if !self.turned_away.end_first() {
@@ -160,7 +160,7 @@ impl Clients {
             "this server has {} already and takes no more (--clients-max); try again later",
             output::count(most as u64, "client")
         );
-        self.lines.say("of clients that were turned away", host_of(name), &line);
+        self.lines.say("about clients that were turned away", host_of(name), &line);
         if self.turned_away.len() >= TURNED_AWAY_MAX {
             self.turned_away.end_first();
         }
@@ -263,9 +263,9 @@ enum Chosen {
 fn kind_of(kind: DisconnectKind) -> Option<Kind> {
     match kind {
         DisconnectKind::Vanished => None,
-        DisconnectKind::Protocol => Some("of clients that broke the protocol"),
-        DisconnectKind::Refused => Some("of clients that could not have what they asked for"),
-        DisconnectKind::Transport => Some("of clients whose connection failed"),
+        DisconnectKind::Protocol => Some("about clients that broke the protocol"),
+        DisconnectKind::Refused => Some("about clients that could not have what they asked for"),
+        DisconnectKind::Transport => Some("about clients whose connection failed"),
     }
 }
 

@@ -21,7 +21,7 @@ const KNOWN_MAX: usize = 64;
 /// The longest line, in bytes.
 const LINE_BYTES_MAX: usize = 500;
 
-/// A sort of line, in words that follow a number of lines: `of clients that were disconnected`.
+/// A sort of line, in words that follow a number of lines: `about clients that were disconnected`.
 pub type Kind = &'static str;
 
 /// Writes lines, and leaves out what is too many.
@@ -162,7 +162,7 @@ fn left_out(kind: Kind, whom: Option<&str>, count: u64) -> String {
     let whom = whom.filter(|whom| !whom.is_empty()).map(|whom| format!(" ({})", tidy(whom)));
     let were = if count == 1 { "was" } else { "were" };
     let lines = output::count(count, "more line");
-    format!("{lines} {were} left out {kind}{}", whom.unwrap_or_default())
+    format!("{lines} {kind} {were} left out{}", whom.unwrap_or_default())
 }
 
 /// One line that is not too long, whatever a client put into it.
@@ -186,7 +186,7 @@ fn tidy(line: &str) -> String {
 mod tests {
     use super::*;
 
-    const KIND: Kind = "of clients that left";
+    const KIND: Kind = "about clients that left";
 
     fn at(seconds: u64) -> Instant {
         Instant(seconds * 1_000_000_000)
@@ -198,7 +198,7 @@ mod tests {
         let admitted = (0..30_000).filter(|_| ledger.admit(at(1), KIND, "a")).count();
         assert_eq!(admitted, 5);
         assert_eq!(ledger.tell(at(10)), [""; 0], "it is not time yet");
-        let told = "29995 more lines were left out of clients that left (a)";
+        let told = "29995 more lines about clients that left were left out (a)";
         assert_eq!(ledger.tell(at(11)), [told]);
         assert_eq!(ledger.tell(at(100)), [""; 0], "once");
         assert!(ledger.admit(at(100), KIND, "a"));
@@ -229,8 +229,8 @@ mod tests {
         let mut ledger = Ledger::default();
         assert_eq!((0..1000).filter(|_| ledger.admit(at(0), KIND, "a")).count(), 5);
         assert!(ledger.admit(at(0), KIND, "b"));
-        assert!(ledger.admit(at(0), "of others", "a"));
-        assert_eq!(ledger.tell_all(), ["995 more lines were left out of clients that left"]);
+        assert!(ledger.admit(at(0), "about others", "a"));
+        assert_eq!(ledger.tell_all(), ["995 more lines about clients that left were left out"]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ fn finishes(folder: &Folder, case: &str) {
     let said = folder.ok("grow s.mj --size 96M");
     assert_eq!(said, "s.mj: 95 MiB, of which 32 MiB are new\n", "{case}");
     let said = folder.ok("grow s.mj --size 96M");
-    assert_eq!(said, "s.mj: 95 MiB; it had them already, so nothing was added\n", "{case}");
+    assert_eq!(said, "s.mj: 95 MiB; it was that large already, so nothing was added\n", "{case}");
     assert_eq!(fs::metadata(folder.path("s.mj")).unwrap().len(), 96 << 20, "{case}");
     let said = folder.run("check s.mj");
     assert!(said.out.contains("no problems") && said.err.is_empty(), "{case}: {said:?}");
