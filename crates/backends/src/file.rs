@@ -9,7 +9,7 @@ mod open;
 mod warning;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::future::Future;
 use std::io;
@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, ZoneTable};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
+use rustix::io::Errno;
 
 use crate::container::{LABELS_AT, Label, ROOTS_AT, ZONES_AT, encode_root};
 use crate::discard::discard;
@@ -56,6 +57,10 @@ struct Shared {
     /// Where the file or device ends, in bytes, if that is before its last zone does.
     end: Option<u64>,
     preallocated: bool,
+    /// What it lies on takes nothing back.
+    keeps_space: Cell<bool>,
+    /// Zones given back and not reset since.
+    released: RefCell<BTreeSet<ZoneId>>,
     /// By zone, as far as it was reset since opening.
     in_flight: RefCell<BTreeMap<ZoneId, Arc<InFlight>>>,
     frame: Arc<Mutex<Frame>>,
@@ -264,10 +269,55 @@ impl Device for FileDevice {
             }
             let offset = shared.byte(zone.start(zone_blocks));
             let length = zone_blocks * BLOCK_SIZE;
-            shared.give_back(offset, length, in_flight.hold()).await;
+            if !shared.released.borrow_mut().remove(&zone) {
+                // As far as the medium wants to know: nothing depends on it, and one that fails will fail the
+                // next write, too.
+                let _ = shared.give_back(offset, length, in_flight.hold()).await;
+            }
             shared.table.borrow_mut().end_reset(ticket);
             Ok(())
         }
+    }
+
+    fn gives_back(&self) -> bool {
+        let shared = &self.shared;
+        !shared.read_only && !shared.preallocated && !shared.keeps_space.get()
+    }
+
+    fn release(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        let shared = self.shared.clone();
+        let begun = shared.check_writable("giving back space of").and_then(|()| {
+            let mut table = shared.table.borrow_mut();
+            table.seal(zone)?;
+            let zone_blocks = table.info().zone_blocks;
+            let (offset, length) = (shared.byte(zone.start(zone_blocks)), zone_blocks * BLOCK_SIZE);
+            // From the call on, so that a reset that follows waits for it.
+            let hold = shared.in_flight(zone).hold();
+            Ok((offset, shared.give_back(offset, length, hold)))
+        });
+        async move {
+            let (offset, give_back) = begun?;
+            match give_back.await {
+                Ok(()) => {
+                    shared.released.borrow_mut().insert(zone);
+                    Ok(())
+                }
+                Err(error) if cannot(&error) => {
+                    if !shared.keeps_space.replace(true) {
+                        let (name, why) = (shared.name.to_string(), error.to_string());
+                        shared.warnings.add([Warning::KeepsSpace { name, why }].into_iter());
+                    }
+                    Ok(())
+                }
+                Err(error) => Err(shared.failure("giving back", Some(offset)).of_write(&error)),
+            }
+        }
+    }
+
+    fn held_bytes(&self) -> Option<u64> {
+        use std::os::unix::fs::MetadataExt;
+        let of_file = self.shared.kind == Kind::File;
+        of_file.then(|| self.shared.target.file.metadata().ok())?.map(|meta| meta.blocks() * 512)
     }
 
     fn read_root(&self) -> impl Future<Output = Result<Option<Bytes>, DeviceError>> + 'static {
@@ -375,27 +425,47 @@ impl Shared {
         Ok(read.expect("a read returns its buffer"))
     }
 
-    /// Tells the medium that a region is not needed any more, as far as it wants to know: nothing depends
-    /// on it, and a medium that fails will fail the next write, too.
-    async fn give_back(&self, offset: u64, length: u64, hold: Hold) {
-        if self.preallocated {
-            return;
-        }
-        let _ = match self.kind {
+    /// Tells the medium that a region is not needed any more. Begun with the call; not where the space was
+    /// taken for good, or is not taken back.
+    fn give_back(
+        &self,
+        offset: u64,
+        length: u64,
+        hold: Hold,
+    ) -> impl Future<Output = io::Result<()>> + use<> {
+        let wanted = !self.preallocated && !self.keeps_space.get();
+        let mut punch = None;
+        let mut discards = None;
+        match self.kind {
+            _ if !wanted => drop(hold),
             Kind::File => {
-                self.io.start(Request::Punch { offset, length }, Some(hold)).await.map(drop)
+                punch = Some(self.io.start(Request::Punch { offset, length }, Some(hold)));
             }
             Kind::BlockDevice => {
                 let target = self.target.clone();
-                let job = move || {
+                discards = Some(blocking::unblock(move || {
                     let result = discard(&target.file, offset, length);
                     drop(hold);
                     result
-                };
-                blocking::unblock(job).await.map_err(Into::into)
+                }));
             }
-        };
+        }
+        async move {
+            if let Some(punch) = punch {
+                punch.await?;
+            }
+            if let Some(discards) = discards {
+                discards.await?;
+            }
+            Ok(())
+        }
     }
+}
+
+/// Whether an attempt to give space back says that none ever will succeed.
+fn cannot(error: &io::Error) -> bool {
+    let never = [Errno::OPNOTSUPP, Errno::NOSYS, Errno::NOTTY, Errno::INVAL];
+    Errno::from_io_error(error).is_some_and(|errno| never.contains(&errno))
 }
 
 /// Makes the file as long as `to` says, durably.

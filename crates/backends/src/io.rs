@@ -153,7 +153,7 @@ impl Io {
         &self,
         request: Request,
         hold: Option<Hold>,
-    ) -> impl Future<Output = io::Result<Option<AlignedBuf>>> + 'static {
+    ) -> impl Future<Output = io::Result<Option<AlignedBuf>>> + use<> {
         enum Started {
             Uring(uring::Pending),
             Pool(blocking::Task<io::Result<Option<AlignedBuf>>>),

@@ -36,6 +36,9 @@ trait Erased {
     fn erased_flush(&self) -> Answer<()>;
     fn erased_seal(&self, zone: ZoneId) -> Answer<()>;
     fn erased_reset(&self, zone: ZoneId) -> Answer<()>;
+    fn erased_gives_back(&self) -> bool;
+    fn erased_release(&self, zone: ZoneId) -> Answer<()>;
+    fn erased_held_bytes(&self) -> Option<u64>;
     fn erased_read_root(&self) -> Answer<Option<Bytes>>;
     fn erased_write_root(&self, root: Bytes) -> Answer<()>;
     fn erased_grow(&self, bytes: u64) -> Answer<u32>;
@@ -71,6 +74,15 @@ impl<D: Device> Erased for D {
     }
     fn erased_reset(&self, zone: ZoneId) -> Answer<()> {
         Box::pin(self.reset(zone))
+    }
+    fn erased_gives_back(&self) -> bool {
+        self.gives_back()
+    }
+    fn erased_release(&self, zone: ZoneId) -> Answer<()> {
+        Box::pin(self.release(zone))
+    }
+    fn erased_held_bytes(&self) -> Option<u64> {
+        self.held_bytes()
     }
     fn erased_read_root(&self) -> Answer<Option<Bytes>> {
         Box::pin(self.read_root())
@@ -122,6 +134,15 @@ impl Device for AnyDevice {
     fn reset(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
         self.0.erased_reset(zone)
     }
+    fn gives_back(&self) -> bool {
+        self.0.erased_gives_back()
+    }
+    fn release(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        self.0.erased_release(zone)
+    }
+    fn held_bytes(&self) -> Option<u64> {
+        self.0.erased_held_bytes()
+    }
     fn read_root(&self) -> impl Future<Output = Result<Option<Bytes>, DeviceError>> + 'static {
         self.0.erased_read_root()
     }
@@ -153,6 +174,12 @@ mod tests {
         }
         fn missing_from(&self) -> Option<Pba> {
             Some(Pba(7))
+        }
+        fn gives_back(&self) -> bool {
+            true
+        }
+        fn held_bytes(&self) -> Option<u64> {
+            Some(7)
         }
         fn info(&self) -> DeviceInfo {
             self.0.info()
@@ -201,6 +228,8 @@ mod tests {
         assert_eq!(any.erases(ZoneId(2)), Some(3));
         assert!(any.is_root_in_doubt());
         assert_eq!(any.missing_from(), Some(Pba(7)));
+        assert!(any.gives_back());
+        assert_eq!(any.held_bytes(), Some(7));
         assert_eq!(any.info().zones, 4);
     }
 }

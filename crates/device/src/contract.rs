@@ -61,7 +61,10 @@ pub enum Clause {
     SealedZonesTakeNoAppends,
     /// A reset empties a zone in any state, and later appends land at its start.
     ResetEmptiesZones,
-    /// Seals and resets of zones that do not exist are refused.
+    /// A released zone takes no appends until it is reset, can be read and released again, and touches no
+    /// other.
+    ReleasedZonesTakeNoAppends,
+    /// Seals, resets and releases of zones that do not exist are refused.
     UnknownZonesAreRefused,
     /// There is no root at first; then the last one written is read, whatever its length.
     RootIsReplaced,
@@ -83,7 +86,7 @@ pub enum Clause {
 
 impl Clause {
     /// Every clause.
-    pub const ALL: [Clause; 21] = [
+    pub const ALL: [Clause; 22] = [
         Clause::ZonesStartSealed,
         Clause::CallsClaimAddresses,
         Clause::ZonesAreIndependent,
@@ -96,6 +99,7 @@ impl Clause {
         Clause::ReadsPastThePointerAreHarmless,
         Clause::SealedZonesTakeNoAppends,
         Clause::ResetEmptiesZones,
+        Clause::ReleasedZonesTakeNoAppends,
         Clause::UnknownZonesAreRefused,
         Clause::RootIsReplaced,
         Clause::LongRootIsRefused,
@@ -140,6 +144,7 @@ pub async fn check<B: Bench>(bench: &B, clause: Clause) {
         Clause::ReadsPastThePointerAreHarmless => t.reads_past_the_pointer_are_harmless().await,
         Clause::SealedZonesTakeNoAppends => t.sealed_zones_take_no_appends().await,
         Clause::ResetEmptiesZones => t.reset_empties_zones().await,
+        Clause::ReleasedZonesTakeNoAppends => t.released_zones_take_no_appends().await,
         Clause::UnknownZonesAreRefused => t.unknown_zones_are_refused().await,
         Clause::RootIsReplaced => t.root_is_replaced().await,
         Clause::LongRootIsRefused => t.long_root_is_refused().await,
@@ -429,10 +434,40 @@ impl<D: Device> Tested<D> {
         self.expect(self.at(1, 0), &payload(5, 2), "beside a reset").await;
     }
 
+    async fn released_zones_take_no_appends(&self) {
+        self.reset(0).await;
+        self.reset(1).await;
+        self.append(self.at(1, 0), payload(3, 2)).await;
+        for round in 0..3 {
+            self.append(self.at(0, 0), payload(round, 2)).await;
+            if round == 1 {
+                self.device.seal(ZoneId(0)).await.expect("a seal works");
+            }
+            for _ in 0..2 {
+                self.device.release(ZoneId(0)).await.expect("a release works");
+                let result = self.device.append(self.at(0, 2), vec![payload(2, 1)]).await;
+                assert_invalid(result, "an append to a released zone");
+            }
+            let buffer = AlignedBuf::zeroed(2 * BLOCK_BYTES);
+            let _ = self.device.read(self.at(0, 0), buffer).await;
+            // Nor does a release that nobody waits for reach what comes after a reset.
+            let mut release = Box::pin(self.device.release(ZoneId(0)));
+            let _ = nudge(&mut release).await;
+            drop(release);
+            self.reset(0).await;
+            self.append(self.at(0, 0), payload(20 + round, 3)).await;
+            self.expect(self.at(0, 0), &payload(20 + round, 3), "after a release and a reset")
+                .await;
+            self.reset(0).await;
+        }
+        self.expect(self.at(1, 0), &payload(3, 2), "beside a release").await;
+    }
+
     async fn unknown_zones_are_refused(&self) {
         for zone in [self.device.info().zones, u32::MAX] {
             assert_invalid(self.device.seal(ZoneId(zone)).await, "a seal of no zone");
             assert_invalid(self.device.reset(ZoneId(zone)).await, "a reset of no zone");
+            assert_invalid(self.device.release(ZoneId(zone)).await, "a release of no zone");
         }
     }
 
@@ -618,8 +653,10 @@ mod tests {
 
     #[test]
     fn memory_keeps_the_contract() {
-        for stale_after_reset in [false, true] {
-            let bench = Memory(MemoryOptions { stale_after_reset });
+        for (stale_after_reset, gives_back) in
+            [(false, false), (true, false), (false, true), (true, true)]
+        {
+            let bench = Memory(MemoryOptions { stale_after_reset, gives_back });
             block_on(all(&bench));
             for seed in 0..20 {
                 block_on(random_history(&bench, seed, 500));

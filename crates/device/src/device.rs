@@ -28,6 +28,10 @@ use crate::{AlignedBuf, DeviceError, DeviceInfo};
 ///   must not be read any more; what a read of a block at or past the write pointer returns is
 ///   unspecified, but it is not a panic. After a crash an unflushed reset may have happened or
 ///   not.
+/// * **Release** ends a zone as a seal does, and gives its bytes back to whatever the device lies on, where
+///   it can. The zone takes appends again after a reset, which waits for the release; until then a read
+///   returns anything, but it is not a panic. After a crash an unflushed release may have happened or
+///   not. The caller has no append to the zone in flight.
 /// * **Re-opening.** The write pointer of a zone that was open when the device went away is
 ///   unknown to some devices (a file): such a zone is treated as sealed, its readable blocks
 ///   stay readable, and it takes appends again only after a reset. This holds for every zone
@@ -95,6 +99,22 @@ pub trait Device: 'static {
 
     /// Empties the zone, and tells the medium that its bytes are not needed any more.
     fn reset(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static;
+
+    /// Whether [`release`](Device::release) gives anything back. A device that finds that it cannot says no
+    /// from then on.
+    fn gives_back(&self) -> bool {
+        false
+    }
+
+    /// Ends the zone, and gives its bytes back, where the device [does](Device::gives_back) such a thing.
+    fn release(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        self.seal(zone)
+    }
+
+    /// Bytes that the device takes of what it lies on, where that is known and may be less than its size.
+    fn held_bytes(&self) -> Option<u64> {
+        None
+    }
 
     /// The root as last written, or `None` if none ever was.
     fn read_root(&self) -> impl Future<Output = Result<Option<Bytes>, DeviceError>> + 'static;

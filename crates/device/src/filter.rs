@@ -23,6 +23,8 @@ pub enum Verb {
     Seal,
     /// [`reset`](crate::Device::reset)
     Reset,
+    /// [`release`](crate::Device::release)
+    Release,
     /// [`read_root`](crate::Device::read_root)
     ReadRoot,
     /// [`write_root`](crate::Device::write_root)

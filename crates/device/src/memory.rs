@@ -73,6 +73,8 @@ pub struct MemoryOptions {
     /// A reset leaves the old bytes in place past the write pointer, as on a file system that
     /// cannot punch holes. Recovery must not take them for new ones.
     pub stale_after_reset: bool,
+    /// Zones can be released: after that they read as zeroes, or as before where resets leave old bytes.
+    pub gives_back: bool,
 }
 
 impl MemoryDevice {
@@ -302,6 +304,25 @@ impl Device for MemoryDevice {
             let (ticket, generation) = begun?;
             device.with(|state| {
                 state.table.end_reset(ticket);
+                state.complete(zone, generation, What::Reset);
+                Ok(())
+            })
+        }
+    }
+
+    fn gives_back(&self) -> bool {
+        self.state.borrow().options.gives_back
+    }
+
+    fn release(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        let begun = self.with(|state| {
+            state.table.seal(zone)?;
+            Ok(state.options.gives_back.then(|| state.zones[zone.0 as usize].reset()))
+        });
+        let device = self.clone();
+        async move {
+            let Some(generation) = begun? else { return Ok(()) };
+            device.with(|state| {
                 state.complete(zone, generation, What::Reset);
                 Ok(())
             })

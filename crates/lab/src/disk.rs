@@ -184,6 +184,16 @@ impl Device for SimDisk {
         self.pass("reset", [u64::from(zone.0), 0, 0], move |device| Box::pin(device.reset(zone)))
     }
 
+    fn gives_back(&self) -> bool {
+        self.inner.device.gives_back()
+    }
+
+    fn release(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        self.pass("release", [u64::from(zone.0), 0, 0], move |device| {
+            Box::pin(device.release(zone))
+        })
+    }
+
     fn read_root(&self) -> impl Future<Output = Result<Option<Bytes>, DeviceError>> + 'static {
         self.pass("read root", [0; 3], move |device| Box::pin(device.read_root()))
     }

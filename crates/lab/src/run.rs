@@ -148,7 +148,10 @@ enum End {
 
 impl Story<'_> {
     async fn tell<S: Subject>(mut self) -> Result<(), Violation> {
-        let options = MemoryOptions { stale_after_reset: self.swarm.stale_after_reset };
+        let options = MemoryOptions {
+            stale_after_reset: self.swarm.stale_after_reset,
+            gives_back: self.swarm.gives_back,
+        };
         let mut memory = MemoryDevice::with_options(self.swarm.info.clone(), options);
         let disk = self.disk(&memory);
         let runtime = self.sim.world();

@@ -91,7 +91,10 @@ impl Stage {
             open_zones_max: None,
             sealing: Sealing::Free,
         };
-        let memory = MemoryDevice::with_options(info, MemoryOptions { stale_after_reset: true });
+        let memory = MemoryDevice::with_options(
+            info,
+            MemoryOptions { stale_after_reset: true, gives_back: false },
+        );
         let options = Options { shuffle: true, ..Options::default() };
         let mut stage = Stage {
             sim: Sim::new(setting.seed, options),

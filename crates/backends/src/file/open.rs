@@ -198,6 +198,8 @@ impl FileDevice {
             lost_blocks: options.lost_blocks,
             end,
             preallocated,
+            keeps_space: Cell::new(false),
+            released: RefCell::default(),
             in_flight: RefCell::new(BTreeMap::new()),
             warnings: frame.warnings.clone(),
             frame: Arc::new(Mutex::new(frame)),

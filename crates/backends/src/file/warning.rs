@@ -28,6 +28,13 @@ pub enum Warning {
     /// The file or device is shorter than its label says. It was opened for reading all the same, and what is
     /// missing reads as zeroes.
     Short(Short),
+    /// Free space is not given back to what the container lies on.
+    KeepsSpace {
+        /// The container.
+        name: String,
+        /// What the system said.
+        why: String,
+    },
 }
 
 /// A container whose file or device is shorter than its label says.
@@ -118,18 +125,23 @@ impl fmt::Display for Warning {
                 short.what(),
                 short.mend()
             ),
+            Warning::KeepsSpace { name, why } => write!(
+                f,
+                "{name}: free space cannot be given back to what it lies on ({why}); it keeps what it has \
+                 taken, and works"
+            ),
         }
     }
 }
 
 impl Warning {
-    /// Where it is, in bytes, if it is mended by writing there.
+    /// Where it is, in bytes, if it is about a place that is mended by writing there.
     fn offset(&self) -> Option<u64> {
         match self {
             Warning::LabelDamaged { offset, .. } | Warning::RootDamaged { offset, .. } => {
                 Some(*offset)
             }
-            Warning::Short(_) => None,
+            Warning::Short(_) | Warning::KeepsSpace { .. } => None,
         }
     }
 }

@@ -154,6 +154,18 @@ impl<D: Device, R: Runtime> Device for Delay<D, R> {
         self.hold(Verb::Reset, 0, self.inner.reset(zone))
     }
 
+    fn gives_back(&self) -> bool {
+        self.inner.gives_back()
+    }
+
+    fn held_bytes(&self) -> Option<u64> {
+        self.inner.held_bytes()
+    }
+
+    fn release(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        self.hold(Verb::Release, 0, self.inner.release(zone))
+    }
+
     fn read_root(&self) -> impl Future<Output = Result<Option<Bytes>, DeviceError>> + 'static {
         self.hold(Verb::ReadRoot, 0, self.inner.read_root())
     }

@@ -317,6 +317,18 @@ impl<D: Device> Device for Fault<D> {
         self.strike(Verb::Reset, format!("reset of {zone}"), move || self.inner.reset(zone))
     }
 
+    fn gives_back(&self) -> bool {
+        self.inner.gives_back()
+    }
+
+    fn held_bytes(&self) -> Option<u64> {
+        self.inner.held_bytes()
+    }
+
+    fn release(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        self.strike(Verb::Release, format!("release of {zone}"), move || self.inner.release(zone))
+    }
+
     fn read_root(&self) -> impl Future<Output = Result<Option<Bytes>, DeviceError>> + 'static {
         self.strike(Verb::ReadRoot, "reading the root".into(), move || self.inner.read_root())
     }

@@ -32,6 +32,8 @@ pub enum Call {
     Seal(ZoneId),
     /// A zone was reset.
     Reset(ZoneId),
+    /// The bytes of a zone were given back.
+    Release(ZoneId),
     /// The root was read.
     ReadRoot,
     /// The root was written.
@@ -187,6 +189,18 @@ impl<D: Device> Device for Record<D> {
 
     fn reset(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
         self.note(Call::Reset(zone), self.inner.reset(zone))
+    }
+
+    fn gives_back(&self) -> bool {
+        self.inner.gives_back()
+    }
+
+    fn held_bytes(&self) -> Option<u64> {
+        self.inner.held_bytes()
+    }
+
+    fn release(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        self.note(Call::Release(zone), self.inner.release(zone))
     }
 
     fn read_root(&self) -> impl Future<Output = Result<Option<Bytes>, DeviceError>> + 'static {

@@ -83,6 +83,8 @@ pub struct Swarm {
     pub info: DeviceInfo,
     /// Resets leave stale bytes.
     pub stale_after_reset: bool,
+    /// Whether free zones can be given back.
+    pub gives_back: bool,
     /// Its delays.
     pub delays: DelayOptions,
     /// Weight of each kind, as in [`KINDS`].
@@ -159,6 +161,7 @@ impl Swarm {
                 sealing: Sealing::Free,
             },
             stale_after_reset: chance.one_in(3),
+            gives_back: false,
             delays: DelayOptions {
                 append: micros(chance, 100),
                 read: micros(chance, 100),
@@ -196,6 +199,7 @@ impl Swarm {
         };
         // Drawn last, so that a seed is else what it was before there was this.
         swarm.own_job = chance.one_in(2);
+        swarm.gives_back = chance.one_in(2);
         swarm
     }
 
