@@ -252,6 +252,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let state = &mut *guard;
             state.checkpoint.number += 1;
             state.checkpoint.root = Some(root);
+            state.space.roots += 1;
             state.checkpoint.ended = state.checkpoint.begun;
             state.checkpoint.running = false;
             state.checkpoint.pending_bytes = 0;
@@ -267,6 +268,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.update_reserve();
             state.keep_within(&self.inner.options);
         }
+        self.inner.release_wanted.notify(1);
         self.inner.reset_wanted.notify(1);
         self.notify();
         Ok(())

@@ -61,6 +61,8 @@ pub(crate) struct Inner<D, R> {
     /// Few segments are ready to be opened: the reset task prepares some.
     pub reset_wanted: Event,
     /// A group was begun: the linger task looks at it.
+    /// There may be free segments to give back.
+    pub release_wanted: Event,
     pub group_begun: Event,
     /// More is durable than the root says, or the engine stops.
     pub promise_wanted: Event,
@@ -282,6 +284,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.inner.checkpoint_wanted.notify(usize::MAX);
         self.inner.lead_wanted.notify(usize::MAX);
         self.inner.reset_wanted.notify(usize::MAX);
+        self.inner.release_wanted.notify(usize::MAX);
         self.inner.group_begun.notify(usize::MAX);
         self.inner.promise_wanted.notify(usize::MAX);
     }

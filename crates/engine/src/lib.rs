@@ -54,6 +54,7 @@ mod read_errors;
 mod reclaim;
 mod recovered;
 mod recovery;
+mod release;
 mod remap;
 mod rescue;
 mod resize;
@@ -79,6 +80,7 @@ pub use open::SEGMENTS_MIN;
 pub use options::{FormatOptions, OpenOptions, ReclaimOptions};
 pub use placement::STREAMS_MAX;
 pub use read_errors::{ReadError, ReadErrorCounts, ReadErrorKind, ReadPurpose};
+pub use reclaim::Collected;
 #[doc(hidden)]
 pub use reclaim::MarkLoop;
 pub use recovered::RecoveryReport;

@@ -139,6 +139,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         engine.spawn(engine.clone().lead_task());
         engine.spawn(engine.clone().buffers_task());
         engine.spawn(engine.clone().promise_task());
+        if engine.device().gives_back() {
+            engine.spawn(engine.clone().release_task());
+        }
         Ok(engine)
     }
 
@@ -196,6 +199,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             &self.inner.reclaim_wanted,
             &self.inner.checkpoint_wanted,
             &self.inner.reset_wanted,
+            &self.inner.release_wanted,
             &self.inner.lead_wanted,
             &self.inner.group_begun,
             &self.inner.buffers_grown,
@@ -268,6 +272,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 checkpoint_wanted: Event::new(),
                 lead_wanted: Event::new(),
                 reset_wanted: Event::new(),
+                release_wanted: Event::new(),
                 group_begun: Event::new(),
                 buffers_grown: Event::new(),
                 promise_wanted: Event::new(),

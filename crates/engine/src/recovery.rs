@@ -470,6 +470,8 @@ impl State {
                 retry: None,
                 map_bytes: 0,
                 pins: 0,
+                freed: 0,
+                released: false,
             };
         }
         self.space.incarnation = root.incarnation;

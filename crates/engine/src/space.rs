@@ -1,6 +1,6 @@
 //! Segments: which are free, open, sealed or retiring, and who may take the last ones.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
 
@@ -58,6 +58,10 @@ pub(crate) struct Segment {
     pub map_bytes: u64,
     /// Reads under way; the zone is not reset before they end.
     pub pins: u32,
+    /// Of a free segment: how many roots had been made durable when it became free.
+    pub freed: u64,
+    /// Of a free segment: its bytes were given back.
+    pub released: bool,
 }
 
 impl Segment {
@@ -77,6 +81,8 @@ impl Segment {
             retry: None,
             map_bytes: 0,
             pins: 0,
+            freed: 0,
+            released: false,
         }
     }
 }
@@ -112,6 +118,11 @@ impl Claim {
 
 /// Segments kept reset, so that opening one does not wait for the device.
 const READY_WANTED: usize = 4;
+/// Free segments that are kept as they are, besides the ready ones: they are opened next.
+const KEPT_FREE: usize = 4;
+/// Roots that must be durable before any segment is given back: both copies are of this opening then, and
+/// neither leads to what recovery found.
+const ROOTS_BEFORE_RELEASE: u64 = 2;
 /// How far down the order a segment may be taken before those ahead of it.
 pub(crate) const ORDER_SLACK: usize = 8;
 
@@ -126,6 +137,10 @@ pub(crate) struct Space {
     resetting: Option<ZoneId>,
     /// Taken from the front of `free` and reset: can be opened at once.
     ready: VecDeque<ZoneId>,
+    /// Free segments that are being given back; they are not reset meanwhile.
+    pub releasing: BTreeSet<ZoneId>,
+    /// Roots made durable since the store was opened.
+    pub roots: u64,
     /// The highest incarnation given out.
     pub incarnation: u64,
     /// Added to the device, and free in no durable checkpoint yet.
@@ -171,6 +186,8 @@ impl Space {
             free: VecDeque::new(),
             resetting: None,
             ready: VecDeque::new(),
+            releasing: BTreeSet::new(),
+            roots: 0,
             incarnation: 0,
             grown: Vec::new(),
             told_zones: zones,
@@ -304,9 +321,11 @@ impl Space {
     /// Adds a segment that a durable checkpoint lists as free, at the end of the order. What is
     /// known of it stays until it is reset: reads that pin it still need that.
     pub fn push_free(&mut self, zone: ZoneId) {
+        let freed = self.roots.max(ROOTS_BEFORE_RELEASE - 1);
         let segment = self.get_mut(zone);
         segment.state = SegmentState::Free;
         segment.live = None;
+        (segment.freed, segment.released) = (freed, false);
         self.free.push_back(zone);
     }
 
@@ -332,11 +351,45 @@ impl Space {
             return None;
         }
         // In order but for the rare one that a read still uses: recovery tolerates short gaps.
-        let idle = |zone: &ZoneId| self.get(*zone).pins == 0 && !busy(*zone);
+        let idle = |zone: &ZoneId| {
+            self.get(*zone).pins == 0 && !busy(*zone) && !self.releasing.contains(zone)
+        };
         let at = self.free.iter().take(ORDER_SLACK).position(idle)?;
         let zone = self.free.remove(at)?;
         *self.get_mut(zone) = Segment::free();
         assert!(self.resetting.replace(zone).is_none(), "two segments are reset at once");
+        Some(zone)
+    }
+
+    /// Free segments that are not kept, and were not given back.
+    fn to_release(&self) -> impl Iterator<Item = ZoneId> {
+        self.free.iter().copied().skip(KEPT_FREE).filter(|zone| !self.get(*zone).released)
+    }
+
+    /// Whether there are any.
+    pub fn has_unreleased(&self) -> bool {
+        self.to_release().next().is_some()
+    }
+
+    /// How many there are.
+    pub fn unreleased(&self) -> usize {
+        self.to_release().count()
+    }
+
+    /// Whether some of them are not free yet by both copies of the root.
+    pub fn awaits_root(&self) -> bool {
+        self.to_release().any(|zone| self.get(zone).freed >= self.roots)
+    }
+
+    /// The next segment to be given back, which is under way from now on. `busy` zones have I/O under way.
+    pub fn next_to_release(&mut self, busy: impl Fn(ZoneId) -> bool) -> Option<ZoneId> {
+        let may_go = |zone: &ZoneId| {
+            let segment = self.get(*zone);
+            let idle = segment.pins == 0 && !busy(*zone) && !self.releasing.contains(zone);
+            segment.freed < self.roots && idle
+        };
+        let zone = self.to_release().find(may_go)?;
+        self.releasing.insert(zone);
         Some(zone)
     }
 

@@ -87,6 +87,7 @@ pub(crate) struct Counters {
     pub device_write_blocks: u64,
     pub device_flushes: u64,
     pub zone_resets: u64,
+    pub segments_released: u64,
     pub checkpoints: u64,
     pub nodes_loaded: u64,
     pub room_waits: u64,
@@ -100,6 +101,24 @@ pub(crate) struct Counters {
     pub flush_latency: Histogram,
     pub trim_latency: Histogram,
     pub atomic_latency: Histogram,
+}
+
+impl Counters {
+    /// Requests of clients that were carried out, of any kind.
+    pub fn client_requests(&self) -> u64 {
+        let Counters {
+            read_latency,
+            write_latency,
+            flush_latency,
+            trim_latency,
+            atomic_latency,
+            ..
+        } = self;
+        [read_latency, write_latency, flush_latency, trim_latency, atomic_latency]
+            .iter()
+            .map(|latency| latency.count)
+            .sum()
+    }
 }
 
 /// Latency of one kind of operation since opening, in nanoseconds; percentiles are rounded up by
@@ -188,6 +207,12 @@ pub struct Stats {
     pub segments_allocated: u64,
     /// Segments that were in use and became free, the map's too.
     pub segments_freed: u64,
+    /// Free segments whose bytes were given back to what the store lies on: a sparse file has holes there.
+    #[serde(default)]
+    pub segments_released: u64,
+    /// Bytes that the store takes of what it lies on, where that is known and may be less than its size.
+    #[serde(default)]
+    pub held_bytes: Option<u64>,
     /// Segments that became free or will with the next checkpoint.
     pub segments_reclaimed: u64,
     /// Segments chosen for reclaim for the sake of wear alone; some may have been passed over.
@@ -339,6 +364,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             segment_bytes: state.space.zone_blocks * BLOCK_SIZE,
             segments_allocated: state.space.allocated_total,
             segments_freed: state.space.freed_total,
+            segments_released: counters.segments_released,
+            held_bytes: self.device().held_bytes(),
             segments_reclaimed: reclaim.segments_retired,
             segments_levelled: reclaim.segments_levelled,
             moved_bytes: reclaim.blocks_moved * BLOCK_SIZE,

@@ -91,7 +91,8 @@ fn random_history(seed: u64, options: MemoryOptions) -> (MemoryDevice, Vec<BTree
 fn a_power_cut_leaves_only_what_the_contract_allows() {
     let (mut outcomes, mut possible) = (BTreeSet::new(), BTreeSet::new());
     for seed in 0..600 {
-        let options = MemoryOptions { stale_after_reset: seed % 2 == 1 };
+        let options =
+            MemoryOptions { stale_after_reset: seed % 2 == 1, ..MemoryOptions::default() };
         let (device, allowed) = random_history(seed / 3, options);
         let found = device.crash(seed);
         assert_eq!(block_on(device.flush()).unwrap_err().kind, ErrorKind::Gone);

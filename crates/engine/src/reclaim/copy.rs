@@ -182,8 +182,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     return Ok(Copied::Part(moves, written));
                 }
             }
-            if self.state().closing {
-                return Ok(Copied::Closing);
+            self.leave_room_to_clients().await;
+            {
+                let state = self.state();
+                if state.closing {
+                    return Ok(Copied::Closing);
+                }
+                if state.reclaim.asked.is_called_off() {
+                    return Ok(Copied::Part(moves, state.log.sequence));
+                }
             }
             read_on(&mut ahead, index);
             let reads = ahead.pop_front().expect("it was begun");
@@ -289,6 +296,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 }
             };
             state.reclaim.moved(moved, moved_at);
+            state.reclaim.asked.moved(zone, moved);
             outcome
         })
         .await?;
@@ -398,7 +406,7 @@ impl State {
     /// Whether reclaim may move no more than its share.
     fn is_paced(&self) -> bool {
         let reclaim = &self.reclaim;
-        let forced = reclaim.forced > reclaim.forced_done;
+        let forced = self.is_forced();
         let soon = reclaim.last_pacing.ahead == Ahead::Soon || self.should_choose_anew();
         let idle = match soon {
             true => !self.is_under_way(),

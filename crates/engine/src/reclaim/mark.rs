@@ -452,9 +452,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let rest = {
                 let mut state = self.state();
                 state.reclaim.counters.scan_cpu_ns += cpu.as_nanos() as u64;
-                let full_speed = state.reclaim.urgent
-                    || state.reclaim.forced > state.reclaim.forced_done
-                    || state.closing;
+                let forced = state.is_forced() && !state.clients_came();
+                let full_speed = state.reclaim.urgent || forced || state.closing;
                 if full_speed {
                     return;
                 }

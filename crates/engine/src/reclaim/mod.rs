@@ -14,6 +14,7 @@
 //!   has been repointed and no touched leaf is unchecked.
 //! * What is given up is *retiring* until a checkpoint frozen afterwards is durable.
 
+mod asked;
 mod copy;
 mod index;
 mod lead;
@@ -29,6 +30,7 @@ mod select;
 mod stuck;
 mod wear;
 
+pub use asked::Collected;
 #[doc(hidden)]
 pub use mark::MarkLoop;
 pub(crate) use relocate::yield_now;
@@ -48,6 +50,7 @@ use mjolnir_units::{Instant, ZoneId};
 
 use crate::engine::{Engine, State};
 use crate::options::ReclaimOptions;
+use crate::reclaim::asked::Asked;
 use crate::reclaim::index::ReverseIndex;
 use crate::reclaim::mark::Walked;
 use crate::reclaim::marked::Marked;
@@ -81,11 +84,8 @@ pub(crate) struct ReclaimState {
     pub urgent: bool,
     /// How many cycles had begun when that was last asked for.
     pub urgent_from: u64,
-    /// Forced cycles wanted (`gc run`), and done.
-    pub forced: u64,
-    pub forced_done: u64,
-    /// Forced cycles take only segments up to this incarnation: those there were when asked.
-    pub forced_incarnation: u64,
+    /// What was asked for by name (`gc run`).
+    pub asked: Asked,
     pub running: bool,
     /// Why nothing is won, as far as is known.
     pub failure: Option<Error>,
@@ -151,9 +151,7 @@ impl ReclaimState {
             allocated_seen: 0,
             urgent: false,
             urgent_from: 0,
-            forced: 0,
-            forced_done: 0,
-            forced_incarnation: 0,
+            asked: Asked::default(),
             running: false,
             failure: None,
             stumbled: false,
@@ -225,16 +223,14 @@ struct Won {
     cramped: bool,
     /// Candidates selected for the next cycle.
     selected: usize,
-    /// Whether there was nothing that they could have been selected from.
-    nothing_left: bool,
     /// Nobody writes any more: since this sequence number.
     rests: Option<u64>,
 }
 
 /// How things stood when a cycle began.
 struct Begun {
-    /// Forced cycles wanted.
-    forced: u64,
+    /// Calls for reclaim by name that had come.
+    calls: u64,
     /// Cycles begun before it.
     begun: u64,
     /// Free segments.
@@ -244,10 +240,17 @@ struct Begun {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Runs reclaim until it finds nothing more to win, whatever the utilization. Returns how
-    /// many segments it gave up; fails if that is none, since a part of the map cannot be read or the device
-    /// fails for those that could be won, and goes on failing.
+    /// Wins what can be won now, whatever the utilization, and returns how many segments it gave up; see
+    /// [`collect_telling`](Self::collect_telling).
     pub async fn collect(&self) -> Result<u64, Error> {
+        Ok(self.collect_telling().await?.segments)
+    }
+
+    /// Wins what can be won now, whatever the utilization: empties the segments that are sealed by now and
+    /// pay, each once. Leaves clients most of the device meanwhile; dropped before its end, it calls off
+    /// what is left. Fails if it won nothing, since a part of the map cannot be read or the device
+    /// fails for what could be won, and goes on failing.
+    pub async fn collect_telling(&self) -> Result<Collected, Error> {
         let retries = self.state().reclaim.retries;
         match self.collect_once().await {
             Err(error) if error.kind == ErrorKind::Io => {
@@ -260,20 +263,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    async fn collect_once(&self) -> Result<u64, Error> {
-        let (wanted, before) = {
-            let mut state = self.state();
-            state.check_health()?;
-            state.reclaim.forced += 1;
-            state.reclaim.forced_incarnation = state.space.incarnation;
-            state.retry_all();
-            (state.reclaim.forced, state.reclaim.counters.segments_retired)
-        };
-        self.call_reclaim();
-        self.wait_while(|state| {
-            state.failed.is_none() && !state.stopping && state.reclaim.forced_done < wanted
-        })
-        .await;
+    async fn collect_once(&self) -> Result<Collected, Error> {
+        self.state().check_health()?;
+        let mut won = self.ask_for_all().await;
         let (more, failure) = {
             let mut state = self.state();
             state.check_health()?;
@@ -287,9 +279,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if more {
             self.checkpoint().await?;
         }
-        let won = self.state().reclaim.counters.segments_retired - before;
+        won.released = self.release_all().await?;
         match failure {
-            Some(Error { kind, message }) if won == 0 => {
+            Some(Error { kind, message }) if won.segments == 0 => {
                 Err(Error::new(kind, format!("reclaim fails: {message}")))
             }
             _ => Ok(won),
@@ -346,16 +338,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Cycles until pacing wants no more, or there is nothing to win.
     async fn collect_until_done(&self) -> Result<(), Error> {
         loop {
-            let (forced, begun, free, sequence, scanned_ns) = {
+            let (calls, begun, free, sequence, scanned_ns) = {
                 let mut state = self.state();
                 let begun = state.reclaim.cycles_begun;
                 state.reclaim.cycles_begun += 1;
                 state.reclaim.begun_at = state.log.sequence;
                 let scanned_ns = state.reclaim.counters.scan_cpu_ns;
                 let free = state.space.free_count();
-                (state.reclaim.forced, begun, free, state.log.sequence, scanned_ns)
+                (state.reclaim.asked.calls(), begun, free, state.log.sequence, scanned_ns)
             };
-            let won = self.cycle().await?;
+            let won = self.cycle(calls).await?;
             if won.retired > 0 {
                 self.inner.checkpoint_wanted.notify(1);
             }
@@ -367,7 +359,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 self.checkpoint_within_task().await?;
             }
             let (more, pause) =
-                self.state().conclude_cycle(won, Begun { forced, begun, free, sequence });
+                self.state().conclude_cycle(won, Begun { calls, begun, free, sequence });
             self.notify();
             if more {
                 continue;
@@ -394,8 +386,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let asked = self.inner.reclaim_wanted.listen();
             {
                 let state = self.state();
-                let forced = state.reclaim.forced > state.reclaim.forced_done;
-                if state.reclaim.urgent || forced || state.closing || state.failed.is_some() {
+                if state.reclaim.urgent
+                    || state.is_forced()
+                    || state.closing
+                    || state.failed.is_some()
+                {
                     return;
                 }
             }
@@ -421,8 +416,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if self.state().closing { Ok(()) } else { self.checkpoint().await }
     }
 
-    /// One walk, and what follows from it.
-    async fn cycle(&self) -> Result<Won, Error> {
+    /// One walk, and what follows from it; `calls` had come before it began.
+    async fn cycle(&self, calls: u64) -> Result<Won, Error> {
         let mut won = Won::default();
         self.select_all();
         let walked = self.mark().await?;
@@ -453,11 +448,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         {
             let mut state = self.state();
+            if state.reclaim.asked.is_called_off() {
+                won.rests = Some(state.log.sequence);
+            }
             state.forget_candidates();
             state.reclaim.counters.cycles += 1;
         }
         if won.rests.is_none() {
-            (won.selected, won.nothing_left) = self.select();
+            won.selected = self.select(calls);
         }
         Ok(won)
     }
@@ -495,12 +493,14 @@ impl State {
         self.reclaim.released.won(won.into());
         self.reclaim.counters.blocks_won += u64::from(won);
         self.reclaim.index.remove(zone);
+        self.reclaim.asked.retired(self.space.get(zone));
         self.reclaim.counters.segments_retired += 1;
         self.reclaim.failure = None;
     }
 
     /// Keeps of what a mark found live what is said of candidates.
     fn remember(&mut self, walked: Walked) -> Marked {
+        self.reclaim.asked.begin_work();
         let marked = Marked::new(walked);
         self.reclaim.mark_bytes = marked.bytes();
         marked
@@ -510,19 +510,20 @@ impl State {
     fn forget_candidates(&mut self) {
         self.reclaim.index.clear();
         self.reclaim.mark_bytes = 0;
+        self.reclaim.asked.candidates_are_planned(false);
         self.map.track_leaves(false);
         self.map.watch_displaced(0, self.space.zone_blocks, &[]);
     }
 
     /// Whether there is something to relocate, and time for it.
     fn has_candidates(&self) -> bool {
-        !self.reclaim.index.is_empty() && !self.closing
+        !self.reclaim.index.is_empty() && !self.closing && !self.reclaim.asked.is_called_off()
     }
 
     /// Whether so much was deleted that other segments may be emptier than the candidates.
     pub(crate) fn should_choose_anew(&self) -> bool {
-        let ReclaimState { urgent, forced, forced_done, last_pacing, .. } = &self.reclaim;
-        let hurried = *urgent || forced > forced_done || last_pacing.panic;
+        let ReclaimState { urgent, last_pacing, .. } = &self.reclaim;
+        let hurried = *urgent || self.is_forced() || last_pacing.panic;
         !hurried && self.is_much_deleted()
     }
 
@@ -590,7 +591,7 @@ impl State {
 
     /// Nor will the next cycle win what anybody waits for.
     fn give_up_what_was_asked(&mut self, error: &Error) {
-        self.reclaim.forced_done = self.reclaim.forced;
+        self.reclaim.asked.answer_all();
         // What cannot be marked cannot be won: whoever waits for room hears of it.
         let lasts = matches!(error.kind, ErrorKind::Io | ErrorKind::Damaged);
         self.reclaim.failure = lasts.then(|| error.clone());
@@ -606,7 +607,7 @@ impl State {
     /// Draws the sum of a cycle. Returns whether another follows at once, and whether to pause
     /// first because space is scarce and there is nothing to win.
     fn conclude_cycle(&mut self, won: Won, at: Begun) -> (bool, bool) {
-        let Begun { forced, begun, free, sequence } = at;
+        let Begun { calls, begun, free, sequence } = at;
         (self.reclaim.stumbled, self.reclaim.failure) = (false, None);
         let gained = self.space.free_count() > free || won.retired > 0;
         let fruitless = !gained && won.rests.is_none() && (won.selected == 0 || won.cramped);
@@ -626,19 +627,19 @@ impl State {
             self.reclaim.fruitless_at = Some(sequence);
             // Whoever asked after this cycle began is owed another.
             self.reclaim.urgent &= self.reclaim.urgent_from > begun;
-            self.reclaim.forced_done = forced;
+            self.reclaim.asked.answer(calls);
         } else if self.space.free_count() > 2 * self.space.reserve() {
             self.reclaim.urgent = false;
         }
-        if won.nothing_left && !won.cramped {
-            // By the counts of a mark that began after they were asked for, nothing is left to win.
-            self.reclaim.forced_done = forced;
-        }
+        self.reclaim.asked.answer_what_is_over();
         self.update_pacing();
         let idle = fruitless || (won.selected == 0 && won.retired == 0);
         let more = !self.closing && self.failed.is_none() && !idle && self.reclaim_due();
-        if !more && self.reclaim.forced_done < forced && (idle || self.closing) {
-            self.reclaim.forced_done = forced;
+        if !more && (idle || self.closing) {
+            self.reclaim.asked.answer(calls);
+        }
+        if self.reclaim.asked.is_called_off() {
+            self.forget_candidates();
         }
         let pause = idle && self.reclaim_due() && !self.closing;
         (more, pause)
@@ -651,7 +652,7 @@ impl State {
         // Copies of shared nodes that nothing names any more are freed by a mark alone; without
         // this, snapshots that come and go on a mostly empty store would fill memory.
         let garbage = self.map.nodes() > 2 * reclaim.nodes_marked + GARBAGE_NODES_MIN;
-        reclaim.forced_done < reclaim.forced
+        self.is_forced()
             || garbage
             || (reclaim.options.enabled && (reclaim.urgent || (reclaim.last_pacing.active && news)))
     }

@@ -55,6 +55,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub(super) async fn relocate(&self, marked: &mut Marked) -> Result<Relocated, Error> {
         let mut batch = self.state().next_batch(&self.inner.options);
         let relocated = self.relocate_batch(&mut batch, marked).await;
+        self.leave_room_to_clients().await;
         let mut state = self.state();
         state.reclaim.index.hold(&[]);
         state.reclaim.batch_bytes = 0;

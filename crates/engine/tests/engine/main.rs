@@ -3,8 +3,10 @@
 
 mod admission;
 mod cold_checksums;
+mod collecting;
 mod full_of_snapshots;
 mod full_store;
+mod given_back;
 mod growth;
 mod hostile_media;
 mod in_common;

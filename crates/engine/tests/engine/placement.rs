@@ -256,7 +256,8 @@ fn what_lies_side_by_side_is_not_torn_block_by_block() {
         engine.collect().await.unwrap();
         engine.checkpoint().await.unwrap();
         let after = engine.stats();
-        assert!(after.moved_bytes - before.moved_bytes > BLOCKS * BLOCK);
+        // All but what lies in segments that are wholly live, or open.
+        assert!(after.moved_bytes - before.moved_bytes > BLOCKS * BLOCK * 9 / 10);
         let more = after.map_bytes - before.map_bytes;
         assert!(more < BLOCKS, "{more} bytes more of the map: a word has eight");
         engine.close().await.unwrap();

@@ -361,6 +361,12 @@ impl<D: Device> Device for Held<D> {
     fn reset(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
         self.wait(Verb::Reset, self.inner.reset(zone))
     }
+    fn gives_back(&self) -> bool {
+        self.inner.gives_back()
+    }
+    fn release(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        self.wait(Verb::Release, self.inner.release(zone))
+    }
     fn is_root_in_doubt(&self) -> bool {
         self.older_root.borrow().is_some()
     }
