@@ -171,13 +171,14 @@ impl Control {
         outcome
     }
 
-    /// Carries out a request, and tells its progress meanwhile. If the client leaves, so do we.
+    /// Carries out a request, and tells its progress meanwhile. If the client leaves, so do we, unless it
+    /// asked for what is to be done all the same.
     async fn attend(
         &self,
         stream: &mut Stream,
         request: Request,
     ) -> Result<Result<Response, Refusal>, Gone> {
-        let part = Cell::new(None);
+        let (part, ends_with_caller) = (Cell::new(None), request.ends_with_caller());
         let progress = |done| part.set(Some(done));
         let work = async {
             let outcome = handle(&self.engine, &self.circumstances, request, &progress).await;
@@ -186,6 +187,9 @@ impl Control {
         let tell = async {
             loop {
                 self.runtime.sleep(PROGRESS_PERIOD).await;
+                if ends_with_caller && stream.is_hung_up() {
+                    return Err(Gone);
+                }
                 if let Some(part) = part.take() {
                     send(stream, &Message::Progress(part), &self.runtime).await?;
                 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mjolnir_device::{Device, Runtime};
-use mjolnir_engine::{Engine, Growth, SECTOR_BYTES};
+use mjolnir_engine::{Collected, Engine, Growth, SECTOR_BYTES};
 use mjolnir_host::{HostError, HostErrorKind, HostRuntime, Recorder, Warnings};
 use mjolnir_store::{Durability, Error, ErrorKind, Op, Store, TargetInfo, VolumeRange};
 use mjolnir_units::ByteSize;
@@ -111,13 +111,15 @@ pub async fn handle<D: Device, R: Runtime>(
             engine.atomic(ops, Durability::Durable).await.map(done)
         }
         Request::Collect {} => {
-            let segments = engine.collect().await?;
+            let Collected { segments, moved_bytes, released } = engine.collect_telling().await?;
             let stats = engine.stats();
             Ok(Response::Collected {
                 segments,
                 bytes: segments * stats.segment_bytes,
                 free_bytes: stats.space.free_bytes,
                 reserved_bytes: Some(stats.space.reserved_bytes),
+                moved_bytes: Some(moved_bytes),
+                released_bytes: Some(released * stats.segment_bytes),
             })
         }
         Request::Stats {} => {

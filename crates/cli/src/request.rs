@@ -100,6 +100,12 @@ impl Request {
         )
     }
 
+    /// Whether it is given up when whoever asked is gone: what it won by then is won, and the rest is of no
+    /// use to anybody.
+    pub fn ends_with_caller(&self) -> bool {
+        matches!(self, Request::Collect {} | Request::Scrub {} | Request::Check {})
+    }
+
     /// Whether the answer says what is odd about what holds the store.
     pub fn warns(&self) -> bool {
         matches!(self, Request::Stats {} | Request::Scrub {} | Request::Check {})
@@ -188,6 +194,13 @@ pub enum Response {
         /// Of those, what is kept for reclaim and checkpoints; none if the server does not say.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         reserved_bytes: Option<u64>,
+        /// Bytes that were moved for it; none if the server does not say.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        moved_bytes: Option<u64>,
+        /// Bytes of free segments that were given back to what the store lies on; none if the server does not
+        /// say.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        released_bytes: Option<u64>,
     },
     /// The store at a glance.
     Stats(Box<StatsOf>),

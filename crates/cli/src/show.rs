@@ -56,11 +56,24 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
         Response::Target(target) => format!("{}: {}\n", target.name, bytes(target.bytes)),
         Response::Targets(targets) => list(targets),
         Response::Diff(page) => difference::text(&page.extents, true),
-        Response::Collected { segments, bytes: won, free_bytes, reserved_bytes } => {
-            let won = match segments {
+        Response::Collected {
+            segments,
+            bytes: won,
+            free_bytes,
+            reserved_bytes,
+            moved_bytes,
+            released_bytes,
+        } => {
+            let mut won = match segments {
                 0 => "nothing was left to win".to_owned(),
                 _ => format!("won {}, {}", count(*segments, "segment"), bytes(*won)),
             };
+            if let Some(moved) = moved_bytes.filter(|moved| *moved > 0) {
+                won += &format!(", of which {} were live and moved", bytes(moved));
+            }
+            if let Some(released) = released_bytes.filter(|released| *released > 0) {
+                won += &format!("; gave {} back to the disk", bytes(released));
+            }
             let kept = reserved_bytes.map_or(String::new(), |reserved| {
                 format!(", of which {} are kept for reclaim", bytes(reserved))
             });
@@ -317,6 +330,16 @@ fn space(stats: &Stats) -> String {
         table.row(vec![kind.to_owned(), bytes(count), part, remark.to_owned()]);
     }
     let mut text = table.text();
+    if let Some(held) = stats.held_bytes {
+        let given = match stats.segments_released {
+            0 => String::new(),
+            released => format!(
+                "; {} given back since it was opened",
+                bytes(released * stats.segment_bytes)
+            ),
+        };
+        text += &format!("  on disk: {}{given}\n", bytes(held));
+    }
     if space.low {
         text += "  space is low: trim or delete something (`volume list --mapped` and `snapshot list \
                  --mapped` tell what is large), or `mjolnir grow` the store\n";

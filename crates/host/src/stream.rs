@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use async_io::Async;
 use futures_io::{AsyncRead, AsyncWrite};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
 
 /// A connection to a client. Clones are handles of one connection, so that one task may read
@@ -41,6 +42,18 @@ impl Stream {
         sockopt::set_tcp_keepintvl(&socket, Duration::from_secs(10))?;
         sockopt::set_tcp_keepcnt(&socket, 6)?;
         Ok(Stream { socket: Rc::new(Socket::Tcp(socket)) })
+    }
+
+    /// Whether the other side has ended the connection in both directions, or is gone: one that has said all
+    /// that it will may still wait for an answer.
+    pub fn is_hung_up(&self) -> bool {
+        let mut polled = [match &*self.socket {
+            Socket::Unix(socket) => PollFd::new(socket, PollFlags::empty()),
+            Socket::Tcp(socket) => PollFd::new(socket, PollFlags::empty()),
+        }];
+        let gone = PollFlags::HUP | PollFlags::ERR;
+        poll(&mut polled, Some(&Timespec::default())).is_ok()
+            && polled[0].revents().intersects(gone)
     }
 
     /// Ends the connection in both directions, whatever handles there are: reads return the end.
