@@ -45,6 +45,8 @@ pub struct WarmFile {
     /// A process that serves nobody takes over what is left, and leaves nothing.
     serves: bool,
     left: Option<Left>,
+    /// What processes before the last one left: it is of no use, and goes with the rest.
+    stale: Vec<PathBuf>,
     open: Option<Open>,
 }
 
@@ -79,19 +81,21 @@ impl WarmFile {
         };
         let uuid = mjolnir_device::Device::info(device).uuid;
         let key = Key { boot: place::boot()?, device: device_key, uuid };
-        WarmFile::of(key, place.files(&uuid), meta.uid(), serves)
+        WarmFile::of(key, place.files(&uuid, device_key), meta.uid(), serves)
     }
 
     fn of(key: Key, places: Vec<PathBuf>, owner: u32, serves: bool) -> io::Result<Self> {
-        let mut left = None;
+        let mut found: Vec<Left> = Vec::new();
         for path in &places {
-            if left.is_none()
-                && let Some(file) = place::open_existing(path, owner)?
-            {
-                left = Left::find(path, &file, &key);
+            if let Some(file) = place::open_existing(path, owner)? {
+                found.extend(Left::find(path, &file, &key));
             }
         }
-        Ok(WarmFile { key, places, serves, left, open: None })
+        // Several, if servers were started with different places: only the newest may count.
+        found.sort_by_key(|left| left.epoch);
+        let left = found.pop();
+        let stale = found.into_iter().map(|left| left.path).collect();
+        Ok(WarmFile { key, places, serves, left, stale, open: None })
     }
 
     /// Where the log lies, if there is one.
@@ -100,9 +104,10 @@ impl WarmFile {
     }
 
     fn remove_left(&mut self) {
-        if let Some(left) = self.left.take() {
-            // It is of no more use: what it held is on the device.
-            let _ = remove_file(&left.path);
+        // They are of no more use: what they held is on the device.
+        let left = self.left.take().map(|left| left.path);
+        for path in left.into_iter().chain(self.stale.drain(..)) {
+            let _ = remove_file(path);
         }
     }
 }
@@ -126,14 +131,12 @@ impl Left {
 /// A new file with room for so many bytes, all of which are there.
 fn allocate(path: &Path, bytes: usize) -> io::Result<File> {
     let file = place::create(path)?;
-    let made = file.set_len(0).and_then(|()| {
-        fallocate(file.as_fd(), FallocateFlags::empty(), 0, bytes as u64).map_err(io::Error::from)
-    });
+    let made = fallocate(file.as_fd(), FallocateFlags::empty(), 0, bytes as u64);
     match made {
         Ok(()) => Ok(file),
         Err(error) => {
             let _ = remove_file(path);
-            Err(error)
+            Err(error.into())
         }
     }
 }
@@ -329,6 +332,33 @@ mod tests {
         let numbers: Vec<u64> = found.iter().map(|entry| entry.sequence).collect();
         assert_eq!(numbers.last(), Some(&(number - 1)));
         assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1));
+    }
+
+    #[test]
+    fn of_several_the_newest_counts_and_none_is_left() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let paths: Vec<PathBuf> = ["a", "b", "c"].map(|name| folder.path().join(name)).into();
+        for (path, epoch) in paths.iter().zip([5, 7, 6]) {
+            of(KEY, path, true).begin(epoch, 8 << 20, 1 << 20).unwrap();
+        }
+        let mut heir = WarmFile::of(KEY, paths, 0, false).unwrap();
+        assert_eq!(heir.epoch(), Some(7));
+        heir.end();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    /// Whoever has the old one mapped goes on with it.
+    #[test]
+    fn beginning_anew_changes_nothing_in_what_was_there() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let mut first = server(folder.path());
+        let buffers = first.begin(7, 8 << 20, 1 << 20).unwrap();
+        let data = payload(&buffers, 9, 2);
+        assert!(first.note(1, b"record", &data, 0));
+        let mut other = of(Key { device: (2, 4), ..KEY }, &folder.path().join("it.warm"), true);
+        let others = other.begin(3, 8 << 20, 1 << 20).unwrap();
+        drop(payload(&others, 5, 2));
+        assert!(data.iter().all(|byte| *byte == 9));
     }
 
     #[test]

@@ -43,9 +43,9 @@ pub fn run(store: &Path, json: bool) -> Result<(), Failure> {
                 _ if salvage => {}
                 _ => door::warn(warning),
             };
-            let opened =
-                door::open_patiently(store, device, &options, &Warm::TakeOver, &runtime, tell)
-                    .await;
+            // What was acknowledged behind a loss counts no more than what was written there.
+            let warm = if salvage && !read_only { Warm::Off } else { Warm::TakeOver };
+            let opened = door::open_patiently(store, device, &options, &warm, &runtime, tell).await;
             opened.map(|Opened { engine, .. }| engine)
         };
         match open(true, false, None).await {

@@ -361,6 +361,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         // A checkpoint may have made all of it durable meanwhile; a store that failed never will.
         let due = state.failed.is_none()
+            && !state.space.is_rescuing()
             && state.log.durable < state.log.sequence
             && state.log.since_flush >= (options.unflushed_bytes_max / 8).max(1);
         drop(state);

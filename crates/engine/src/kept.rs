@@ -15,6 +15,7 @@ use mjolnir_units::BLOCK_BYTES;
 
 use crate::engine::Engine;
 use crate::format::record::Record;
+use crate::log::GROUP_BLOCKS_MAX;
 use crate::space::Space;
 
 /// Joins the checksums of the content of blocks, one after another.
@@ -78,7 +79,9 @@ impl Kept {
     /// Follows how much there is room to log again: by the successor, besides the checkpoint that it takes.
     pub fn follow_room(&mut self, space: &Space) {
         let spare = space.free_count().saturating_sub(space.checkpoint_reserve() + 1) as u64;
-        self.room = spare * space.payload_bytes() / BLOCK_BYTES as u64;
+        // A record is not parted: the longest may not fit what is left of a segment.
+        let blocks = space.payload_bytes() / BLOCK_BYTES as u64;
+        self.room = spare * blocks.saturating_sub(u64::from(GROUP_BLOCKS_MAX).min(blocks / 2));
     }
 
     /// Whether what is logged from now on belongs together. It is for what is durable before anyone hears of it.

@@ -151,17 +151,18 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.state().closing = true;
         self.call_reclaim();
         let sequence = self.state().log.sequence;
-        let mut outcome = Ok(());
+        let (mut outcome, mut is_whole) = (Ok(()), false);
         // Closed before, or by someone else: what is left is to wait for its tasks.
         if !self.inner.options.read_only && !self.state().stopping {
             outcome = self.flush_to(sequence).await;
             self.wait_while(|state| state.reclaim.running && state.failed.is_none()).await;
             if outcome.is_ok() && !self.state().stopping {
                 outcome = self.checkpoint().await;
+                is_whole = outcome.is_ok();
             }
         }
         self.stop_tasks().await;
-        if outcome.is_ok() {
+        if is_whole {
             self.state().log.kept.end();
         }
         outcome

@@ -20,6 +20,7 @@ use crate::format::manifest::Manifest;
 use crate::format::record::Record;
 use crate::format::root::Root;
 use crate::kept::fold;
+use crate::memory::dirty_bytes_max;
 use crate::space::RELIEF_STREAM;
 use crate::survey::Survey;
 
@@ -69,7 +70,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let Some(payload) = payload else {
                 return Err(fault::damaged(format!(
                     "record {} was acknowledged and not written when the server of the store died, and the \
-                     warm log does not hold its payload any more",
+                     warm log does not hold its payload any more; `mjolnir serve --warm-log off` opens the store \
+                     without it and all that came after it",
                     of.entry.sequence
                 )));
             };
@@ -168,6 +170,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             self.submit();
             if !room {
                 self.reset_next().await?;
+            }
+        }
+        {
+            let mut guard = self.state();
+            let state = &mut *guard;
+            if state.log.dirty_bytes > dirty_bytes_max(&self.inner.options) {
+                // Nobody else sends a group that is not full.
+                state.log.close_group(&mut state.space, RELIEF_STREAM);
             }
         }
         self.submit();

@@ -329,6 +329,11 @@ impl Space {
         self.free.push_back(zone);
     }
 
+    /// Whether what a server that died had acknowledged is being logged again: numbers have gaps then.
+    pub fn is_rescuing(&self) -> bool {
+        self.rescuing
+    }
+
     /// Whether a segment is free and not listed as such yet.
     pub fn is_untouched(&self, zone: ZoneId) -> bool {
         self.get(zone).state == SegmentState::Free

@@ -165,8 +165,9 @@ pub async fn open_store(
     let warnings = device.warnings();
     // Before it is opened, which may fail, or mend it.
     warnings.list().iter().for_each(tell);
-    let usual = WarmPlace::default();
+    let (usual, warm_off) = (WarmPlace::default(), *warm == Warm::Off);
     let found = match warm {
+        // What was left is of no use once the store was opened without it.
         Warm::Off => None,
         Warm::TakeOver => Some(WarmFile::find(&device, &usual, false)),
         Warm::Keep(place) => Some(WarmFile::find(&device, place, !read_only)),
@@ -176,7 +177,14 @@ pub async fn open_store(
         Error::new(ErrorKind::Io, what)
     })?;
     let warm = found.map(|found| Box::new(found) as Box<dyn WarmLog>);
+    let given_up = match warm_off && !read_only {
+        true => WarmFile::find(&device, &usual, false).ok(),
+        false => None,
+    };
     let engine = Engine::open_warm(device, runtime.clone(), engine, warm).await?;
+    if let Some(mut given_up) = given_up {
+        given_up.end();
+    }
     Ok(Opened { engine, warnings, uring, direct })
 }
 

@@ -27,8 +27,9 @@ pub enum WarmPlace {
 }
 
 impl WarmPlace {
-    /// The files that may hold the warm log of a store, the best first.
-    pub(super) fn files(&self, uuid: &[u8; 16]) -> Vec<PathBuf> {
+    /// The files that may hold the warm log of a store, the best first. Their name tells copies of a store
+    /// apart, which may be served at the same time.
+    pub(super) fn files(&self, uuid: &[u8; 16], device: (u64, u64)) -> Vec<PathBuf> {
         let mut folders: Vec<PathBuf> = Vec::new();
         if let WarmPlace::Folder(folder) = self {
             folders.push(folder.clone());
@@ -45,7 +46,7 @@ impl WarmPlace {
         let name: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
         let mut files: Vec<PathBuf> = Vec::new();
         for folder in folders.into_iter().filter(|folder| folder.is_absolute()) {
-            let file = folder.join(format!("mjolnir-{name}.warm"));
+            let file = folder.join(format!("mjolnir-{name}-{:x}-{:x}.warm", device.0, device.1));
             if !files.contains(&file) {
                 files.push(file);
             }
@@ -66,7 +67,8 @@ pub(super) fn boot() -> io::Result<[u8; 16]> {
 /// Refuses what another user than `owner` made, or may read, or what would not stay in memory.
 fn check(file: File, owner: u32) -> io::Result<File> {
     let meta = file.metadata()?;
-    let own = meta.uid() == rustix::process::geteuid().as_raw() || meta.uid() == owner;
+    let user = rustix::process::geteuid().as_raw();
+    let own = meta.uid() == user || meta.uid() == owner || user == 0;
     if !meta.is_file() || !own || meta.mode() & 0o077 != 0 || meta.nlink() != 1 {
         let why = "it is there already, and not a file of this user's alone";
         return Err(io::Error::new(ErrorKind::PermissionDenied, why));
@@ -81,35 +83,39 @@ fn check(file: File, owner: u32) -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// It is there, and this user may not read it.
+/// It is there, and this user may not use it: what it holds would be lost.
 pub(super) fn open_existing(path: &Path, owner: u32) -> io::Result<Option<File>> {
+    // A folder that this user may not look into is none of this user's servers'.
+    if path.symlink_metadata().is_err() {
+        return Ok(None);
+    }
     let mut options = File::options();
     options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
-    match options.open(path) {
-        // Nobody else can make one of that name: it follows from what no door tells.
-        Err(error) if error.kind() == ErrorKind::PermissionDenied && path.exists() => {
-            Err(io::Error::new(
-                error.kind(),
-                format!(
-                    "{} may hold changes that it acknowledged, and belongs to another user; run this as that \
-                     one (`mjolnir serve --warm-log off` gives up what is there)",
-                    path.display()
-                ),
-            ))
-        }
-        opened => Ok(opened.and_then(|file| check(file, owner)).ok()),
-    }
+    // Nobody else can make one of that name: it follows from what no door tells.
+    options.open(path).and_then(|file| check(file, owner)).map(Some).map_err(|error| {
+        io::Error::new(
+            error.kind(),
+            format!(
+                "{} may hold changes that it acknowledged, and cannot be used: {error}; run this as the user who \
+                 served it (`mjolnir serve --warm-log off` gives up what is there)",
+                path.display()
+            ),
+        )
+    })
 }
 
-/// Opens or makes one.
+/// Makes a file, in the place of one that counts no more: whoever has that one mapped keeps it.
 pub(super) fn create(path: &Path) -> io::Result<File> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     let mut options = File::options();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.read(true).write(true).create_new(true).mode(0o600);
     options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
-    let existed = path.symlink_metadata().is_ok();
-    let own = rustix::process::geteuid().as_raw();
-    let checked = options.open(path).and_then(|file| check(file, own));
-    if checked.is_err() && !existed {
+    let file = options.open(path)?;
+    let checked = check(file, rustix::process::geteuid().as_raw());
+    if checked.is_err() {
         let _ = std::fs::remove_file(path);
     }
     checked
@@ -121,8 +127,8 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_named_comes_first_and_the_usual_ones_are_looked_at_too() {
-        let files = WarmPlace::Folder("/mine".into()).files(&[0xab; 16]);
-        let name = format!("mjolnir-{}.warm", "ab".repeat(16));
+        let files = WarmPlace::Folder("/mine".into()).files(&[0xab; 16], (16, 255));
+        let name = format!("mjolnir-{}-10-ff.warm", "ab".repeat(16));
         assert_eq!(files[0], Path::new("/mine").join(&name));
         assert!(files.contains(&Path::new("/dev/shm").join(&name)));
     }
@@ -133,12 +139,16 @@ mod tests {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().join("it");
         create(&path).unwrap();
-        let found = |path: &Path| open_existing(path, 0).unwrap().is_some();
-        assert!(found(&path) && !found(&folder.path().join("other")));
+        let found = |path: &Path| open_existing(path, 0).map(|file| file.is_some());
+        assert!(found(&path).unwrap() && !found(&folder.path().join("other")).unwrap());
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(!found(&path) && create(&path).is_err());
-        std::os::unix::fs::symlink(&path, folder.path().join("link")).unwrap();
-        assert!(create(&folder.path().join("link")).is_err());
+        let why = found(&path).unwrap_err().to_string();
+        assert!(why.contains("--warm-log off"), "{why}");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(found(&link).is_err(), "it may lead anywhere");
+        create(&link).unwrap();
+        assert!(!link.is_symlink() && path.exists(), "it took the place of the link");
         let proc = Path::new("/proc/self/it");
         assert!(create(proc).is_err());
     }

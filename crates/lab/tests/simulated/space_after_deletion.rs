@@ -17,8 +17,8 @@ const RATE: u64 = 200 << 20;
 
 /// Deletes the only snapshot of a volume that was overwritten since, in a store that is 70 % full, while
 /// about 1,000 blocks a second are written. Returns how long it takes until 40 % of the store are free.
-fn space_is_back(linger: Duration) -> Duration {
-    let mut setting = Setting::new(3);
+fn space_is_back(seed: u64, linger: Duration) -> Duration {
+    let mut setting = Setting::new(seed);
     (setting.zones, setting.zone_blocks) = (ZONES, ZONE_BLOCKS);
     setting.delays.bytes_per_second = Some(RATE);
     setting.options.paranoid = false;
@@ -65,6 +65,13 @@ fn space_is_back(linger: Duration) -> Duration {
 
 #[test]
 fn a_trickle_of_writes_that_linger_does_not_keep_space_from_coming_back() {
-    let [at_once, late] = [0, 10].map(|ms| space_is_back(Duration::from_millis(ms)));
+    // Now and then it takes several times as long, by the chance of when reclaim looks: the middle one counts.
+    let middle = |ms| {
+        let mut times: Vec<Duration> =
+            (1..6).map(|seed| space_is_back(seed, Duration::from_millis(ms))).collect();
+        times.sort();
+        times[2]
+    };
+    let [at_once, late] = [0, 10].map(middle);
     assert!(late < at_once * 5 / 4, "{late:?} where groups linger, {at_once:?} where they do not");
 }
