@@ -127,12 +127,13 @@ fn what_was_acknowledged_is_there_after_any_kill() {
             let mut tag = 1;
             for _ in 0..3 {
                 // What ends with a flush would wait for ever, and so would what finds no place in the warm log.
-                let mut steps = 10 + draw.below(60);
+                let (mut steps, mut unfinished) = (10 + draw.below(60), false);
                 while steps > 0 {
                     steps -= 1;
                     let mut next = model.clone();
                     if !dropped_after(3000, change(&engine, &mut next, &mut draw, tag)).await {
-                        break; // Perhaps done, perhaps not: this history ends here.
+                        unfinished = true; // Perhaps done, perhaps not: this history ends here.
+                        break;
                     }
                     model = next;
                     tag += 1;
@@ -140,7 +141,6 @@ fn what_was_acknowledged_is_there_after_any_kill() {
                         device.strand(Verb::Append);
                     }
                 }
-                let unfinished = steps > 0;
                 let mut left = warm.crash();
                 let mut memory = device.inner.kill(draw.bits());
                 // Killed again while it opens.
