@@ -20,8 +20,9 @@ pub fn run(arguments: &[String]) -> Result<bool> {
         // Peers come from packages; rows whose peer is missing are skipped by name.
         tools::provide(true).skipped.iter().for_each(|what| eprintln!("# skipped: {what}"));
     }
-    // Standard output is for figures alone.
-    let built = cargo::command(root, PROGRAMS).status().context("cannot run cargo")?;
+    // Only the benchmark writes to standard output.
+    let mut build = cargo::command(root, PROGRAMS);
+    let built = build.stdout(std::io::stderr()).status().context("cannot run cargo")?;
     if !built.success() {
         return Ok(false);
     }

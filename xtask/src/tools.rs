@@ -55,6 +55,8 @@ pub fn missing_for_tls() -> Option<String> {
 
 /// Installs what is missing where that is possible: as root, with apt, and if `install` says so.
 /// Never a failure: tests that lack a program say so and are skipped by name.
+///
+/// Nothing reaches standard output: the benchmark prints its figures there.
 pub fn provide(install: bool) -> Outcome {
     let missing = missing();
     if missing.is_empty() {
@@ -73,7 +75,7 @@ pub fn provide(install: bool) -> Outcome {
             "{programs} missing; only root with apt installs them: {hint}"
         ));
     }
-    println!("{programs} missing: installing {} with apt-get", packages.join(", "));
+    eprintln!("{programs} missing: installing {} with apt-get", packages.join(", "));
     // The package lists may be older than the archive, so they are renewed first. Then all at
     // once; where one of them cannot be had, each alone, so that the others still arrive.
     let renewed = apt(&["update", "-q"]);
@@ -114,10 +116,10 @@ fn apt_install(packages: &[&str]) -> bool {
 }
 
 fn apt(arguments: &[&str]) -> bool {
-    println!("$ apt-get {}", arguments.join(" "));
+    eprintln!("$ apt-get {}", arguments.join(" "));
     let mut command = Command::new("apt-get");
     command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
-    command.status().is_ok_and(|status| status.success())
+    command.stdout(std::io::stderr()).status().is_ok_and(|status| status.success())
 }
 
 fn join<'a>(words: impl Iterator<Item = &'a str>) -> String {

@@ -73,7 +73,8 @@ fn leave_dirt(path: &Path, writes: u64, span_blocks: u64) -> Result<()> {
     let mut command = Command::new(std::env::current_exe().context("cannot tell what this is")?);
     command.arg("--dirty-and-die").arg(path);
     command.arg(writes.to_string()).arg(span_blocks.to_string());
-    command.stdin(Stdio::null());
+    // Standard output is for figures.
+    command.stdin(Stdio::null()).stdout(std::io::stderr());
     let mut child = command.spawn().context("cannot run itself")?;
     let id = child.id();
     adopt(id);
