@@ -20,6 +20,9 @@ const REGION_BYTES_MIN: usize = 64 << 10;
 const FIRST_REGION_BYTES: usize = 256 << 10;
 /// The part of what may be kept that a region is at most: one in so many.
 const REGION_SHARE: usize = 8;
+/// From this length on, buffers never lie in an arena: it has no huge pages where the system grants shared
+/// memory none, and a long write then is many pieces for a disk.
+const LONG_BYTES: usize = 128 << 10;
 
 /// Buffers for payloads and reads. A buffer comes back when it, or the last slice of what it was
 /// frozen to, is dropped; its memory is handed out again as it is: neither zeroed nor given back to the
@@ -36,6 +39,8 @@ const REGION_SHARE: usize = 8;
 #[derive(Clone)]
 pub struct Buffers {
     shared: Arc<Shared>,
+    /// Long buffers, where the others lie in an arena.
+    long: Option<Arc<Shared>>,
 }
 
 struct Shared {
@@ -199,9 +204,15 @@ impl Buffers {
         Buffers::with(bytes, None)
     }
 
-    /// The same, in memory that outlives the process as far as there is room.
+    /// The same, in memory that outlives the process as far as there is room; only buffers of 128 KiB and
+    /// more lie elsewhere, of which as much again may be kept.
     pub fn keeping_in(bytes: usize, arena: Arc<Arena>) -> Self {
-        Buffers::with(bytes, Some(arena))
+        let long = Buffers::with(bytes, None).shared;
+        Buffers { long: Some(long), ..Buffers::with(bytes, Some(arena)) }
+    }
+
+    fn pools(&self) -> impl Iterator<Item = &Arc<Shared>> {
+        [&self.shared].into_iter().chain(&self.long)
     }
 
     fn with(bytes: usize, arena: Option<Arc<Arena>>) -> Self {
@@ -217,37 +228,44 @@ impl Buffers {
             lent_most: 0,
             lent_most_before: 0,
         };
-        Buffers { shared: Arc::new(Shared { kept_bytes_max: bytes, pool: Mutex::new(pool) }) }
+        let shared = Arc::new(Shared { kept_bytes_max: bytes, pool: Mutex::new(pool) });
+        Buffers { shared, long: None }
     }
 
     /// Bytes that are kept and not in use.
     pub fn kept_bytes(&self) -> usize {
-        let pool = self.shared.pool();
-        pool.bytes - pool.lent
+        let kept = |pool: MutexGuard<'_, Pool>| pool.bytes - pool.lent;
+        self.pools().map(|shared| kept(shared.pool())).sum()
     }
 
     /// Bytes that are kept or in use.
     pub fn bytes(&self) -> usize {
-        self.shared.pool().bytes
+        self.pools().map(|shared| shared.pool().bytes).sum()
     }
 
     /// Lets go of memory that was not needed since this was last called, but for a little: called again
     /// and again while there is much to do it costs nothing, and whoever takes a buffer now and then need
     /// not ask the system for memory.
     pub fn rest(&self) {
-        let given_up = self.shared.pool().rest();
-        drop(given_up);
+        for shared in self.pools() {
+            let given_up = shared.pool().rest();
+            drop(given_up);
+        }
     }
 
     /// Whether [`rest`](Self::rest) will have something to let go of, once nobody uses it.
     pub fn can_rest(&self) -> bool {
-        let pool = self.shared.pool();
-        pool.bytes > pool.first()
+        let can_rest = |pool: MutexGuard<'_, Pool>| pool.bytes > pool.first();
+        self.pools().any(|shared| can_rest(shared.pool()))
     }
 
     /// A buffer of `length` bytes, whose content is left over from earlier use.
     pub fn take(&self, length: usize) -> AlignedBuf {
-        let mut pool = self.shared.pool();
+        let shared = match &self.long {
+            Some(long) if length >= LONG_BYTES => long,
+            _ => &self.shared,
+        };
+        let mut pool = shared.pool();
         let count = match length.div_ceil(BLOCK_BYTES).max(1) {
             long if pool.is_long(long) => rounded(long),
             short => short,
@@ -265,7 +283,7 @@ impl Buffers {
         };
         drop(pool);
         drop(given_up);
-        AlignedBuf::lent(Loan { home: self.shared.clone(), run }, length)
+        AlignedBuf::lent(Loan { home: shared.clone(), run }, length)
     }
 }
 

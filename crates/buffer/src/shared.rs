@@ -221,9 +221,26 @@ mod tests {
         assert!(at >= BLOCK_BYTES && at.is_multiple_of(BLOCK_BYTES));
         let first = first.freeze();
         assert_eq!(page.arena().place_of(&first[100..200]), Some(at + 100));
-        let second = buffers.take(1 << 20);
-        assert_eq!(page.arena().place_of(second.as_ref()), None, "the arena is too small");
+        let many: Vec<_> = (0..16).map(|_| buffers.take(64 << 10)).collect();
+        let last = page.arena().place_of(many.last().unwrap().as_ref());
+        assert_eq!(last, None, "the arena is too small");
         assert_eq!(page.arena().place_of(&[1, 2, 3]), None);
+    }
+
+    #[test]
+    fn long_buffers_lie_elsewhere_and_are_kept_all_the_same() {
+        let page = mapped(1 + 2048);
+        let buffers = Buffers::keeping_in(8 << 20, page.arena().clone());
+        let (short, long) = (buffers.take(64 << 10), buffers.take(128 << 10));
+        assert!(page.arena().place_of(short.as_ref()).is_some());
+        assert_eq!(page.arena().place_of(long.as_ref()), None);
+        let at = long.as_ref().as_ptr();
+        drop(long);
+        assert_eq!(
+            buffers.take(128 << 10).as_ref().as_ptr().addr() / (8 << 20),
+            at.addr() / (8 << 20)
+        );
+        assert!(buffers.kept_bytes() > 128 << 10 && buffers.bytes() > buffers.kept_bytes());
     }
 
     #[test]
