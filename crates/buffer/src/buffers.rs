@@ -243,6 +243,11 @@ impl Buffers {
         self.pools().map(|shared| shared.pool().bytes).sum()
     }
 
+    /// Bytes of the arena that are neither kept nor in use: there all the same, and counted nowhere else.
+    pub fn unused_arena_bytes(&self) -> usize {
+        self.shared.pool().arena.as_ref().map_or(0, |arena| arena.free_bytes())
+    }
+
     /// Lets go of memory that was not needed since this was last called, but for a little: called again
     /// and again while there is much to do it costs nothing, and whoever takes a buffer now and then need
     /// not ask the system for memory.

@@ -146,6 +146,11 @@ impl Arena {
         (at >= self.page_bytes && end <= self.memory.len()).then_some(at)
     }
 
+    /// Bytes that nobody has.
+    pub(crate) fn free_bytes(&self) -> usize {
+        self.free().iter().map(|(_, bytes)| bytes).sum()
+    }
+
     /// Takes a piece, if there is one as long as that.
     pub(crate) fn lend(self: &Arc<Self>, bytes: usize) -> Option<Piece> {
         let mut free = self.free();
@@ -234,6 +239,11 @@ mod tests {
         let (short, long) = (buffers.take(64 << 10), buffers.take(128 << 10));
         assert!(page.arena().place_of(short.as_ref()).is_some());
         assert_eq!(page.arena().place_of(long.as_ref()), None);
+        let unused = buffers.unused_arena_bytes();
+        assert!((4 << 20..8 << 20).contains(&unused), "{unused}");
+        let other = buffers.take(1 << 20);
+        assert_eq!(buffers.unused_arena_bytes(), unused, "long buffers take none of the arena");
+        drop(other);
         let at = long.as_ref().as_ptr();
         drop(long);
         assert_eq!(

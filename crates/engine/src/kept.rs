@@ -54,14 +54,12 @@ pub(crate) struct Kept {
     /// What is logged now belongs together, and is not noted: an entry each could survive alone.
     is_together: bool,
     bytes: Vec<u8>,
-    /// Bytes of memory that are there for payload, used or not.
-    pub payload_bytes: u64,
 }
 
 impl Kept {
-    /// From now on all records are noted; those up to `sequence` are durable. Payload has so much memory.
-    pub fn begin(&mut self, warm: Box<dyn WarmLog>, sequence: u64, payload_bytes: u64) {
-        *self = Kept { warm: Some(warm), written: sequence, payload_bytes, ..Kept::default() };
+    /// From now on all records are noted; those up to `sequence` are durable.
+    pub fn begin(&mut self, warm: Box<dyn WarmLog>, sequence: u64) {
+        *self = Kept { warm: Some(warm), written: sequence, ..Kept::default() };
     }
 
     /// Nothing is noted any more, and nothing left behind.

@@ -166,7 +166,7 @@ impl State {
     /// What counts as unwritten lies in buffers, too, those of clients as a rule.
     fn buffer_bytes(&self) -> u64 {
         let (reads, clients) = (&self.buffers, &self.client_buffers);
-        let unused = (self.log.kept.payload_bytes as usize).saturating_sub(clients.bytes());
+        let unused = clients.unused_arena_bytes();
         let kept = (reads.kept_bytes() + clients.kept_bytes() + unused) as u64;
         let all = (reads.bytes() + clients.bytes() + unused) as u64;
         kept.max(all.saturating_sub(self.log.dirty_bytes)) + self.client_inputs.bytes() as u64

@@ -178,7 +178,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         match warm.begin(epoch, payload_bytes, kept_bytes) {
             Ok(buffers) => {
                 state.client_buffers = buffers;
-                state.log.kept.begin(warm, sequence, payload_bytes as u64);
+                state.log.kept.begin(warm, sequence);
                 state.warm_log = WarmState::Kept;
             }
             Err(why) => state.warm_log = WarmState::Missing(why),

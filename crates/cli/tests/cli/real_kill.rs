@@ -22,6 +22,9 @@ const WRITERS: usize = 2;
 /// Requests that a writer has under way.
 const DEPTH: usize = 16;
 const RUN_MAX: u64 = 12;
+/// Blocks of a long request, which lies outside the warm log's memory; one request in so many is.
+const LONG_RUN_MAX: u64 = 96;
+const LONG_SHARE: u64 = 8;
 
 /// What the test knows about a block. Its states are numbered; one changes into the next only
 /// once the change before was answered.
@@ -121,7 +124,8 @@ impl Writer<'_> {
     /// Changes a run of blocks of which none is being changed.
     fn change(&mut self, slot: usize) -> std::io::Result<()> {
         let first = self.chance.below(self.blocks.len() as u64) as usize;
-        let wanted = 1 + self.chance.below(RUN_MAX) as usize;
+        let most = if self.chance.below(LONG_SHARE) == 0 { LONG_RUN_MAX } else { RUN_MAX };
+        let wanted = 1 + self.chance.below(most) as usize;
         let idle = self.busy[first..].iter().take(wanted).take_while(|busy| !**busy).count();
         if idle == 0 {
             return Ok(());
