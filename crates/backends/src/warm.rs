@@ -15,7 +15,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use mjolnir_device::{AlignedBuf, Buffers, SharedPage, WarmEntry, WarmLog};
+use mjolnir_device::{AlignedBuf, Buffers, SharedPage, WarmEntry, WarmLog, use_huge_pages};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::FileDevice;
@@ -131,12 +131,16 @@ impl Left {
 /// A new file with room for so many bytes, all of which are there.
 fn allocate(path: &Path, bytes: usize) -> io::Result<File> {
     let file = place::create(path)?;
-    let made = fallocate(file.as_fd(), FallocateFlags::empty(), 0, bytes as u64);
-    match made {
+    let fill = || {
+        file.set_len(bytes as u64)?;
+        use_huge_pages(&file, bytes);
+        fallocate(file.as_fd(), FallocateFlags::empty(), 0, bytes as u64).map_err(io::Error::from)
+    };
+    match fill() {
         Ok(()) => Ok(file),
         Err(error) => {
             let _ = remove_file(path);
-            Err(error.into())
+            Err(error)
         }
     }
 }

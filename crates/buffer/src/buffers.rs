@@ -20,9 +20,6 @@ const REGION_BYTES_MIN: usize = 64 << 10;
 const FIRST_REGION_BYTES: usize = 256 << 10;
 /// The part of what may be kept that a region is at most: one in so many.
 const REGION_SHARE: usize = 8;
-/// From this length on, buffers never lie in an arena: it has no huge pages where the system grants shared
-/// memory none, and a long write then is many pieces for a disk.
-const LONG_BYTES: usize = 128 << 10;
 
 /// Buffers for payloads and reads. A buffer comes back when it, or the last slice of what it was
 /// frozen to, is dropped; its memory is handed out again as it is: neither zeroed nor given back to the
@@ -39,8 +36,6 @@ const LONG_BYTES: usize = 128 << 10;
 #[derive(Clone)]
 pub struct Buffers {
     shared: Arc<Shared>,
-    /// Long buffers, where the others lie in an arena.
-    long: Option<Arc<Shared>>,
 }
 
 struct Shared {
@@ -204,15 +199,9 @@ impl Buffers {
         Buffers::with(bytes, None)
     }
 
-    /// The same, in memory that outlives the process as far as there is room; only buffers of 128 KiB and
-    /// more lie elsewhere, of which as much again may be kept.
+    /// The same, in memory that outlives the process as far as there is room.
     pub fn keeping_in(bytes: usize, arena: Arc<Arena>) -> Self {
-        let long = Buffers::with(bytes, None).shared;
-        Buffers { long: Some(long), ..Buffers::with(bytes, Some(arena)) }
-    }
-
-    fn pools(&self) -> impl Iterator<Item = &Arc<Shared>> {
-        [&self.shared].into_iter().chain(&self.long)
+        Buffers::with(bytes, Some(arena))
     }
 
     fn with(bytes: usize, arena: Option<Arc<Arena>>) -> Self {
@@ -228,19 +217,18 @@ impl Buffers {
             lent_most: 0,
             lent_most_before: 0,
         };
-        let shared = Arc::new(Shared { kept_bytes_max: bytes, pool: Mutex::new(pool) });
-        Buffers { shared, long: None }
+        Buffers { shared: Arc::new(Shared { kept_bytes_max: bytes, pool: Mutex::new(pool) }) }
     }
 
     /// Bytes that are kept and not in use.
     pub fn kept_bytes(&self) -> usize {
-        let kept = |pool: MutexGuard<'_, Pool>| pool.bytes - pool.lent;
-        self.pools().map(|shared| kept(shared.pool())).sum()
+        let pool = self.shared.pool();
+        pool.bytes - pool.lent
     }
 
     /// Bytes that are kept or in use.
     pub fn bytes(&self) -> usize {
-        self.pools().map(|shared| shared.pool().bytes).sum()
+        self.shared.pool().bytes
     }
 
     /// Bytes of the arena that are neither kept nor in use: there all the same, and counted nowhere else.
@@ -252,25 +240,19 @@ impl Buffers {
     /// and again while there is much to do it costs nothing, and whoever takes a buffer now and then need
     /// not ask the system for memory.
     pub fn rest(&self) {
-        for shared in self.pools() {
-            let given_up = shared.pool().rest();
-            drop(given_up);
-        }
+        let given_up = self.shared.pool().rest();
+        drop(given_up);
     }
 
     /// Whether [`rest`](Self::rest) will have something to let go of, once nobody uses it.
     pub fn can_rest(&self) -> bool {
-        let can_rest = |pool: MutexGuard<'_, Pool>| pool.bytes > pool.first();
-        self.pools().any(|shared| can_rest(shared.pool()))
+        let pool = self.shared.pool();
+        pool.bytes > pool.first()
     }
 
     /// A buffer of `length` bytes, whose content is left over from earlier use.
     pub fn take(&self, length: usize) -> AlignedBuf {
-        let shared = match &self.long {
-            Some(long) if length >= LONG_BYTES => long,
-            _ => &self.shared,
-        };
-        let mut pool = shared.pool();
+        let mut pool = self.shared.pool();
         let count = match length.div_ceil(BLOCK_BYTES).max(1) {
             long if pool.is_long(long) => rounded(long),
             short => short,
@@ -288,7 +270,7 @@ impl Buffers {
         };
         drop(pool);
         drop(given_up);
-        AlignedBuf::lent(Loan { home: shared.clone(), run }, length)
+        AlignedBuf::lent(Loan { home: self.shared.clone(), run }, length)
     }
 }
 

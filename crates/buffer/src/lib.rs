@@ -11,4 +11,4 @@ mod shared;
 pub use aligned::AlignedBuf;
 pub use buffers::Buffers;
 pub use payload::Payload;
-pub use shared::{Arena, SharedPage};
+pub use shared::{Arena, SharedPage, use_huge_pages};

@@ -8,7 +8,7 @@ use mjolnir_units::BLOCK_BYTES;
 use crate::shared::Piece;
 
 /// What the processor, and so the system, can map as a whole.
-const HUGE_PAGE_BYTES: usize = 2 << 20;
+pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// A piece of memory, and which of its blocks are lent.
 ///

@@ -22,7 +22,7 @@ pub use device::Device;
 pub use error::{DeviceError, ErrorKind};
 pub use info::{DeviceInfo, Sealing};
 pub use memory::{MemoryDevice, MemoryOptions, MemoryWarmLog};
-pub use mjolnir_buffer::{AlignedBuf, Arena, Buffers, SharedPage};
+pub use mjolnir_buffer::{AlignedBuf, Arena, Buffers, SharedPage, use_huge_pages};
 pub use runtime::Runtime;
 pub use warm::{WarmEntry, WarmLog};
 pub use zones::{ResetTicket, ZoneTable};
