@@ -15,7 +15,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use mjolnir_device::{AlignedBuf, Buffers, SharedPage, WarmEntry, WarmLog};
+use mjolnir_device::{AlignedBuf, Buffers, Opening, SharedPage, WarmEntry, WarmLog};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::FileDevice;
@@ -53,7 +53,7 @@ pub struct WarmFile {
 /// What the last process left.
 struct Left {
     path: PathBuf,
-    epoch: u64,
+    opening: Opening,
     page: SharedPage,
     entries: Vec<Entry>,
 }
@@ -92,7 +92,7 @@ impl WarmFile {
             }
         }
         // Several, if servers were started with different places: only the newest may count.
-        found.sort_by_key(|left| left.epoch);
+        found.sort_by_key(|left| left.opening.epoch);
         let left = found.pop();
         let stale = found.into_iter().map(|left| left.path).collect();
         Ok(WarmFile { key, places, serves, left, stale, open: None })
@@ -124,7 +124,7 @@ impl Left {
             return None;
         }
         let entries = ring::entries(&page, head.first, head.end);
-        Some(Left { path: path.to_owned(), epoch: head.epoch, page, entries })
+        Some(Left { path: path.to_owned(), opening: head.opening, page, entries })
     }
 }
 
@@ -142,8 +142,12 @@ fn allocate(path: &Path, bytes: usize) -> io::Result<File> {
 }
 
 impl WarmLog for WarmFile {
-    fn epoch(&self) -> Option<u64> {
-        self.left.as_ref().map(|left| left.epoch)
+    fn opening(&self) -> Option<Opening> {
+        self.left.as_ref().map(|left| left.opening)
+    }
+
+    fn place(&self) -> String {
+        self.left.as_ref().map(|left| left.path.display().to_string()).unwrap_or_default()
     }
 
     fn entries(&mut self) -> Vec<WarmEntry> {
@@ -169,7 +173,7 @@ impl WarmLog for WarmFile {
 
     fn begin(
         &mut self,
-        epoch: u64,
+        opening: Opening,
         payload_bytes: usize,
         kept_bytes: usize,
     ) -> Result<Buffers, String> {
@@ -187,7 +191,7 @@ impl WarmLog for WarmFile {
                 match made {
                     Ok(mut page) => {
                         let buffers = Buffers::keeping_in(kept_bytes, page.arena().clone());
-                        Head { key: self.key, epoch, first: 0, end: 0 }.write(&mut page);
+                        Head { key: self.key, opening, first: 0, end: 0 }.write(&mut page);
                         let path = path.clone();
                         let (ends, bytes) = (VecDeque::new(), Vec::new());
                         self.open = Some(Open { path, page, tail: 0, head: 0, ends, bytes });
@@ -249,6 +253,10 @@ mod tests {
 
     const KEY: Key = Key { boot: [1; 16], device: (2, 3), uuid: [4; 16] };
 
+    fn of_epoch(epoch: u64) -> Opening {
+        Opening { epoch, number: 1000 + epoch }
+    }
+
     fn server(folder: &Path) -> WarmFile {
         of(KEY, &folder.join("it.warm"), true)
     }
@@ -267,8 +275,8 @@ mod tests {
     fn a_process_that_ends_leaves_what_it_did_not_forget() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let mut warm = server(folder.path());
-        assert_eq!((warm.epoch(), warm.entries().len()), (None, 0));
-        let buffers = warm.begin(7, 8 << 20, 1 << 20).unwrap();
+        assert_eq!((warm.opening(), warm.entries().len()), (None, 0));
+        let buffers = warm.begin(of_epoch(7), 8 << 20, 1 << 20).unwrap();
         let payloads: Vec<Bytes> = (0..6).map(|byte| payload(&buffers, byte, 2)).collect();
         for (number, payload) in (1..).zip(&payloads) {
             assert!(warm.note(number, b"record", payload, number as u32));
@@ -279,17 +287,17 @@ mod tests {
         drop((payloads, warm, buffers));
 
         let mut heir = server(folder.path());
-        assert_eq!(heir.epoch(), Some(7));
+        assert_eq!(heir.opening(), Some(of_epoch(7)));
         let entries = heir.entries();
         assert_eq!(entries.iter().map(|entry| entry.sequence).collect::<Vec<_>>(), [3, 4, 5, 6, 7]);
         assert_eq!((&*entries[0].record, entries[0].checksum), (&b"record"[..], 3));
         assert_eq!(heir.payload(0).unwrap(), [2; 8192][..]);
         assert_eq!(heir.payload(4).unwrap().len(), 0);
         assert_eq!(heir.payload(5), None);
-        heir.begin(8, 8 << 20, 1 << 20).unwrap();
+        heir.begin(of_epoch(8), 8 << 20, 1 << 20).unwrap();
         drop(heir);
         let mut heir = server(folder.path());
-        assert_eq!((heir.epoch(), heir.entries().len()), (Some(8), 0));
+        assert_eq!((heir.opening(), heir.entries().len()), (Some(of_epoch(8)), 0));
         heir.end();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
@@ -298,7 +306,7 @@ mod tests {
     fn what_belongs_to_another_store_device_or_start_of_the_machine_is_not_found() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let mut warm = server(folder.path());
-        warm.begin(7, 8 << 20, 1 << 20).unwrap();
+        warm.begin(of_epoch(7), 8 << 20, 1 << 20).unwrap();
         assert!(warm.note(1, b"record", &[], 0));
         for key in [
             Key { boot: [9; 16], ..KEY },
@@ -306,7 +314,7 @@ mod tests {
             Key { uuid: [5; 16], ..KEY },
         ] {
             let other = of(key, &folder.path().join("it.warm"), true);
-            assert_eq!(other.epoch(), None);
+            assert_eq!(other.opening(), None);
         }
     }
 
@@ -314,7 +322,7 @@ mod tests {
     fn the_ring_goes_round_and_is_full_for_a_while() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let mut warm = server(folder.path());
-        warm.begin(1, 8 << 20, 1 << 20).unwrap();
+        warm.begin(of_epoch(1), 8 << 20, 1 << 20).unwrap();
         let record = [5; 300];
         let (mut number, mut full) = (1, 0);
         for _ in 0..5 * RING_BYTES / 300 {
@@ -339,10 +347,10 @@ mod tests {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let paths: Vec<PathBuf> = ["a", "b", "c"].map(|name| folder.path().join(name)).into();
         for (path, epoch) in paths.iter().zip([5, 7, 6]) {
-            of(KEY, path, true).begin(epoch, 8 << 20, 1 << 20).unwrap();
+            of(KEY, path, true).begin(of_epoch(epoch), 8 << 20, 1 << 20).unwrap();
         }
         let mut heir = WarmFile::of(KEY, paths, 0, false).unwrap();
-        assert_eq!(heir.epoch(), Some(7));
+        assert_eq!(heir.opening(), Some(of_epoch(7)));
         heir.end();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
@@ -352,11 +360,11 @@ mod tests {
     fn beginning_anew_changes_nothing_in_what_was_there() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let mut first = server(folder.path());
-        let buffers = first.begin(7, 8 << 20, 1 << 20).unwrap();
+        let buffers = first.begin(of_epoch(7), 8 << 20, 1 << 20).unwrap();
         let data = payload(&buffers, 9, 2);
         assert!(first.note(1, b"record", &data, 0));
         let mut other = of(Key { device: (2, 4), ..KEY }, &folder.path().join("it.warm"), true);
-        let others = other.begin(3, 8 << 20, 1 << 20).unwrap();
+        let others = other.begin(of_epoch(3), 8 << 20, 1 << 20).unwrap();
         drop(payload(&others, 5, 2));
         assert!(data.iter().all(|byte| *byte == 9));
     }
@@ -365,19 +373,19 @@ mod tests {
     fn a_command_takes_over_and_leaves_nothing() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let mut warm = server(folder.path());
-        warm.begin(7, 8 << 20, 1 << 20).unwrap();
+        warm.begin(of_epoch(7), 8 << 20, 1 << 20).unwrap();
         assert!(warm.note(1, b"record", &[], 0));
         drop(warm);
         let mut command = of(KEY, &folder.path().join("it.warm"), false);
         assert_eq!(command.entries().len(), 1);
-        assert!(command.begin(8, 8 << 20, 1 << 20).is_err());
+        assert!(command.begin(of_epoch(8), 8 << 20, 1 << 20).is_err());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]
     fn without_room_there_is_a_reason() {
         let mut warm = of(KEY, Path::new("/nonexistent/it.warm"), true);
-        let why = warm.begin(1, 8 << 20, 1 << 20).unwrap_err();
+        let why = warm.begin(of_epoch(1), 8 << 20, 1 << 20).unwrap_err();
         assert!(why.contains("/nonexistent/it.warm"), "{why}");
         assert!(!warm.note(1, b"record", &[], 0));
     }

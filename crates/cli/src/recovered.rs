@@ -1,7 +1,7 @@
 //! Saying what opening a store after a crash left out, and what it found damaged.
 
 use mjolnir_device::{Device, Runtime};
-use mjolnir_engine::{Engine, RecoveryReport};
+use mjolnir_engine::{Engine, RecoveryReport, WarmLeft};
 
 use crate::complaints::complain;
 
@@ -27,10 +27,11 @@ fn lines(recovery: &RecoveryReport) -> Vec<String> {
     if recovery.unrescued_records > 0 {
         lines.push(format!(
             "warning: {} changes that a server of the store had acknowledged and not written when it died are \
-             not here: they are brought back when the store is opened for writing, unless it was since",
+             not here: they are brought back when the store is opened for writing",
             recovery.unrescued_records
         ));
     }
+    lines.extend(foreign(recovery).map(|what| format!("warning: {what}")));
     let damaged = &recovery.damaged;
     lines.extend(damaged.iter().take(LINES_MAX).map(|place| format!("error: {}", place.what)));
     if damaged.len() > LINES_MAX {
@@ -46,6 +47,17 @@ fn lines(recovery: &RecoveryReport) -> Vec<String> {
     lines
 }
 
+/// What is said of a warm log that does not belong to the store as it is.
+fn foreign(recovery: &RecoveryReport) -> Option<String> {
+    let WarmLeft { place, records } = recovery.foreign.as_ref()?;
+    Some(format!(
+        "{place} holds {records} {} that a server of the store acknowledged and had not written when it died. \
+         They do not belong to the store as it is now, and are not taken: it was opened for writing without them \
+         since, or an older copy was put in its place. Opening it for writing removes them",
+        if *records == 1 { "change" } else { "changes" }
+    ))
+}
+
 /// What a check says of what is no problem.
 pub fn notes(recovery: &RecoveryReport) -> String {
     let waiting = match recovery.unrescued_records {
@@ -56,5 +68,10 @@ pub fn notes(recovery: &RecoveryReport) -> String {
         )),
     };
     let dropped = recovery.dropped_lines(LINES_MAX);
-    waiting.into_iter().chain(dropped.iter().map(|line| format!("note: {line}\n"))).collect()
+    let foreign = foreign(recovery).map(|what| format!("note: {what}\n"));
+    waiting
+        .into_iter()
+        .chain(foreign)
+        .chain(dropped.iter().map(|line| format!("note: {line}\n")))
+        .collect()
 }

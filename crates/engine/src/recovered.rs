@@ -25,10 +25,22 @@ pub struct RecoveryReport {
     /// back.
     #[serde(default)]
     pub rescued_records: u64,
-    /// Such records that were found and left out: the store was opened for writing without them meanwhile, or
-    /// is open for reading only.
+    /// Such records that were found and left out, since the store is open for reading only.
     #[serde(default)]
     pub unrescued_records: u64,
+    /// A warm log of the store that belongs to another opening than the one that wrote the root: the store was
+    /// opened for writing without it since, or an older copy was put in its place. Its records are not taken.
+    #[serde(default)]
+    pub foreign: Option<WarmLeft>,
+}
+
+/// A warm log of which nothing was taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WarmLeft {
+    /// Where it lies.
+    pub place: String,
+    /// The records in it that the store does not hold.
+    pub records: u64,
 }
 
 impl RecoveryReport {

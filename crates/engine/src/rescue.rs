@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use mjolnir_device::{Device, Runtime, WarmEntry, WarmLog};
+use mjolnir_device::{Device, Opening, Runtime, WarmEntry, WarmLog};
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_BYTES, ZoneId};
 
@@ -21,6 +21,7 @@ use crate::format::record::Record;
 use crate::format::root::Root;
 use crate::kept::fold;
 use crate::memory::dirty_bytes_max;
+use crate::recovered::WarmLeft;
 use crate::space::RELIEF_STREAM;
 use crate::survey::Survey;
 
@@ -42,14 +43,17 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         survey: &Survey,
         warm: &mut dyn WarmLog,
     ) -> Result<bool, Error> {
-        let Some(epoch) = warm.epoch() else { return Ok(false) };
+        let of_root = Opening { epoch: root.epoch, number: root.opening };
+        let Some(opening) = warm.opening() else { return Ok(false) };
         let entries = warm.entries().into_iter().enumerate();
         let entries: Vec<(usize, WarmEntry)> =
             entries.filter(|(_, entry)| entry.sequence > root.sequence).collect();
         let read_only = self.inner.options.read_only;
-        if epoch != root.epoch {
+        if opening != of_root {
             // Somebody went on without them. One that took them over has them in its checkpoint.
-            self.state().recovered.unrescued_records = entries.len() as u64;
+            let records = entries.len() as u64;
+            let left = WarmLeft { place: warm.place(), records };
+            self.state().recovered.foreign = (records > 0).then_some(left);
             return Ok(false);
         }
         let missing = self.not_on_device(entries, survey).await?;

@@ -1,6 +1,7 @@
 //! What was acknowledged survives `kill -9`, flushed or not: a client that reconnects finds all of it, under a
 //! flush that says ok, however often that happens.
 
+use std::os::unix::fs::MetadataExt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -96,6 +97,38 @@ fn a_copied_store_takes_nothing_from_the_server_of_the_original() {
     let server = folder.serve("");
     let held = server.client("v").read(0, 65536).unwrap();
     assert!(held.iter().all(|byte| *byte == 0), "it was copied before that was written");
+}
+
+/// The copy has the inode of the store that was served, and comes to the same epoch.
+#[test]
+fn an_older_copy_in_the_place_of_the_store_takes_nothing_and_says_what_is_left() {
+    let folder = Folder::with_store();
+    std::fs::copy(folder.path("s.mj"), folder.path("older.mj")).unwrap();
+    let server = folder.serve("");
+    server.client("v").write(0, 0, &pattern(1, 65536)).unwrap();
+    server.kill();
+    // It is served once, elsewhere, and then put in the place of the store.
+    folder.start(folder.command("serve older.mj --nbd unix:n.sock --warm-log off")).kill();
+    let older = std::fs::read(folder.path("older.mj")).unwrap();
+    let inode = |name: &str| folder.path(name).metadata().unwrap().ino();
+    let before = inode("s.mj");
+    std::fs::write(folder.path("s.mj"), older).unwrap();
+    assert_eq!(inode("s.mj"), before);
+    let tells = |said: &str| {
+        for part in
+            [&folder.warm_path().display().to_string(), ".warm holds 1 change that", "older copy"]
+        {
+            assert!(said.contains(part), "no {part:?} in {said}");
+        }
+    };
+    tells(&folder.ok("check s.mj"));
+    assert_eq!(folder.warm_files(), 1, "nothing was removed");
+    let server = folder.serve("");
+    tells(&server.log());
+    let held = server.client("v").read(0, 65536).unwrap();
+    assert!(held.iter().all(|byte| *byte == 0), "it is of another history");
+    server.stop();
+    assert_eq!(folder.warm_files(), 0);
 }
 
 #[test]
