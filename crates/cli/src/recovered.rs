@@ -1,7 +1,7 @@
 //! Saying what opening a store after a crash left out, and what it found damaged.
 
 use mjolnir_device::{Device, Runtime};
-use mjolnir_engine::{Engine, RecoveryReport, WarmLeft};
+use mjolnir_engine::{Engine, RecoveryReport};
 
 use crate::complaints::complain;
 
@@ -31,7 +31,7 @@ fn lines(recovery: &RecoveryReport) -> Vec<String> {
             recovery.unrescued_records
         ));
     }
-    lines.extend(foreign(recovery).map(|what| format!("warning: {what}")));
+    lines.extend(left(recovery).iter().map(|what| format!("warning: {what}")));
     let damaged = &recovery.damaged;
     lines.extend(damaged.iter().take(LINES_MAX).map(|place| format!("error: {}", place.what)));
     if damaged.len() > LINES_MAX {
@@ -47,15 +47,18 @@ fn lines(recovery: &RecoveryReport) -> Vec<String> {
     lines
 }
 
-/// What is said of a warm log that does not belong to the store as it is.
-fn foreign(recovery: &RecoveryReport) -> Option<String> {
-    let WarmLeft { place, records } = recovery.foreign.as_ref()?;
-    Some(format!(
-        "{place} holds {records} {} that a server of the store acknowledged and had not written when it died. \
-         They do not belong to the store as it is now, and are not taken: it was opened for writing without them \
-         since, or an older copy was put in its place. Opening it for writing removes them",
-        if *records == 1 { "change" } else { "changes" }
-    ))
+/// What is said of warm logs of which nothing was taken.
+fn left(recovery: &RecoveryReport) -> Vec<String> {
+    let foreign = recovery.foreign.as_ref().map(|left| {
+        format!(
+            "{}. They do not belong to the store as it is now, and are not taken: it was opened for writing without \
+             them since, or an older copy was put in its place. Opening it for writing removes them",
+            left.holds()
+        )
+    });
+    let elsewhere =
+        recovery.elsewhere.as_ref().map(|left| format!("{}; {}", left.holds(), left.advice()));
+    foreign.into_iter().chain(elsewhere).collect()
 }
 
 /// What a check says of what is no problem.
@@ -68,10 +71,10 @@ pub fn notes(recovery: &RecoveryReport) -> String {
         )),
     };
     let dropped = recovery.dropped_lines(LINES_MAX);
-    let foreign = foreign(recovery).map(|what| format!("note: {what}\n"));
+    let left = left(recovery).into_iter().map(|what| format!("note: {what}\n"));
     waiting
         .into_iter()
-        .chain(foreign)
+        .chain(left)
         .chain(dropped.iter().map(|line| format!("note: {line}\n")))
         .collect()
 }

@@ -24,5 +24,5 @@ pub use info::{DeviceInfo, Sealing};
 pub use memory::{MemoryDevice, MemoryOptions, MemoryWarmLog};
 pub use mjolnir_buffer::{AlignedBuf, Arena, Buffers, SharedPage};
 pub use runtime::Runtime;
-pub use warm::{Opening, WarmEntry, WarmLog};
+pub use warm::{Opening, WarmElsewhere, WarmEntry, WarmLog};
 pub use zones::{ResetTicket, ZoneTable};

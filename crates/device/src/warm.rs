@@ -26,6 +26,17 @@ pub struct WarmEntry {
     pub checksum: u32,
 }
 
+/// What a process left of a store whose device had another number then, or of a store that this is a copy of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WarmElsewhere {
+    /// Where it lies, in words.
+    pub place: String,
+    /// The command that has this store find it.
+    pub take: String,
+    /// What it holds.
+    pub entries: Vec<WarmEntry>,
+}
+
 /// A log of what clients were told is done and what is not on the device yet, in memory that the end of the
 /// process leaves alone, though not that of the machine. A server that crashes and is started again so loses
 /// nothing that it acknowledged.
@@ -45,6 +56,12 @@ pub trait WarmLog: 'static {
 
     /// Where that lies, in words.
     fn place(&self) -> String;
+
+    /// What a process left of this opening where another device number has its place. Nothing here tells whether
+    /// it served this store or one that this is a copy of. `None` if a process writes there.
+    fn elsewhere(&self, _opening: Opening) -> Option<WarmElsewhere> {
+        None
+    }
 
     /// What the last process left, in the order of the numbers, until [`begin`](WarmLog::begin) or
     /// [`end`](WarmLog::end).

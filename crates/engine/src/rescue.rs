@@ -44,16 +44,17 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         warm: &mut dyn WarmLog,
     ) -> Result<bool, Error> {
         let of_root = Opening { epoch: root.epoch, number: root.opening };
-        let Some(opening) = warm.opening() else { return Ok(false) };
         let entries = warm.entries().into_iter().enumerate();
         let entries: Vec<(usize, WarmEntry)> =
             entries.filter(|(_, entry)| entry.sequence > root.sequence).collect();
         let read_only = self.inner.options.read_only;
-        if opening != of_root {
+        let opening = warm.opening();
+        if opening != Some(of_root) {
             // Somebody went on without them. One that took them over has them in its checkpoint.
             let records = entries.len() as u64;
-            let left = WarmLeft { place: warm.place(), records };
+            let left = WarmLeft { place: warm.place(), records, take: None };
             self.state().recovered.foreign = (records > 0).then_some(left);
+            self.find_elsewhere(of_root, root.sequence, survey, warm).await?;
             return Ok(false);
         }
         let missing = self.not_on_device(entries, survey).await?;
@@ -83,6 +84,32 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         self.end_rescue().await?;
         Ok(true)
+    }
+
+    /// Looks for what is missing here and lies under another number of the store's device. A store that is opened
+    /// for writing is refused then: once it went on without that, nothing could bring it back.
+    async fn find_elsewhere(
+        &self,
+        opening: Opening,
+        sequence: u64,
+        survey: &Survey,
+        warm: &dyn WarmLog,
+    ) -> Result<(), Error> {
+        let Some(found) = warm.elsewhere(opening) else { return Ok(()) };
+        let entries = found.entries.into_iter().enumerate();
+        let missing = entries.filter(|(_, entry)| entry.sequence > sequence).collect();
+        let records = self.not_on_device(missing, survey).await?.len() as u64;
+        if records == 0 {
+            return Ok(());
+        }
+        let left = WarmLeft { place: found.place, records, take: Some(found.take) };
+        if !self.inner.options.read_only {
+            let words =
+                format!("it is not opened for writing: {}; {}", left.holds(), left.advice());
+            return Err(Error::new(ErrorKind::Invalid, words));
+        }
+        self.state().recovered.elsewhere = Some(left);
+        Ok(())
     }
 
     /// The entries, up to the first that makes no sense, of which the device has no whole copy.

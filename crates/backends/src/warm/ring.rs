@@ -6,10 +6,9 @@
 //! |---|---|---|
 //! | 0 | 8 | magic `MJWARM\0\1` |
 //! | 8 | 16 | boot id |
-//! | 24 | 8, 8 | the store's device: file system and inode, or number and 0 |
-//! | 40 | 16 | uuid of the container |
-//! | 56 | 8, 8 | the opening of the store: recovery epoch and random number |
-//! | 72 | 4 | checksum of bytes 0 to 71 |
+//! | 24 | 16 | uuid of the container |
+//! | 40 | 8, 8 | the opening of the store: recovery epoch and random number |
+//! | 56 | 4 | checksum of bytes 0 to 55 |
 //! | 512 | 8 | bytes of the ring that are no longer needed, of all that were ever written |
 //! | 520 | 8 | bytes of the ring that were ever written |
 //! | 4096 | 2 MiB | the ring: byte *n* of all that were ever written lies at *n* modulo its length |
@@ -29,7 +28,7 @@ pub const PAGE_BYTES: usize = RING_AT + RING_BYTES;
 pub const FIRST_AT: usize = 512;
 pub const END_AT: usize = 520;
 const MAGIC: &[u8; 8] = b"MJWARM\0\x01";
-const KEY_BYTES: usize = 72;
+const KEY_BYTES: usize = 56;
 const ENTRY_BYTES: usize = 40;
 const SUM_AT: usize = 32;
 
@@ -57,8 +56,6 @@ impl Head {
     fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&self.key.boot);
-        out.extend_from_slice(&self.key.device.0.to_le_bytes());
-        out.extend_from_slice(&self.key.device.1.to_le_bytes());
         out.extend_from_slice(&self.key.uuid);
         out.extend_from_slice(&self.opening.epoch.to_le_bytes());
         out.extend_from_slice(&self.opening.number.to_le_bytes());
@@ -83,9 +80,9 @@ impl Head {
         let word =
             |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let id = |at: usize| bytes[at..at + 16].try_into().expect("sixteen bytes");
-        let key = Key { boot: id(8), device: (word(24), word(32)), uuid: id(40) };
+        let key = Key { boot: id(8), uuid: id(24) };
         let (first, end) = (page.load(FIRST_AT), page.load(END_AT));
-        let opening = Opening { epoch: word(56), number: word(64) };
+        let opening = Opening { epoch: word(40), number: word(48) };
         let head = Head { key, opening, first, end };
         (head.encode() == bytes).then_some(head)
     }

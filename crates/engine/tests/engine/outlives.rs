@@ -204,7 +204,7 @@ fn an_older_copy_that_is_put_back_takes_nothing_of_what_was_left() {
         let engine = open_warm(copy, &runtime, &left).await.unwrap();
         let told = engine.recovery();
         assert_eq!(told.rescued_records, 0);
-        assert_eq!(told.foreign, Some(WarmLeft { place: "memory".into(), records: 5 }));
+        assert_eq!(told.foreign, Some(WarmLeft { place: "memory".into(), records: 5, take: None }));
         let id = engine.find("v").unwrap().id;
         for lba in 0..5 {
             assert_eq!(tag_of(&engine, id, lba).await, 0, "block {lba} is of another history");
