@@ -53,6 +53,17 @@ impl Label {
         ZONES_AT + u64::from(self.zones) * self.zone_blocks * BLOCK_SIZE
     }
 
+    /// The same with so many zones, of the container called `name`.
+    pub fn with_zones(self, name: &str, zones: u32) -> Result<Self, DeviceError> {
+        let blocks = u64::from(zones).saturating_mul(self.zone_blocks);
+        if blocks > Pba::MAX.0 + 1 {
+            let (kind, blocks) = (ErrorKind::Format, self.zone_blocks);
+            let what = format!("{name}: {zones} segments of {blocks} blocks cannot be");
+            return Err(DeviceError::new(kind, what));
+        }
+        Ok(Label { zones, ..self })
+    }
+
     /// The zones of `zone_blocks` blocks that fit in a container of `bytes` bytes.
     pub fn zones_in(bytes: u64, zone_blocks: u64) -> u64 {
         bytes.saturating_sub(ZONES_AT) / (zone_blocks * BLOCK_SIZE)

@@ -2,7 +2,9 @@
 //!
 //! The file is named after the store, and readable by its owner alone: it holds what clients wrote. Its first
 //! part is a ring of entries (`ring.rs`), the rest is memory for payload. It counts only for the very
-//! same device, store and start of the machine, so that a copied store never takes what belongs to another.
+//! same store and start of the machine, and for the device that its name tells, so that a copied store never
+//! takes what belongs to another. Whoever renames it says by that to which device it belongs. Its server has it
+//! locked, so that others know that it is in use.
 
 mod place;
 mod ring;
@@ -15,8 +17,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use mjolnir_device::{AlignedBuf, Buffers, SharedPage, WarmEntry, WarmLog, use_huge_pages};
-use rustix::fs::{FallocateFlags, fallocate};
+use mjolnir_device::{
+    AlignedBuf, Buffers, Opening, SharedPage, WarmElsewhere, WarmEntry, WarmLog, use_huge_pages,
+};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 
 use crate::FileDevice;
 
@@ -27,13 +31,11 @@ use ring::{Entry, Head, PAGE_BYTES, RING_AT, RING_BYTES};
 /// The least memory for payload that is worth it.
 const PAYLOAD_BYTES_MIN: usize = 4 << 20;
 
-/// What tells one store on one device from all others, while the machine runs.
+/// What tells one store and its copies from all others, while the machine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     /// Of this start of the machine.
     pub boot: [u8; 16],
-    /// The file system of the store's file and its inode there; of a block device its number, and 0.
-    pub device: (u64, u64),
     /// Of the container.
     pub uuid: [u8; 16],
 }
@@ -41,7 +43,10 @@ pub(crate) struct Key {
 /// See the module.
 pub struct WarmFile {
     key: Key,
+    /// Files in which it may lie, the best first. All have the same name.
     places: Vec<PathBuf>,
+    /// The owner of the store.
+    owner: u32,
     /// A process that serves nobody takes over what is left, and leaves nothing.
     serves: bool,
     left: Option<Left>,
@@ -53,7 +58,7 @@ pub struct WarmFile {
 /// What the last process left.
 struct Left {
     path: PathBuf,
-    epoch: u64,
+    opening: Opening,
     page: SharedPage,
     entries: Vec<Entry>,
 }
@@ -61,6 +66,8 @@ struct Left {
 /// What is being written.
 struct Open {
     path: PathBuf,
+    /// It is locked.
+    _file: File,
     page: SharedPage,
     /// Bytes of the ring ever written, and of those no longer needed.
     tail: u64,
@@ -75,13 +82,16 @@ impl WarmFile {
     /// With `serves`, the log goes on in the first of them that has room.
     pub fn find(device: &FileDevice, place: &WarmPlace, serves: bool) -> io::Result<Self> {
         let meta = device.file().metadata()?;
+        // The file system of the store's file and its inode there; of a block device its number, and 0.
         let device_key = match meta.file_type().is_block_device() {
             true => (meta.rdev(), 0),
             false => (meta.dev(), meta.ino()),
         };
         let uuid = mjolnir_device::Device::info(device).uuid;
-        let key = Key { boot: place::boot()?, device: device_key, uuid };
-        WarmFile::of(key, place.files(&uuid, device_key), meta.uid(), serves)
+        let key = Key { boot: place::boot()?, uuid };
+        let name = place::name(&uuid, device_key);
+        let places = place.folders().into_iter().map(|folder| folder.join(&name)).collect();
+        WarmFile::of(key, places, meta.uid(), serves)
     }
 
     fn of(key: Key, places: Vec<PathBuf>, owner: u32, serves: bool) -> io::Result<Self> {
@@ -92,15 +102,32 @@ impl WarmFile {
             }
         }
         // Several, if servers were started with different places: only the newest may count.
-        found.sort_by_key(|left| left.epoch);
+        found.sort_by_key(|left| left.opening.epoch);
         let left = found.pop();
         let stale = found.into_iter().map(|left| left.path).collect();
-        Ok(WarmFile { key, places, serves, left, stale, open: None })
+        Ok(WarmFile { key, places, owner, serves, left, stale, open: None })
     }
 
     /// Where the log lies, if there is one.
     pub fn path(&self) -> Option<&Path> {
         self.open.as_ref().map(|open| &*open.path)
+    }
+
+    /// Files in the same folders that belong to a store with the same uuid on another device, and to its name here.
+    fn others(&self) -> Vec<(PathBuf, PathBuf)> {
+        let of_place = |place: &PathBuf| {
+            let name = place.file_name()?.to_str()?;
+            let others = place::others(place.parent()?, &self.key.uuid, name);
+            Some(others.into_iter().map(|other| (other, place.clone())).collect::<Vec<_>>())
+        };
+        self.places.iter().filter_map(of_place).flatten().collect()
+    }
+
+    /// What a process that is gone left of this opening in a file.
+    fn left_of(&self, path: &Path, opening: Opening) -> Option<Left> {
+        let file = place::open_existing(path, self.owner).ok()??;
+        flock(&file, FlockOperation::NonBlockingLockShared).ok()?;
+        Left::find(path, &file, &self.key).filter(|left| left.opening == opening)
     }
 
     fn remove_left(&mut self) {
@@ -124,17 +151,39 @@ impl Left {
             return None;
         }
         let entries = ring::entries(&page, head.first, head.end);
-        Some(Left { path: path.to_owned(), epoch: head.epoch, page, entries })
+        Some(Left { path: path.to_owned(), opening: head.opening, page, entries })
+    }
+
+    fn told(&self) -> Vec<WarmEntry> {
+        let told = |entry: &Entry| WarmEntry {
+            sequence: entry.sequence,
+            record: entry.record.clone(),
+            payload_bytes: entry.payload_bytes,
+            checksum: entry.checksum,
+        };
+        self.entries.iter().map(told).collect()
     }
 }
 
-/// A new file with room for so many bytes, all of which are there.
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let path = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    match path.chars().all(is_plain) {
+        true => path,
+        false => format!("'{}'", path.replace('\'', r"'\''")),
+    }
+}
+
+/// A new file with room for so many bytes, all of which are there. It is locked.
 fn allocate(path: &Path, bytes: usize) -> io::Result<File> {
     let file = place::create(path)?;
-    let fill = || {
+    let fill = || -> io::Result<()> {
+        // Whoever looks whether it is locked has it for a moment.
+        flock(&file, FlockOperation::LockExclusive)?;
         file.set_len(bytes as u64)?;
         use_huge_pages(&file, bytes);
-        fallocate(file.as_fd(), FallocateFlags::empty(), 0, bytes as u64).map_err(io::Error::from)
+        Ok(fallocate(file.as_fd(), FallocateFlags::empty(), 0, bytes as u64)?)
     };
     match fill() {
         Ok(()) => Ok(file),
@@ -146,19 +195,24 @@ fn allocate(path: &Path, bytes: usize) -> io::Result<File> {
 }
 
 impl WarmLog for WarmFile {
-    fn epoch(&self) -> Option<u64> {
-        self.left.as_ref().map(|left| left.epoch)
+    fn opening(&self) -> Option<Opening> {
+        self.left.as_ref().map(|left| left.opening)
+    }
+
+    fn place(&self) -> String {
+        self.left.as_ref().map(|left| left.path.display().to_string()).unwrap_or_default()
+    }
+
+    fn elsewhere(&self, opening: Opening) -> Option<WarmElsewhere> {
+        self.others().into_iter().find_map(|(path, place)| {
+            let left = self.left_of(&path, opening).filter(|left| !left.entries.is_empty())?;
+            let take = format!("mv {} {}", quoted(&path), quoted(&place));
+            Some(WarmElsewhere { place: path.display().to_string(), take, entries: left.told() })
+        })
     }
 
     fn entries(&mut self) -> Vec<WarmEntry> {
-        let entries = self.left.iter().flat_map(|left| &left.entries);
-        let told = |entry: &Entry| WarmEntry {
-            sequence: entry.sequence,
-            record: entry.record.clone(),
-            payload_bytes: entry.payload_bytes,
-            checksum: entry.checksum,
-        };
-        entries.map(told).collect()
+        self.left.as_ref().map(Left::told).unwrap_or_default()
     }
 
     fn payload(&mut self, entry: usize) -> Option<Bytes> {
@@ -173,7 +227,7 @@ impl WarmLog for WarmFile {
 
     fn begin(
         &mut self,
-        epoch: u64,
+        opening: Opening,
         payload_bytes: usize,
         kept_bytes: usize,
     ) -> Result<Buffers, String> {
@@ -186,15 +240,16 @@ impl WarmLog for WarmFile {
             let mut bytes = payload_bytes;
             while bytes >= PAYLOAD_BYTES_MIN.min(payload_bytes) {
                 let all = PAGE_BYTES + bytes;
-                let made =
-                    allocate(path, all).and_then(|file| SharedPage::map(&file, all, PAGE_BYTES));
+                let made = allocate(path, all).and_then(|file| {
+                    SharedPage::map(&file, all, PAGE_BYTES).map(|page| (file, page))
+                });
                 match made {
-                    Ok(mut page) => {
+                    Ok((_file, mut page)) => {
                         let buffers = Buffers::keeping_in(kept_bytes, page.arena().clone());
-                        Head { key: self.key, epoch, first: 0, end: 0 }.write(&mut page);
+                        Head { key: self.key, opening, first: 0, end: 0 }.write(&mut page);
                         let path = path.clone();
                         let (ends, bytes) = (VecDeque::new(), Vec::new());
-                        self.open = Some(Open { path, page, tail: 0, head: 0, ends, bytes });
+                        self.open = Some(Open { path, _file, page, tail: 0, head: 0, ends, bytes });
                         return Ok(buffers);
                     }
                     Err(error) => why = format!("{}: {error}", path.display()),
@@ -251,7 +306,11 @@ const _: () = assert!(RING_AT + RING_BYTES == PAGE_BYTES);
 mod tests {
     use super::*;
 
-    const KEY: Key = Key { boot: [1; 16], device: (2, 3), uuid: [4; 16] };
+    const KEY: Key = Key { boot: [1; 16], uuid: [4; 16] };
+
+    fn of_epoch(epoch: u64) -> Opening {
+        Opening { epoch, number: 1000 + epoch }
+    }
 
     fn server(folder: &Path) -> WarmFile {
         of(KEY, &folder.join("it.warm"), true)
@@ -271,8 +330,8 @@ mod tests {
     fn a_process_that_ends_leaves_what_it_did_not_forget() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let mut warm = server(folder.path());
-        assert_eq!((warm.epoch(), warm.entries().len()), (None, 0));
-        let buffers = warm.begin(7, 8 << 20, 1 << 20).unwrap();
+        assert_eq!((warm.opening(), warm.entries().len()), (None, 0));
+        let buffers = warm.begin(of_epoch(7), 8 << 20, 1 << 20).unwrap();
         let payloads: Vec<Bytes> = (0..6).map(|byte| payload(&buffers, byte, 2)).collect();
         for (number, payload) in (1..).zip(&payloads) {
             assert!(warm.note(number, b"record", payload, number as u32));
@@ -283,42 +342,68 @@ mod tests {
         drop((payloads, warm, buffers));
 
         let mut heir = server(folder.path());
-        assert_eq!(heir.epoch(), Some(7));
+        assert_eq!(heir.opening(), Some(of_epoch(7)));
         let entries = heir.entries();
         assert_eq!(entries.iter().map(|entry| entry.sequence).collect::<Vec<_>>(), [3, 4, 5, 6, 7]);
         assert_eq!((&*entries[0].record, entries[0].checksum), (&b"record"[..], 3));
         assert_eq!(heir.payload(0).unwrap(), [2; 8192][..]);
         assert_eq!(heir.payload(4).unwrap().len(), 0);
         assert_eq!(heir.payload(5), None);
-        heir.begin(8, 8 << 20, 1 << 20).unwrap();
+        heir.begin(of_epoch(8), 8 << 20, 1 << 20).unwrap();
         drop(heir);
         let mut heir = server(folder.path());
-        assert_eq!((heir.epoch(), heir.entries().len()), (Some(8), 0));
+        assert_eq!((heir.opening(), heir.entries().len()), (Some(of_epoch(8)), 0));
         heir.end();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]
-    fn what_belongs_to_another_store_device_or_start_of_the_machine_is_not_found() {
+    fn what_belongs_to_another_store_or_start_of_the_machine_is_not_found() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let mut warm = server(folder.path());
-        warm.begin(7, 8 << 20, 1 << 20).unwrap();
+        warm.begin(of_epoch(7), 8 << 20, 1 << 20).unwrap();
         assert!(warm.note(1, b"record", &[], 0));
-        for key in [
-            Key { boot: [9; 16], ..KEY },
-            Key { device: (2, 4), ..KEY },
-            Key { uuid: [5; 16], ..KEY },
-        ] {
+        for key in [Key { boot: [9; 16], ..KEY }, Key { uuid: [5; 16], ..KEY }] {
             let other = of(key, &folder.path().join("it.warm"), true);
-            assert_eq!(other.epoch(), None);
+            assert_eq!(other.opening(), None);
         }
+    }
+
+    /// One that is in use belongs to a store that is served; one of another opening to a store that went on.
+    #[test]
+    fn what_another_device_number_hides_is_told_and_the_name_decides() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let [old, new] =
+            [(2, 3), (2, 4)].map(|key| folder.path().join(place::name(&KEY.uuid, key)));
+        let mut warm = of(KEY, &old, true);
+        warm.begin(of_epoch(7), 8 << 20, 1 << 20).unwrap();
+        assert!(warm.note(1, b"record", &[], 5));
+        let heir = || of(KEY, &new, false);
+        assert_eq!(heir().elsewhere(of_epoch(7)), None, "its server runs");
+        drop(warm);
+        assert_eq!(heir().opening(), None);
+        let told = heir().elsewhere(of_epoch(7)).unwrap();
+        assert_eq!(told.place, old.display().to_string());
+        assert_eq!(told.take, format!("mv {} {}", old.display(), new.display()));
+        assert_eq!(told.entries.len(), 1);
+        assert_eq!(heir().elsewhere(Opening { number: 1, ..of_epoch(7) }), None);
+        assert_eq!(of(Key { boot: [9; 16], ..KEY }, &new, false).elsewhere(of_epoch(7)), None);
+        assert_eq!(of(KEY, &old, false).elsewhere(of_epoch(7)), None, "it is its own");
+        std::fs::rename(&old, &new).unwrap();
+        assert_eq!((heir().opening(), heir().entries()), (Some(of_epoch(7)), told.entries));
+    }
+
+    #[test]
+    fn a_path_reads_the_same_in_a_shell() {
+        assert_eq!(quoted(Path::new("/run/it-1.warm")), "/run/it-1.warm");
+        assert_eq!(quoted(Path::new("/a b/it's")), r"'/a b/it'\''s'");
     }
 
     #[test]
     fn the_ring_goes_round_and_is_full_for_a_while() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let mut warm = server(folder.path());
-        warm.begin(1, 8 << 20, 1 << 20).unwrap();
+        warm.begin(of_epoch(1), 8 << 20, 1 << 20).unwrap();
         let record = [5; 300];
         let (mut number, mut full) = (1, 0);
         for _ in 0..5 * RING_BYTES / 300 {
@@ -343,10 +428,10 @@ mod tests {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let paths: Vec<PathBuf> = ["a", "b", "c"].map(|name| folder.path().join(name)).into();
         for (path, epoch) in paths.iter().zip([5, 7, 6]) {
-            of(KEY, path, true).begin(epoch, 8 << 20, 1 << 20).unwrap();
+            of(KEY, path, true).begin(of_epoch(epoch), 8 << 20, 1 << 20).unwrap();
         }
         let mut heir = WarmFile::of(KEY, paths, 0, false).unwrap();
-        assert_eq!(heir.epoch(), Some(7));
+        assert_eq!(heir.opening(), Some(of_epoch(7)));
         heir.end();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
@@ -356,11 +441,11 @@ mod tests {
     fn beginning_anew_changes_nothing_in_what_was_there() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let mut first = server(folder.path());
-        let buffers = first.begin(7, 8 << 20, 1 << 20).unwrap();
+        let buffers = first.begin(of_epoch(7), 8 << 20, 1 << 20).unwrap();
         let data = payload(&buffers, 9, 2);
         assert!(first.note(1, b"record", &data, 0));
-        let mut other = of(Key { device: (2, 4), ..KEY }, &folder.path().join("it.warm"), true);
-        let others = other.begin(3, 8 << 20, 1 << 20).unwrap();
+        let mut other = of(Key { boot: [9; 16], ..KEY }, &folder.path().join("it.warm"), true);
+        let others = other.begin(of_epoch(3), 8 << 20, 1 << 20).unwrap();
         drop(payload(&others, 5, 2));
         assert!(data.iter().all(|byte| *byte == 9));
     }
@@ -369,19 +454,19 @@ mod tests {
     fn a_command_takes_over_and_leaves_nothing() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let mut warm = server(folder.path());
-        warm.begin(7, 8 << 20, 1 << 20).unwrap();
+        warm.begin(of_epoch(7), 8 << 20, 1 << 20).unwrap();
         assert!(warm.note(1, b"record", &[], 0));
         drop(warm);
         let mut command = of(KEY, &folder.path().join("it.warm"), false);
         assert_eq!(command.entries().len(), 1);
-        assert!(command.begin(8, 8 << 20, 1 << 20).is_err());
+        assert!(command.begin(of_epoch(8), 8 << 20, 1 << 20).is_err());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]
     fn without_room_there_is_a_reason() {
         let mut warm = of(KEY, Path::new("/nonexistent/it.warm"), true);
-        let why = warm.begin(1, 8 << 20, 1 << 20).unwrap_err();
+        let why = warm.begin(of_epoch(1), 8 << 20, 1 << 20).unwrap_err();
         assert!(why.contains("/nonexistent/it.warm"), "{why}");
         assert!(!warm.note(1, b"record", &[], 0));
     }

@@ -360,7 +360,7 @@ fn a_device_that_is_too_small_is_only_read() {
             assert!(words.contains(part), "no {part:?} in {words}");
         }
         assert!(!words.contains("truncate -s") && !words.contains("salvage"), "{words}");
-        let refused = FileDevice::lengthen(&small.path).unwrap_err();
+        let refused = FileDevice::lengthen(&small.path, 0).unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Invalid);
         let options = OpenOptions { read_only: true, short: true, ..OpenOptions::default() };
         let device = FileDevice::open(&small.path, options, &runtime).unwrap();

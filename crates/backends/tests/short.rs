@@ -137,7 +137,7 @@ fn one_that_is_whole_has_no_end_before_its_last_zone() {
         let device = FileDevice::open(&place.path(), options, &runtime).unwrap();
         assert_eq!((device.missing_from(), device.warnings().list()), (None, vec![]));
     });
-    assert_eq!(FileDevice::lengthen(&place.path()).unwrap(), None);
+    assert_eq!(FileDevice::lengthen(&place.path(), 0).unwrap(), None);
     assert_eq!(place.len(), WHOLE + 5);
 }
 
@@ -147,7 +147,7 @@ fn a_file_is_made_as_long_again() {
     for preallocate in [false, true] {
         let place = Place::made(preallocate);
         place.set_len(WHOLE - MIB - 5000);
-        let short = FileDevice::lengthen(&place.path()).unwrap().expect("it was too short");
+        let short = FileDevice::lengthen(&place.path(), 0).unwrap().expect("it was too short");
         assert_eq!((short.actual, short.wanted), (WHOLE - MIB - 5000, WHOLE));
         assert_eq!(place.len(), WHOLE);
         let taken = place.path().metadata().unwrap().blocks() * 512;
@@ -156,7 +156,7 @@ fn a_file_is_made_as_long_again() {
             let device = FileDevice::open(&place.path(), OpenOptions::default(), &runtime).unwrap();
             assert_eq!(bytes_at(&device, 15 * ZONE_BLOCKS - 3, 1).await, [1; BLOCK_BYTES]);
             assert_eq!(bytes_at(&device, 15 * ZONE_BLOCKS - 1, 1).await, [0; BLOCK_BYTES]);
-            let busy = FileDevice::lengthen(&place.path()).unwrap_err();
+            let busy = FileDevice::lengthen(&place.path(), 0).unwrap_err();
             assert_eq!(busy.kind, ErrorKind::Busy);
         });
     }
@@ -166,10 +166,10 @@ fn a_file_is_made_as_long_again() {
 fn what_is_no_container_is_not_made_longer() {
     let place = Place::made(false);
     place.set_len(5000);
-    let refused = FileDevice::lengthen(&place.path()).unwrap_err();
+    let refused = FileDevice::lengthen(&place.path(), 0).unwrap_err();
     assert!(refused.context.contains("truncated"), "{refused}");
     std::fs::write(place.path(), vec![7; 100_000]).unwrap();
-    let refused = FileDevice::lengthen(&place.path()).unwrap_err();
+    let refused = FileDevice::lengthen(&place.path(), 0).unwrap_err();
     assert!(refused.context.contains("not a Mjolnir store"), "{refused}");
     assert_eq!(place.len(), 100_000);
 }

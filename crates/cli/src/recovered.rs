@@ -27,10 +27,11 @@ fn lines(recovery: &RecoveryReport) -> Vec<String> {
     if recovery.unrescued_records > 0 {
         lines.push(format!(
             "warning: {} changes that a server of the store had acknowledged and not written when it died are \
-             not here: they are brought back when the store is opened for writing, unless it was since",
+             not here: they are brought back when the store is opened for writing",
             recovery.unrescued_records
         ));
     }
+    lines.extend(left(recovery).iter().map(|what| format!("warning: {what}")));
     let damaged = &recovery.damaged;
     lines.extend(damaged.iter().take(LINES_MAX).map(|place| format!("error: {}", place.what)));
     if damaged.len() > LINES_MAX {
@@ -46,6 +47,20 @@ fn lines(recovery: &RecoveryReport) -> Vec<String> {
     lines
 }
 
+/// What is said of warm logs of which nothing was taken.
+fn left(recovery: &RecoveryReport) -> Vec<String> {
+    let foreign = recovery.foreign.as_ref().map(|left| {
+        format!(
+            "{}. They do not belong to the store as it is now, and are not taken: it was opened for writing without \
+             them since, or an older copy was put in its place. Opening it for writing removes them",
+            left.holds()
+        )
+    });
+    let elsewhere =
+        recovery.elsewhere.as_ref().map(|left| format!("{}; {}", left.holds(), left.advice()));
+    foreign.into_iter().chain(elsewhere).collect()
+}
+
 /// What a check says of what is no problem.
 pub fn notes(recovery: &RecoveryReport) -> String {
     let waiting = match recovery.unrescued_records {
@@ -56,5 +71,10 @@ pub fn notes(recovery: &RecoveryReport) -> String {
         )),
     };
     let dropped = recovery.dropped_lines(LINES_MAX);
-    waiting.into_iter().chain(dropped.iter().map(|line| format!("note: {line}\n"))).collect()
+    let left = left(recovery).into_iter().map(|what| format!("note: {what}\n"));
+    waiting
+        .into_iter()
+        .chain(left)
+        .chain(dropped.iter().map(|line| format!("note: {line}\n")))
+        .collect()
 }

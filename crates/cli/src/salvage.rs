@@ -1,5 +1,5 @@
-//! The `salvage` command: a store whose log is damaged, or whose file is too short, opens again, without what
-//! is lost.
+//! The `salvage` command: a store whose log is damaged, or whose file is too short, or whose label is from before it
+//! grew, opens again, without what is lost.
 //!
 //! A command of its own, and no option of `check`, so that `check` never changes a store.
 
@@ -32,14 +32,18 @@ pub fn run(store: &Path, json: bool) -> Result<(), Failure> {
         )));
     }
     run_host(async |runtime: HostRuntime| {
-        let short = RefCell::new(None);
+        let size = RefCell::new(Size::default());
         let open = async |read_only, salvage, salvage_only| {
             let options =
                 OpenOptions { read_only, salvage, salvage_only, ..OpenOptions::default() };
             let device = DeviceOptions { short: read_only, ..DeviceOptions::default() };
             // It is opened several times, and odd each time.
             let tell = |warning: &Warning| match warning {
-                Warning::Short(of) => *short.borrow_mut() = Some(of.clone()),
+                Warning::Short(_) => size.borrow_mut().is_short = true,
+                Warning::LabelOutgrown { told, zones, short, .. } => {
+                    let (relabeled, is_short) = (Some((*told, *zones)), short.is_some());
+                    *size.borrow_mut() = Size { is_short, relabeled };
+                }
                 _ if salvage => {}
                 _ => door::warn(warning),
             };
@@ -52,7 +56,7 @@ pub fn run(store: &Path, json: bool) -> Result<(), Failure> {
             Ok(engine) => {
                 engine.close().await?;
                 drop(engine); // Its hold on the store goes with it.
-                return tell(store, None, lengthen(store, short.take())?, json);
+                return tell(store, None, &mend(store, size.take())?, json);
             }
             // Where a block gives an error that may mean anything, the next opening tells.
             Err(error) if matches!(error.kind, ErrorKind::Damaged | ErrorKind::Io) => {}
@@ -67,47 +71,70 @@ pub fn run(store: &Path, json: bool) -> Result<(), Failure> {
         }
         let loss = loss.unwrap_or_default();
         // It holds zeroes there from now on, as what was opened did.
-        let lengthened = lengthen(store, short.take())?;
+        let mended = mend(store, size.take())?;
         open(false, true, Some(loss.clone())).await?.close().await?;
-        tell(store, Some(loss), lengthened, json)
+        tell(store, Some(loss), &mended, json)
     })
 }
 
-/// Makes a file that is shorter than its label says as long again: nothing is written to a store of which
-/// a part is missing.
-fn lengthen(store: &Path, short: Option<Short>) -> Result<Option<Short>, Failure> {
-    match short {
-        Some(_) => Ok(lengthen_store(store)?),
-        None => Ok(None),
-    }
+/// What was wrong with the size of a store.
+#[derive(Default)]
+struct Size {
+    is_short: bool,
+    /// The segments that its label counted, and those that it has.
+    relabeled: Option<(u32, u32)>,
+}
+
+/// What was done about that.
+struct Mended {
+    lengthened: Option<Short>,
+    relabeled: Option<(u32, u32)>,
+}
+
+/// Makes a file that is shorter than its label says as long again, and the label as the store was: nothing is
+/// written to a store of which a part is missing.
+fn mend(store: &Path, Size { is_short, relabeled }: Size) -> Result<Mended, Failure> {
+    let lengthened = match is_short || relabeled.is_some() {
+        true => lengthen_store(store, relabeled.map_or(0, |(_, segments)| segments))?,
+        false => None,
+    };
+    Ok(Mended { lengthened, relabeled })
 }
 
 /// How it ended; with what is lost for programs, which people have read by then.
 fn tell(
     store: &Path,
     loss: Option<LogLoss>,
-    lengthened: Option<Short>,
+    Mended { lengthened, relabeled }: &Mended,
     json: bool,
 ) -> Result<(), Failure> {
     let name = store.display();
+    let is_mended = lengthened.is_some() || relabeled.is_some();
     if json {
-        let salvaged = loss.is_some() || lengthened.is_some();
+        let salvaged = loss.is_some() || is_mended;
         let lengthened =
-            lengthened.map(|short| json!({ "from": short.actual, "to": short.wanted }));
-        return output::print_json(
-            &json!({ "salvaged": salvaged, "log": loss, "lengthened": lengthened }),
-        );
+            lengthened.as_ref().map(|short| json!({ "from": short.actual, "to": short.wanted }));
+        let relabeled = relabeled.map(|(from, to)| json!({ "from": from, "to": to }));
+        return output::print_json(&json!({
+            "salvaged": salvaged, "log": loss, "lengthened": lengthened, "relabeled": relabeled,
+        }));
     }
-    if let Some(short) = &lengthened {
+    if let Some((from, to)) = relabeled {
+        output::print(&format!(
+            "the label of {name} was written anew: it is from before the store grew, and counted {from} segments \
+             instead of {to}\n"
+        ))?;
+    }
+    if let Some(short) = lengthened {
         output::print(&format!(
             "{name} was made as long again as its label says, {} instead of {} bytes: data that lay there is \
              an error where it is read now, and `mjolnir scrub {name}` lists it\n",
             short.wanted, short.actual
         ))?;
     }
-    output::print(&match (loss, lengthened) {
-        (None, Some(_)) => format!("{name} opens again\n"),
-        (None, None) => format!(
+    output::print(&match (loss, is_mended) {
+        (None, true) => format!("{name} opens again\n"),
+        (None, false) => format!(
             "{name} opens as it is, so there was nothing to salvage; `mjolnir check {name}` and \
              `mjolnir scrub {name}` tell whether data in it is damaged\n"
         ),

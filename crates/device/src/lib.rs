@@ -24,5 +24,5 @@ pub use info::{DeviceInfo, Sealing};
 pub use memory::{MemoryDevice, MemoryOptions, MemoryWarmLog};
 pub use mjolnir_buffer::{AlignedBuf, Arena, Buffers, SharedPage, use_huge_pages};
 pub use runtime::Runtime;
-pub use warm::{WarmEntry, WarmLog};
+pub use warm::{Opening, WarmElsewhere, WarmEntry, WarmLog};
 pub use zones::{ResetTicket, ZoneTable};

@@ -4,6 +4,15 @@ use bytes::Bytes;
 
 use crate::Buffers;
 
+/// One opening of a store for writing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Opening {
+    /// Its recovery epoch. A store that is replaced by an older copy of itself reaches the same epochs again.
+    pub epoch: u64,
+    /// A random number, which tells the openings of one epoch apart.
+    pub number: u64,
+}
+
 /// What a process acknowledged, as its successor finds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WarmEntry {
@@ -17,6 +26,17 @@ pub struct WarmEntry {
     pub checksum: u32,
 }
 
+/// What a process left of a store whose device had another number then, or of a store that this is a copy of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WarmElsewhere {
+    /// Where it lies, in words.
+    pub place: String,
+    /// The command that has this store find it.
+    pub take: String,
+    /// What it holds.
+    pub entries: Vec<WarmEntry>,
+}
+
 /// A log of what clients were told is done and what is not on the device yet, in memory that the end of the
 /// process leaves alone, though not that of the machine. A server that crashes and is started again so loses
 /// nothing that it acknowledged.
@@ -28,11 +48,20 @@ pub struct WarmEntry {
 ///   or not at all.
 /// * Payload is not copied. It must lie in the memory of the buffers that [`begin`](WarmLog::begin) gave,
 ///   and its owner keeps it until the entry is forgotten.
-/// * What the last process left belongs to one store on one device, to one recovery epoch and to one
-///   start of the machine; whatever belongs to others is not found.
+/// * What the last process left belongs to one store on one device, to one opening of it and to one
+///   start of the machine; whatever belongs to another store, device or start is not found.
 pub trait WarmLog: 'static {
-    /// The recovery epoch in which the last process noted what it left; `None` if it left nothing.
-    fn epoch(&self) -> Option<u64>;
+    /// The opening of the store in which the last process noted what it left; `None` if it left nothing.
+    fn opening(&self) -> Option<Opening>;
+
+    /// Where that lies, in words.
+    fn place(&self) -> String;
+
+    /// What a process left of this opening where another device number has its place. Nothing here tells whether
+    /// it served this store or one that this is a copy of. `None` if a process writes there.
+    fn elsewhere(&self, _opening: Opening) -> Option<WarmElsewhere> {
+        None
+    }
 
     /// What the last process left, in the order of the numbers, until [`begin`](WarmLog::begin) or
     /// [`end`](WarmLog::end).
@@ -46,7 +75,7 @@ pub trait WarmLog: 'static {
     /// memory; then nothing may be noted.
     fn begin(
         &mut self,
-        epoch: u64,
+        opening: Opening,
         payload_bytes: usize,
         kept_bytes: usize,
     ) -> Result<Buffers, String>;

@@ -27,6 +27,8 @@ use crate::space::{Claim, MAP_STREAM, SegmentState};
 pub(crate) struct CheckpointState {
     /// Counts durable checkpoints of the store's life.
     pub number: u64,
+    /// The random number of this opening of the store.
+    pub opening: u64,
     /// Checkpoints begun and ended since opening; waiters compare them.
     pub begun: u64,
     pub ended: u64,
@@ -46,6 +48,11 @@ pub(crate) struct CheckpointState {
 }
 
 impl CheckpointState {
+    /// Of an opening of the store with this random number.
+    pub fn new(opening: u64) -> Self {
+        CheckpointState { opening, ..CheckpointState::default() }
+    }
+
     /// Whether the next checkpoint can win space by moving what lives in sparse map segments.
     pub fn is_compacting(&self) -> bool {
         self.sparse_bytes > 0
@@ -241,6 +248,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 manifest_bytes: bytes.len() as u64,
                 manifest: chunks.clone(),
                 durable: state.log.durable,
+                opening: state.checkpoint.opening,
             }
         };
         self.device()

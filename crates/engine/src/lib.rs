@@ -83,7 +83,8 @@ pub use read_errors::{ReadError, ReadErrorCounts, ReadErrorKind, ReadPurpose};
 pub use reclaim::Collected;
 #[doc(hidden)]
 pub use reclaim::MarkLoop;
-pub use recovered::RecoveryReport;
+pub use recovered::{RecoveryReport, WarmLeft};
+pub use recovery::segments_told;
 pub use scrub::ScrubReport;
 pub use space::RESERVE_SEGMENTS_MIN;
 pub use stats::{LatencySummary, SegmentContent, SegmentInfo, SpaceStats, Stats};

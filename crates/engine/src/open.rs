@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use event_listener::{Event, EventListener};
 use futures_util::future::{Either, select};
-use mjolnir_device::{Buffers, Device, DeviceInfo, Runtime, Sealing, WarmLog};
+use mjolnir_device::{Buffers, Device, DeviceInfo, Opening, Runtime, Sealing, WarmLog};
 use mjolnir_map::Map;
 use mjolnir_policy::{UnknownPolicy, pacing, placement, read_plan, victim};
 use mjolnir_store::{Error, ErrorKind};
@@ -174,8 +174,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let kept_bytes = memory::client_buffer_bytes(options);
         let payload_bytes = memory::warm_bytes(options);
         let mut state = self.state();
-        let (epoch, sequence) = (state.log.epoch, state.log.sequence);
-        match warm.begin(epoch, payload_bytes, kept_bytes) {
+        let opening = Opening { epoch: state.log.epoch, number: state.checkpoint.opening };
+        let sequence = state.log.sequence;
+        match warm.begin(opening, payload_bytes, kept_bytes) {
             Ok(buffers) => {
                 state.client_buffers = buffers;
                 state.log.kept.begin(warm, sequence);
@@ -233,7 +234,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             placement,
             checksums: Checksums::default(),
             table: NodeTableMedia::default(),
-            checkpoint: CheckpointState::default(),
+            checkpoint: CheckpointState::new(runtime.random()),
             reclaim: ReclaimState::new(
                 &options.reclaim,
                 memory::index_bytes(&options),

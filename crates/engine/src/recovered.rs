@@ -25,10 +25,50 @@ pub struct RecoveryReport {
     /// back.
     #[serde(default)]
     pub rescued_records: u64,
-    /// Such records that were found and left out: the store was opened for writing without them meanwhile, or
-    /// is open for reading only.
+    /// Such records that were found and left out, since the store is open for reading only.
     #[serde(default)]
     pub unrescued_records: u64,
+    /// A warm log of the store that belongs to another opening than the one that wrote the root: the store was
+    /// opened for writing without it since, or an older copy was put in its place. Its records are not taken.
+    #[serde(default)]
+    pub foreign: Option<WarmLeft>,
+    /// A warm log of the opening that wrote the root, which lies where another device number has its place. It is
+    /// told of a store that is open for reading only; another is not opened.
+    #[serde(default)]
+    pub elsewhere: Option<WarmLeft>,
+}
+
+/// A warm log of which nothing was taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WarmLeft {
+    /// Where it lies.
+    pub place: String,
+    /// The records in it that the store does not hold.
+    pub records: u64,
+    /// The command that has the store find it, if one does.
+    #[serde(default)]
+    pub take: Option<String>,
+}
+
+impl WarmLeft {
+    /// How many changes of a server it holds, in words.
+    pub fn holds(&self) -> String {
+        let changes = if self.records == 1 { "change" } else { "changes" };
+        format!(
+            "{} holds {} {changes} that a server acknowledged and had not written when it died",
+            self.place, self.records
+        )
+    }
+
+    /// What to do about it, where it lies elsewhere.
+    pub fn advice(&self) -> String {
+        format!(
+            "that server had this store under another device or inode number, or served the store that this is a \
+             copy of. If it was this store, run `{}` and open it again. If this is a copy, open the original first, \
+             or open the copy once by `mjolnir serve --warm-log off`, which leaves that file to the original",
+            self.take.as_deref().unwrap_or_default()
+        )
+    }
 }
 
 impl RecoveryReport {

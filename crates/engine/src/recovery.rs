@@ -546,6 +546,20 @@ async fn read_manifest<D: Device>(
     Err(first.unwrap_or_else(|| fault::damaged("the root names no manifest")))
 }
 
+/// How many segments the store on `device` has, as far as that is known from what can be read there: those up to
+/// the end of the manifest if the device has fewer, else those that the manifest counts. More than the device has
+/// are there if its label is from before it grew.
+pub async fn segments_told<D: Device>(device: &D) -> Result<u32, Error> {
+    let root = read_root(device).await?;
+    let ends = root.manifest.iter().map(|(pba, blocks)| pba.0.saturating_add(u64::from(*blocks)));
+    let segments = ends.max().unwrap_or(0).div_ceil(root.zone_blocks.max(1));
+    let segments = u32::try_from(segments).unwrap_or(u32::MAX);
+    if segments > device.info().zones {
+        return Ok(segments);
+    }
+    Ok(read_manifest(device, &root, &mut Vec::new()).await?.zones)
+}
+
 /// The chunks of the manifest, then those of its copy, if there is one.
 pub(crate) fn manifest_copies(root: &Root) -> Vec<&[(Pba, u32)]> {
     let wanted = root.manifest_bytes.div_ceil(BLOCK_SIZE);
@@ -564,8 +578,8 @@ pub(crate) fn manifest_copies(root: &Root) -> Vec<&[(Pba, u32)]> {
 }
 
 /// Why a store may refer to what is past the end of its device, and what to do.
-const SMALLER: &str = "it was truncated or copied to a smaller one, or its label is from before it \
-                       grew; restore it from a backup";
+const SMALLER: &str = "its label is from before it grew. `mjolnir check` tells whether something is missing, \
+                       and `mjolnir salvage` writes the label anew and goes on without what is lost";
 
 async fn read_copy<D: Device>(
     device: &D,
@@ -631,7 +645,7 @@ fn check_manifest(
 ) -> Result<(), Error> {
     if manifest.zones > zones {
         return Err(fault::damaged(format!(
-            "the store has {} segments, but its device only {zones}: {SMALLER}",
+            "the store has {} segments, but its label counts only {zones}: {SMALLER}",
             manifest.zones
         )));
     }

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use mjolnir_device::{Device, Runtime, WarmEntry, WarmLog};
+use mjolnir_device::{Device, Opening, Runtime, WarmEntry, WarmLog};
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_BYTES, ZoneId};
 
@@ -21,6 +21,7 @@ use crate::format::record::Record;
 use crate::format::root::Root;
 use crate::kept::fold;
 use crate::memory::dirty_bytes_max;
+use crate::recovered::WarmLeft;
 use crate::space::RELIEF_STREAM;
 use crate::survey::Survey;
 
@@ -42,14 +43,18 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         survey: &Survey,
         warm: &mut dyn WarmLog,
     ) -> Result<bool, Error> {
-        let Some(epoch) = warm.epoch() else { return Ok(false) };
+        let of_root = Opening { epoch: root.epoch, number: root.opening };
         let entries = warm.entries().into_iter().enumerate();
         let entries: Vec<(usize, WarmEntry)> =
             entries.filter(|(_, entry)| entry.sequence > root.sequence).collect();
         let read_only = self.inner.options.read_only;
-        if epoch != root.epoch {
+        let opening = warm.opening();
+        if opening != Some(of_root) {
             // Somebody went on without them. One that took them over has them in its checkpoint.
-            self.state().recovered.unrescued_records = entries.len() as u64;
+            let records = entries.len() as u64;
+            let left = WarmLeft { place: warm.place(), records, take: None };
+            self.state().recovered.foreign = (records > 0).then_some(left);
+            self.find_elsewhere(of_root, root.sequence, survey, warm).await?;
             return Ok(false);
         }
         let missing = self.not_on_device(entries, survey).await?;
@@ -79,6 +84,32 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         self.end_rescue().await?;
         Ok(true)
+    }
+
+    /// Looks for what is missing here and lies under another number of the store's device. A store that is opened
+    /// for writing is refused then: once it went on without that, nothing could bring it back.
+    async fn find_elsewhere(
+        &self,
+        opening: Opening,
+        sequence: u64,
+        survey: &Survey,
+        warm: &dyn WarmLog,
+    ) -> Result<(), Error> {
+        let Some(found) = warm.elsewhere(opening) else { return Ok(()) };
+        let entries = found.entries.into_iter().enumerate();
+        let missing = entries.filter(|(_, entry)| entry.sequence > sequence).collect();
+        let records = self.not_on_device(missing, survey).await?.len() as u64;
+        if records == 0 {
+            return Ok(());
+        }
+        let left = WarmLeft { place: found.place, records, take: Some(found.take) };
+        if !self.inner.options.read_only {
+            let words =
+                format!("it is not opened for writing: {}; {}", left.holds(), left.advice());
+            return Err(Error::new(ErrorKind::Invalid, words));
+        }
+        self.state().recovered.elsewhere = Some(left);
+        Ok(())
     }
 
     /// The entries, up to the first that makes no sense, of which the device has no whole copy.

@@ -12,7 +12,7 @@ use mjolnir_backends::{
     Warnings,
 };
 use mjolnir_device::{DeviceError, ErrorKind as DeviceKind, Runtime, WarmLog};
-use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
+use mjolnir_engine::{Engine, FormatOptions, OpenOptions, segments_told};
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_SIZE, ByteSize};
 
@@ -157,6 +157,44 @@ pub async fn open_store(
     runtime: &HostRuntime,
     tell: impl Fn(&Warning),
 ) -> Result<Opened, Error> {
+    let mut device = device;
+    if device.short && engine.read_only {
+        device.zones_least = zones_least(path, device, runtime).await?;
+    }
+    open_with(path, device, engine, warm, runtime, tell).await
+}
+
+/// How many segments the store at `path` has, if its label counts fewer; else 0.
+async fn zones_least(
+    path: &Path,
+    device: DeviceOptions,
+    runtime: &HostRuntime,
+) -> Result<u32, Error> {
+    use mjolnir_device::Device;
+    let mut device = DeviceOptions { read_only: true, ..device };
+    loop {
+        let open = FileDevice::open(path, device, runtime).map_err(of_device)?;
+        let told = match segments_told(&open).await {
+            Ok(told) => told,
+            // What the label hides tells why.
+            Err(error) if device.zones_least > 0 => return Err(error),
+            Err(_) => return Ok(0),
+        };
+        if told <= open.info().zones {
+            return Ok(device.zones_least);
+        }
+        device.zones_least = told;
+    }
+}
+
+async fn open_with(
+    path: &Path,
+    device: DeviceOptions,
+    engine: OpenOptions,
+    warm: &Warm,
+    runtime: &HostRuntime,
+    tell: impl Fn(&Warning),
+) -> Result<Opened, Error> {
     outlive_file_size_limit();
     let (read_only, lost_blocks) = (engine.read_only, engine.salvage);
     let device = DeviceOptions { read_only, lost_blocks, ..device };
@@ -189,14 +227,15 @@ pub async fn open_store(
 }
 
 /// Makes the file at `path` as long as the label of the store in it says, durably, if it is shorter. What was
-/// missing reads as zeroes from then on: data that lay there as damaged. Tells how short it was.
+/// missing reads as zeroes from then on: data that lay there as damaged. Tells how short it was. Where the label
+/// counts fewer segments than `segments_least`, it is written anew first.
 ///
 /// # Errors
 ///
 /// [`Invalid`](ErrorKind::Invalid) if it is a block device; else as [`open_store`].
-pub fn lengthen_store(path: &Path) -> Result<Option<Short>, Error> {
+pub fn lengthen_store(path: &Path, segments_least: u32) -> Result<Option<Short>, Error> {
     outlive_file_size_limit();
-    FileDevice::lengthen(path).map_err(of_device)
+    FileDevice::lengthen(path, segments_least).map_err(of_device)
 }
 
 /// The bytes in a segment of a store of `bytes` bytes, unless told otherwise: large ones cost less

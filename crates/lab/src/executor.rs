@@ -97,6 +97,8 @@ struct Core {
     worlds: RefCell<BTreeSet<WorldId>>,
     world_count: Cell<u32>,
     chance: RefCell<Chance>,
+    /// What worlds draw themselves. It is a source of its own: what they draw does not shift what happens.
+    drawn: RefCell<Chance>,
     trace: RefCell<Trace>,
 }
 
@@ -148,6 +150,7 @@ impl Sim {
                 worlds: RefCell::default(),
                 world_count: Cell::new(0),
                 chance: RefCell::new(Chance::new(seed)),
+                drawn: RefCell::new(Chance::new(!seed)),
                 trace: RefCell::new(Trace::new(options.loud)),
             }),
         }
@@ -434,7 +437,7 @@ impl Runtime for SimRuntime {
     }
 
     fn random(&self) -> u64 {
-        self.core.chance.borrow_mut().bits()
+        self.core.drawn.borrow_mut().bits()
     }
 
     fn cpu_time(&self) -> Duration {

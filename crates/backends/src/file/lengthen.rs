@@ -1,18 +1,22 @@
-//! Making a file that was cut short as long again as its label says.
+//! Making a file that was cut short as long again as its label says, and a label that was outgrown anew.
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
 use mjolnir_device::{DeviceError, ErrorKind};
 
 use super::failure::Failure;
+use super::labels::Labels;
 use super::open::{Acquired, acquire, length, read_block, refuse_stump, reserve};
-use super::{FileDevice, Kind, Short};
+use super::{Claim, FileDevice, Kind, Short, Warnings};
 use crate::container::{Found, LABELS_AT, Label, choose_label};
+use crate::io::Target;
 
 impl FileDevice {
     /// Makes the file at `path` as long as its label says, durably, if it is shorter: what was missing reads
-    /// as zeroes from then on. Tells how short it was.
+    /// as zeroes from then on. Tells how short it was. Where the label counts fewer zones than `zones_least`, it
+    /// is written anew, with as many, once the file is as long.
     ///
     /// # Errors
     ///
@@ -20,10 +24,10 @@ impl FileDevice {
     /// container that this program can read, [`Invalid`](ErrorKind::Invalid) if it is a block device, which
     /// nothing here can enlarge, [`NoSpace`](ErrorKind::NoSpace) if space is to be reserved and there is none,
     /// else [`Io`](ErrorKind::Io). The file then is as long as it was.
-    pub fn lengthen(path: &Path) -> Result<Option<Short>, DeviceError> {
+    pub fn lengthen(path: &Path, zones_least: u32) -> Result<Option<Short>, DeviceError> {
         let name = path.display().to_string();
         let failure = Failure { what: "lengthening", name: name.as_str().into(), offset: None };
-        let Acquired { file, kind, claims: _claims } =
+        let Acquired { file, kind, claims } =
             acquire(path, std::fs::OpenOptions::new().write(true), true)?;
         let actual = length(&file, kind).map_err(|error| failure.of_read(&error))?;
         refuse_stump(&file, &name, actual)?;
@@ -31,10 +35,19 @@ impl FileDevice {
             Ok(block) => Label::decode(block.as_ref()),
             Err(_) => Found::Damaged,
         });
-        let (label, _) = choose_label(&name, found)?;
+        let (old, _) = choose_label(&name, found.clone())?;
+        let label = old.clone().with_zones(&name, old.zones.max(zones_least))?;
         let wanted = label.file_bytes();
+        let relabel = |file: File, claims: Vec<Claim>| {
+            let unsound = found.map(|found| found != Found::Label(old.clone()));
+            let (is_old, warnings) = (label != old, Warnings::default());
+            let mut labels = Labels { label: old, unsound, mend: false, warnings };
+            let target = Target::with_claims(file, claims);
+            let replaced = if is_old { labels.replace(label.clone(), &target) } else { Ok(()) };
+            replaced.map_err(|error| failure.of_write(&error))
+        };
         if actual >= wanted {
-            return Ok(None);
+            return relabel(file, claims).map(|()| None);
         }
         let short = Short { name, actual, wanted, is_file: kind == Kind::File };
         if !short.is_file {
@@ -52,6 +65,6 @@ impl FileDevice {
             let _ = file.set_len(actual);
             failure.of_write(&error)
         })?;
-        Ok(Some(short))
+        relabel(file, claims).map(|()| Some(short))
     }
 }

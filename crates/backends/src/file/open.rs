@@ -43,6 +43,9 @@ pub struct OpenOptions {
     /// Open one that is shorter than its label says, too, if it is to be read only: what is missing reads as
     /// zeroes, and a [`Warning`] tells.
     pub short: bool,
+    /// Where [`short`](Self::short) counts: take it to have this many zones at least, though its label says
+    /// fewer, and tell by a [`Warning`]. The label may be from before the container grew.
+    pub zones_least: u32,
     /// What cannot be read while a label can counts as lost, whatever the system says. Some devices have
     /// one error for a block that is lost and for all that may pass.
     pub lost_blocks: bool,
@@ -111,14 +114,18 @@ impl FileDevice {
         let decode = |block: &AlignedBuf| Label::decode(block.as_ref());
         let labels = blocks.each_ref().map(|block| block.as_ref().map_or(Found::Damaged, decode));
         let (label, damaged) = choose_label(&name, labels.clone())?;
+        let unsound = labels.map(|found| found != Found::Label(label.clone()));
+        let reads_short = options.short && options.read_only;
+        let outgrown = reads_short && label.zones < options.zones_least;
+        let (zones, told) = (label.zones.max(options.zones_least), label.zones);
+        let label = if outgrown { label.with_zones(&name, zones)? } else { label };
         let wanted = label.file_bytes();
         let is_file = kind == Kind::File;
         let short =
             (actual < wanted).then(|| Short { name: name.clone(), actual, wanted, is_file });
-        if let Some(short) = short.as_ref().filter(|_| !(options.short && options.read_only)) {
+        if let Some(short) = short.as_ref().filter(|_| !reads_short) {
             return Err(short.refusal());
         }
-        let unsound = labels.map(|found| found != Found::Label(label.clone()));
         // Where a block cannot be read it may not be written, either. In the page cache that shows when
         // everything else is to be made durable, which must not fail for a copy that nobody needs.
         let mend = direct || blocks.iter().all(Option::is_some);
@@ -177,7 +184,11 @@ impl FileDevice {
         let roots = scarred.into_iter();
         let roots = roots.map(|offset| Warning::RootDamaged { name: name.clone(), offset });
         let end = short.as_ref().map(|short| short.actual);
-        frame.warnings.add(labels.chain(roots).chain(short.map(Warning::Short)));
+        let size = match outgrown {
+            true => Some(Warning::LabelOutgrown { name: name.clone(), told, zones, short }),
+            false => short.map(Warning::Short),
+        };
+        frame.warnings.add(labels.chain(roots).chain(size));
         let info = DeviceInfo {
             name: name.clone(),
             uuid: frame.labels.label.uuid,

@@ -28,6 +28,18 @@ pub enum Warning {
     /// The file or device is shorter than its label says. It was opened for reading all the same, and what is
     /// missing reads as zeroes.
     Short(Short),
+    /// The label counts fewer zones than the store has: it is from before the container grew. It was opened for
+    /// reading all the same.
+    LabelOutgrown {
+        /// The container.
+        name: String,
+        /// The zones that the label counts.
+        told: u32,
+        /// The zones that it was opened with.
+        zones: u32,
+        /// The file or device is shorter than that.
+        short: Option<Short>,
+    },
     /// Free space is not given back to what the container lies on.
     KeepsSpace {
         /// The container.
@@ -125,6 +137,30 @@ impl fmt::Display for Warning {
                 short.what(),
                 short.mend()
             ),
+            Warning::LabelOutgrown { name, told, zones, short } => {
+                write!(
+                    f,
+                    "{name}: its label is from before it grew: it counts {told} segments, and the newest \
+                     checkpoint {zones}"
+                )?;
+                let Some(Short { actual, wanted, is_file, .. }) = short else {
+                    return write!(f, "; `mjolnir salvage {name}` writes it anew");
+                };
+                write!(
+                    f,
+                    ". It has {} of the {} that these take, so its last {} are missing, and read as zeroes here; ",
+                    size(*actual),
+                    size(*wanted),
+                    size(wanted - actual)
+                )?;
+                match is_file {
+                    true => write!(
+                        f,
+                        "`mjolnir salvage {name}` makes the file as long again and writes the label anew"
+                    ),
+                    false => write!(f, "enlarge the device, then run `mjolnir salvage {name}`"),
+                }
+            }
             Warning::KeepsSpace { name, why } => write!(
                 f,
                 "{name}: free space cannot be given back to what it lies on ({why}); it keeps what it has \
@@ -141,7 +177,7 @@ impl Warning {
             Warning::LabelDamaged { offset, .. } | Warning::RootDamaged { offset, .. } => {
                 Some(*offset)
             }
-            Warning::Short(_) | Warning::KeepsSpace { .. } => None,
+            Warning::Short(_) | Warning::LabelOutgrown { .. } | Warning::KeepsSpace { .. } => None,
         }
     }
 }

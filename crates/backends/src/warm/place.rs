@@ -27,9 +27,8 @@ pub enum WarmPlace {
 }
 
 impl WarmPlace {
-    /// The files that may hold the warm log of a store, the best first. Their name tells copies of a store
-    /// apart, which may be served at the same time.
-    pub(super) fn files(&self, uuid: &[u8; 16], device: (u64, u64)) -> Vec<PathBuf> {
+    /// The folders, the best first.
+    pub(super) fn folders(&self) -> Vec<PathBuf> {
         let mut folders: Vec<PathBuf> = Vec::new();
         if let WarmPlace::Folder(folder) = self {
             folders.push(folder.clone());
@@ -43,16 +42,40 @@ impl WarmPlace {
         services.sort();
         folders.extend(services);
         folders.push(USUAL.into());
-        let name: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-        let mut files: Vec<PathBuf> = Vec::new();
+        let mut distinct: Vec<PathBuf> = Vec::new();
         for folder in folders.into_iter().filter(|folder| folder.is_absolute()) {
-            let file = folder.join(format!("mjolnir-{name}-{:x}-{:x}.warm", device.0, device.1));
-            if !files.contains(&file) {
-                files.push(file);
+            if !distinct.contains(&folder) {
+                distinct.push(folder);
             }
         }
-        files
+        distinct
     }
+}
+
+/// How the files are called in which warm logs of a store lie, of whatever device.
+fn name_begin(uuid: &[u8; 16]) -> String {
+    let uuid: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("mjolnir-{uuid}-")
+}
+
+/// How the file is called in which the warm log of a store lies. The name, and nothing else, tells copies of a
+/// store apart, which may be served at the same time.
+pub(super) fn name(uuid: &[u8; 16], device: (u64, u64)) -> String {
+    format!("{}{:x}-{:x}.warm", name_begin(uuid), device.0, device.1)
+}
+
+/// Warm logs of stores with this uuid in a folder that are not called `name`.
+pub(super) fn others(folder: &Path, uuid: &[u8; 16], name: &str) -> Vec<PathBuf> {
+    let begin = name_begin(uuid);
+    let found = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_other =
+        |found: &str| found.starts_with(&begin) && found.ends_with(".warm") && found != name;
+    let mut others: Vec<PathBuf> = found
+        .filter(|entry| entry.file_name().to_str().is_some_and(is_other))
+        .map(|entry| entry.path())
+        .collect();
+    others.sort();
+    others
 }
 
 /// What the kernel drew when the machine was started.
@@ -127,10 +150,11 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_named_comes_first_and_the_usual_ones_are_looked_at_too() {
-        let files = WarmPlace::Folder("/mine".into()).files(&[0xab; 16], (16, 255));
-        let name = format!("mjolnir-{}-10-ff.warm", "ab".repeat(16));
-        assert_eq!(files[0], Path::new("/mine").join(&name));
-        assert!(files.contains(&Path::new("/dev/shm").join(&name)));
+        let folders = WarmPlace::Folder("/mine".into()).folders();
+        assert_eq!(folders[0], Path::new("/mine"));
+        assert!(folders.contains(&PathBuf::from("/dev/shm")));
+        let expected = format!("mjolnir-{}-10-ff.warm", "ab".repeat(16));
+        assert_eq!(name(&[0xab; 16], (16, 255)), expected);
     }
 
     #[test]

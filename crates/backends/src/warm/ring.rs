@@ -6,10 +6,9 @@
 //! |---|---|---|
 //! | 0 | 8 | magic `MJWARM\0\1` |
 //! | 8 | 16 | boot id |
-//! | 24 | 8, 8 | the store's device: file system and inode, or number and 0 |
-//! | 40 | 16 | uuid of the container |
-//! | 56 | 8 | recovery epoch |
-//! | 64 | 4 | checksum of bytes 0 to 63 |
+//! | 24 | 16 | uuid of the container |
+//! | 40 | 8, 8 | the opening of the store: recovery epoch and random number |
+//! | 56 | 4 | checksum of bytes 0 to 55 |
 //! | 512 | 8 | bytes of the ring that are no longer needed, of all that were ever written |
 //! | 520 | 8 | bytes of the ring that were ever written |
 //! | 4096 | 2 MiB | the ring: byte *n* of all that were ever written lies at *n* modulo its length |
@@ -18,7 +17,7 @@
 //! An entry: bytes in all 4 (a multiple of 8), of the record 4, sequence number 8, payload's offset in the
 //! file 8, its bytes 4, its checksum 4, checksum of all but these four bytes 4, unused 4; the record.
 
-use mjolnir_device::SharedPage;
+use mjolnir_device::{Opening, SharedPage};
 
 use super::Key;
 
@@ -29,14 +28,14 @@ pub const PAGE_BYTES: usize = RING_AT + RING_BYTES;
 pub const FIRST_AT: usize = 512;
 pub const END_AT: usize = 520;
 const MAGIC: &[u8; 8] = b"MJWARM\0\x01";
-const KEY_BYTES: usize = 64;
+const KEY_BYTES: usize = 56;
 const ENTRY_BYTES: usize = 40;
 const SUM_AT: usize = 32;
 
 /// What the first block says.
 pub struct Head {
     pub key: Key,
-    pub epoch: u64,
+    pub opening: Opening,
     /// Where the first entry begins that counts, in bytes ever written.
     pub first: u64,
     /// Where the last one ends.
@@ -57,10 +56,9 @@ impl Head {
     fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&self.key.boot);
-        out.extend_from_slice(&self.key.device.0.to_le_bytes());
-        out.extend_from_slice(&self.key.device.1.to_le_bytes());
         out.extend_from_slice(&self.key.uuid);
-        out.extend_from_slice(&self.epoch.to_le_bytes());
+        out.extend_from_slice(&self.opening.epoch.to_le_bytes());
+        out.extend_from_slice(&self.opening.number.to_le_bytes());
         let sum = crc32c::crc32c(&out);
         out.extend_from_slice(&sum.to_le_bytes());
         out
@@ -82,9 +80,10 @@ impl Head {
         let word =
             |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let id = |at: usize| bytes[at..at + 16].try_into().expect("sixteen bytes");
-        let key = Key { boot: id(8), device: (word(24), word(32)), uuid: id(40) };
+        let key = Key { boot: id(8), uuid: id(24) };
         let (first, end) = (page.load(FIRST_AT), page.load(END_AT));
-        let head = Head { key, epoch: word(56), first, end };
+        let opening = Opening { epoch: word(40), number: word(48) };
+        let head = Head { key, opening, first, end };
         (head.encode() == bytes).then_some(head)
     }
 }

@@ -3,7 +3,9 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 
-use crate::support::Folder;
+use serde_json::Value;
+
+use crate::support::{Folder, pattern};
 
 const LABELS: [u64; 2] = [0, 64 << 10];
 
@@ -45,21 +47,107 @@ fn one_damaged_label_is_reported_and_loses_nothing() {
     }
 }
 
-/// A growth that was interrupted before the first label, and the second one damaged since.
-#[test]
-fn a_label_that_is_too_old_to_serve_alone_replaces_nothing() {
+/// A store that grew from 64 to 80 MiB, and of which both labels are as before: the second one is damaged.
+fn outgrown() -> (Folder, Vec<u8>) {
     let folder = Folder::with_store();
     let file = OpenOptions::new().read(true).write(true).open(folder.path("s.mj")).unwrap();
     let mut old = vec![0; 4096];
     file.read_exact_at(&mut old, LABELS[0]).unwrap();
     folder.ok("grow s.mj --size 80M");
+    let server = folder.serve("");
+    let mut client = server.client("v");
+    for block in 0..BLOCKS {
+        client.write(0, block * BLOCK, &pattern(block + 1, BLOCK as usize)).unwrap();
+    }
+    server.stop();
     file.write_all_at(&old, LABELS[0]).unwrap();
     file.write_all_at(b"scribble", LABELS[1] + 40).unwrap();
+    (folder, old)
+}
+
+const BLOCK: u64 = 4096;
+const BLOCKS: u64 = 2000;
+const WHOLE: u64 = 80 << 20;
+
+#[test]
+fn a_label_that_is_too_old_to_serve_alone_replaces_nothing_until_a_salvage_writes_it_anew() {
+    let (folder, _) = outgrown();
     let before = std::fs::read(folder.path("s.mj")).unwrap();
     for words in ["volume list s.mj", "serve s.mj", "volume create s.mj w --size 4M"] {
-        folder.refused(words, &["s.mj: the store has", "its label is from before it grew"]);
+        let parts =
+            ["s.mj: the store has", "its label is from before it grew", "`mjolnir salvage`"];
+        folder.refused(words, &parts);
+    }
+    let said = folder.run("check s.mj");
+    assert_eq!(said.code, Some(1), "{said:?}");
+    for part in ["counts 63 segments", "checkpoint 79", "`mjolnir salvage s.mj` writes it anew"] {
+        assert!(said.out.contains(part), "no {part:?} in {said:?}");
     }
     assert!(std::fs::read(folder.path("s.mj")).unwrap() == before, "something was written");
+    let salvaged = folder.ok("salvage s.mj");
+    assert!(salvaged.contains("63 segments instead of 79"), "{salvaged}");
+    holds(&folder, |_| false);
+}
+
+/// Then all that was written to volumes is there, but for what is told to be lost.
+fn holds(folder: &Folder, is_lost: impl Fn(u64) -> bool) {
+    let said = folder.run("volume list s.mj");
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "both labels are sound");
+    let server = folder.serve("");
+    let mut client = server.client("v");
+    for block in 0..BLOCKS {
+        match client.read(block * BLOCK, BLOCK as u32) {
+            Ok(held) => {
+                assert!(held == pattern(block + 1, BLOCK as usize), "block {block}");
+                assert!(!is_lost(block * BLOCK), "block {block}");
+            }
+            Err(_) => assert!(is_lost(block * BLOCK), "block {block}"),
+        }
+    }
+    client.write(1, 0, &pattern(7, 4096)).unwrap();
+    server.stop();
+}
+
+/// As every file that is too short: what is lost is told, and a salvage goes on without it.
+#[test]
+fn a_file_that_was_cut_and_has_labels_from_before_it_grew_is_as_any_that_was_cut() {
+    let (folder, old) = outgrown();
+    let whole = std::fs::read(folder.path("s.mj")).unwrap();
+    let (mut lost_some, mut lost_none) = (0, 0);
+    for mib in [79, 60, 20, 12, 11, 9, 8, 6] {
+        let end = (mib << 20) + 5000;
+        std::fs::write(folder.path("s.mj"), &whole).unwrap();
+        let file = OpenOptions::new().write(true).open(folder.path("s.mj")).unwrap();
+        file.set_len(end).unwrap();
+        if mib % 2 == 0 {
+            // Both are sound.
+            file.write_all_at(&old, LABELS[1]).unwrap();
+        }
+        let said = folder.run("check s.mj --json");
+        let Ok(report) = serde_json::from_str::<Value>(&said.out) else {
+            assert!(said.err.contains("all is lost"), "{said:?}");
+            continue;
+        };
+        let losses = report["losses"].as_array().unwrap().clone();
+        let text = folder.run("check s.mj").out;
+        let missing = format!("its last {} bytes", WHOLE - end);
+        for part in ["missing: segment", &missing, "`mjolnir salvage s.mj` makes the file as long"]
+        {
+            assert!(text.contains(part), "no {part:?} in {text}");
+        }
+        assert_eq!(folder.path("s.mj").metadata().unwrap().len(), end, "nothing was changed");
+        let salvaged = folder.ok("salvage s.mj");
+        assert!(salvaged.contains(&format!("{WHOLE} instead of {end} bytes")), "{salvaged}");
+        assert!(salvaged.contains("63 segments instead of 79"), "{salvaged}");
+        holds(&folder, |at| {
+            losses.iter().any(|loss| {
+                let offset = loss["offset"].as_u64().unwrap();
+                (offset..offset + loss["length"].as_u64().unwrap()).contains(&at)
+            })
+        });
+        *(if losses.is_empty() { &mut lost_none } else { &mut lost_some }) += 1;
+    }
+    assert!(lost_none > 0 && lost_some > 0, "{lost_none} and {lost_some}");
 }
 
 #[test]

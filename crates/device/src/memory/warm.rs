@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
-use crate::{Buffers, WarmEntry, WarmLog};
+use crate::{Buffers, Opening, WarmEntry, WarmLog};
 
 /// A [`WarmLog`] that is left to whoever has another handle of it. It takes payload from anywhere, by copying.
 #[derive(Clone, Default)]
@@ -16,7 +16,7 @@ pub struct MemoryWarmLog {
 
 #[derive(Default)]
 struct Inner {
-    epoch: Option<u64>,
+    opening: Option<Opening>,
     entries: VecDeque<(WarmEntry, Bytes)>,
     most: Option<usize>,
 }
@@ -40,14 +40,19 @@ impl MemoryWarmLog {
     /// What a process finds that comes after a crash now: a copy, which goes its own way.
     pub fn crash(&self) -> MemoryWarmLog {
         let inner = self.inner.borrow();
-        let inner = Inner { epoch: inner.epoch, entries: inner.entries.clone(), most: inner.most };
+        let (opening, entries) = (inner.opening, inner.entries.clone());
+        let inner = Inner { opening, entries, most: inner.most };
         MemoryWarmLog { inner: Rc::new(RefCell::new(inner)) }
     }
 }
 
 impl WarmLog for MemoryWarmLog {
-    fn epoch(&self) -> Option<u64> {
-        self.inner.borrow().epoch
+    fn opening(&self) -> Option<Opening> {
+        self.inner.borrow().opening
+    }
+
+    fn place(&self) -> String {
+        "memory".into()
     }
 
     fn entries(&mut self) -> Vec<WarmEntry> {
@@ -58,10 +63,10 @@ impl WarmLog for MemoryWarmLog {
         self.inner.borrow().entries.get(entry).map(|(_, payload)| payload.clone())
     }
 
-    fn begin(&mut self, epoch: u64, _: usize, kept_bytes: usize) -> Result<Buffers, String> {
+    fn begin(&mut self, opening: Opening, _: usize, kept_bytes: usize) -> Result<Buffers, String> {
         let mut inner = self.inner.borrow_mut();
         inner.entries.clear();
-        inner.epoch = Some(epoch);
+        inner.opening = Some(opening);
         Ok(Buffers::keeping(kept_bytes))
     }
 
@@ -85,6 +90,6 @@ impl WarmLog for MemoryWarmLog {
     fn end(&mut self) {
         let mut inner = self.inner.borrow_mut();
         inner.entries.clear();
-        inner.epoch = None;
+        inner.opening = None;
     }
 }

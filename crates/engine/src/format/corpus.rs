@@ -78,6 +78,7 @@ fn root(chunks: usize) -> Vec<u8> {
         manifest_bytes: 5000,
         manifest: vec![(Pba(70), 1); chunks],
         durable: 99,
+        opening: 77,
     }
     .encode()
 }

@@ -7,11 +7,11 @@ use super::{Decoder, Encoder, Malformed};
 const MAGIC: &[u8; 8] = b"MJROOT\0\0";
 
 /// The version of the format of a store: 2 since leaves of the map may have words in common on media, 3
-/// since the root says up to where records are durable, and sizes are in bytes. All that older versions wrote
+/// since the root says up to where records are durable and which opening wrote it, and sizes are in bytes. All that older versions wrote
 /// is read.
 const VERSION: u32 = 3;
 const OLDEST: u32 = 1;
-/// The first version whose roots have [`Root::durable`].
+/// The first version whose roots have [`Root::durable`] and [`Root::opening`].
 const WITH_DURABLE: u32 = 3;
 
 /// The most chunks a manifest is written in: what fits in a device's root.
@@ -38,6 +38,9 @@ pub struct Root {
     pub manifest: Vec<(Pba, u32)>,
     /// Every record up to this one was durable when the root was written: [`Root::sequence`] or more.
     pub durable: u64,
+    /// A random number of the opening of the store that wrote the root. An older copy of the store has other
+    /// openings of the same epochs: what a server left in memory counts only for a root of the same opening.
+    pub opening: u64,
 }
 
 impl Root {
@@ -60,6 +63,7 @@ impl Root {
             out.u32(*blocks);
         }
         out.u64(self.durable);
+        out.u64(self.opening);
         out.seal()
     }
 
@@ -86,12 +90,15 @@ impl Root {
             manifest_bytes: input.u64()?,
             manifest: Vec::new(),
             durable: 0,
+            opening: 0,
         };
         for _ in 0..input.count(12)? {
             root.manifest.push((Pba(input.u64()?), input.u32()?));
         }
-        let durable = if version >= WITH_DURABLE { input.u64()? } else { 0 };
-        root.durable = durable.max(root.sequence);
+        if version >= WITH_DURABLE {
+            (root.durable, root.opening) = (input.u64()?, input.u64()?);
+        }
+        root.durable = root.durable.max(root.sequence);
         Ok(root)
     }
 }
@@ -111,6 +118,7 @@ mod tests {
             manifest_bytes: 5000,
             manifest: vec![(Pba(70), 1), (Pba(90), 1)],
             durable: 105,
+            opening: 0x0123_4567_89ab_cdef,
         }
     }
 
@@ -122,21 +130,21 @@ mod tests {
     #[test]
     fn a_root_of_version_2_promises_what_it_contains() {
         let mut bytes = sample().encode();
-        bytes.truncate(bytes.len() - 12);
+        bytes.truncate(bytes.len() - 20);
         bytes[8..12].copy_from_slice(&2_u32.to_le_bytes());
         let old = Root::decode(&super::super::Encoder(bytes).seal()).unwrap();
-        assert_eq!(old, Root { durable: 99, ..sample() });
+        assert_eq!(old, Root { durable: 99, opening: 0, ..sample() });
     }
 
     #[test]
     fn a_root_of_version_1_is_read_and_one_of_a_newer_version_is_refused() {
         let of = |version: u32| {
             let mut bytes = sample().encode();
-            bytes.truncate(bytes.len() - 12);
+            bytes.truncate(bytes.len() - 20);
             bytes[8..12].copy_from_slice(&version.to_le_bytes());
             Root::decode(&Encoder(bytes).seal())
         };
-        assert_eq!(of(1), Ok(Root { durable: 99, ..sample() }));
+        assert_eq!(of(1), Ok(Root { durable: 99, opening: 0, ..sample() }));
         let refused = of(VERSION + 1).unwrap_err().0;
         assert!(refused.contains("version 4; this program reads versions 1 to 3"), "{refused}");
     }

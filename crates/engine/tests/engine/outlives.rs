@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use mjolnir_device::filter::Verb;
 use mjolnir_device::{AnyDevice, MemoryDevice, MemoryWarmLog};
-use mjolnir_engine::OpenOptions;
+use mjolnir_engine::{OpenOptions, WarmLeft};
 use mjolnir_store::{Durability, Op, Store, ZeroMode};
 
 use crate::support::{
@@ -167,4 +167,47 @@ fn what_was_acknowledged_is_there_after_any_kill() {
     }
     println!("{tries} tries: {rescued} records were logged again");
     assert!(rescued > 20, "{rescued}");
+}
+
+/// A device that holds a store with an empty volume, closed in order: each time the same.
+async fn closed_store(runtime: &Tick) -> MemoryDevice {
+    let device = MemoryDevice::of_zones(120, ZONE);
+    format(device.clone(), runtime).await;
+    let engine = open_warm(device.clone(), runtime, &MemoryWarmLog::default()).await.unwrap();
+    engine.create_volume("v", BLOCKS * BLOCK).await.unwrap();
+    engine.close().await.unwrap();
+    device.reopen()
+}
+
+/// Its epochs count on from those of the copy, so they alone tell nothing.
+#[test]
+fn an_older_copy_that_is_put_back_takes_nothing_of_what_was_left() {
+    run(async |runtime| {
+        let (device, copy) = (closed_store(&runtime).await, closed_store(&runtime).await);
+        let device = Held::new(device);
+        let warm = MemoryWarmLog::default();
+        let engine = open_warm(device.clone(), &runtime, &warm).await.unwrap();
+        device.strand(Verb::Append);
+        let id = engine.find("v").unwrap().id;
+        for lba in 0..5 {
+            put(&engine, id, lba, 100 + lba).await.unwrap();
+        }
+        let left = warm.crash();
+        assert_eq!(left.len(), 5);
+        device.inner.kill(1);
+
+        // The copy is served as often as the store was, by a server that knows of no warm log.
+        let options = OpenOptions { paranoid: true, ..OpenOptions::default() };
+        let served = Engine::open(AnyDevice::new(copy.clone()), runtime.clone(), options).await;
+        drop(served.unwrap());
+        let copy = copy.kill(2);
+        let engine = open_warm(copy, &runtime, &left).await.unwrap();
+        let told = engine.recovery();
+        assert_eq!(told.rescued_records, 0);
+        assert_eq!(told.foreign, Some(WarmLeft { place: "memory".into(), records: 5, take: None }));
+        let id = engine.find("v").unwrap().id;
+        for lba in 0..5 {
+            assert_eq!(tag_of(&engine, id, lba).await, 0, "block {lba} is of another history");
+        }
+    });
 }

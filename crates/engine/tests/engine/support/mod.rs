@@ -31,6 +31,8 @@ pub struct Tick {
     /// What tasks panicked with.
     panics: Sender<Box<dyn Any + Send>>,
     now: Rc<Cell<u64>>,
+    /// The last number that was drawn: no two are the same.
+    drawn: Rc<Cell<u64>>,
     /// Threads that do what is handed to `parallel`; none: it is done at once.
     threads: usize,
     /// Numbers that no job has.
@@ -110,7 +112,8 @@ impl Runtime for Tick {
         (self.threads > 0).then_some(self.threads)
     }
     fn random(&self) -> u64 {
-        4
+        self.drawn.set(self.drawn.get() + 1);
+        self.drawn.get().wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
     fn cpu_time(&self) -> Duration {
         Duration::ZERO
@@ -144,7 +147,9 @@ fn run_in<T>(threads: usize, job_cost: Duration, main: impl AsyncFnOnce(Tick) ->
     let now = Rc::new(Cell::new(0));
     let numbers = Rc::new(RefCell::new((0..threads).collect()));
     let (panics, panicked) = async_channel::unbounded();
-    let runtime = Tick { executor: executor.clone(), panics, now, threads, numbers, job_cost };
+    let drawn = Rc::default();
+    let runtime =
+        Tick { executor: executor.clone(), panics, now, drawn, threads, numbers, job_cost };
     // Else a test would wait for ever for what a task would have done.
     let fails = async { resume_unwind(panicked.recv().await.expect("tasks can be started")) };
     futures_lite::future::block_on(executor.run(main(runtime.clone()).or(fails)))
