@@ -41,6 +41,16 @@ impl Outcome {
         Outcome { passed: 1 - failed, failed, failures, warnings, skipped: Vec::new() }
     }
 
+    /// This check and another one.
+    pub fn and(mut self, other: Outcome) -> Self {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.failures.extend(other.failures);
+        self.warnings.extend(other.warnings);
+        self.skipped.extend(other.skipped);
+        self
+    }
+
     /// Whether nothing failed.
     pub fn passed(&self) -> bool {
         self.failed == 0

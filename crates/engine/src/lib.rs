@@ -23,68 +23,40 @@
 //! 7. *Reserve.* Clients cannot take the last segments: what is kept covers relocation and a
 //!    checkpoint, so trim, deletion and reclaim work on a full store.
 
-mod admin;
-mod admission;
-mod arrivals;
 mod catalog;
-mod check;
 mod checkpoint;
-mod checksums;
-mod engine;
+mod client;
+mod drive;
 mod fault;
 mod format;
 #[doc(hidden)]
 pub mod fuzz;
-mod groups;
-mod headers_ahead;
-mod images;
-mod kept;
+mod inspect;
 mod log;
-mod loss;
 mod memory;
-mod missing;
-mod node_io;
 mod open;
 mod options;
+mod pacing;
 mod placement;
-mod prefetch;
-mod promise;
-mod read;
-mod read_errors;
 mod reclaim;
-mod recovered;
 mod recovery;
-mod release;
-mod remap;
-mod rescue;
-mod resize;
-mod room;
-mod scrub;
-mod settle;
+mod report;
 mod space;
-mod stats;
-mod store_impl;
-mod survey;
-mod write;
-mod zero;
+mod volumes;
+mod yielding;
 
-pub use admin::{DiffExtent, DiffPage, Growth, SECTOR_BYTES, SNAPSHOTS_AT_ONCE_MAX};
-pub use check::CheckReport;
-pub use engine::Engine;
+pub use drive::Engine;
 #[doc(hidden)]
 pub use format::bind;
-pub use kept::WarmState;
-pub use loss::{DamagedPlace, LogLoss, Loss, RecordRange};
-pub use missing::MissingPart;
-pub use open::SEGMENTS_MIN;
+pub use inspect::{CheckReport, ScrubReport, SegmentContent, SegmentInfo, SpaceStats, Stats};
 pub use options::{FormatOptions, OpenOptions, ReclaimOptions};
 pub use placement::STREAMS_MAX;
-pub use read_errors::{ReadError, ReadErrorCounts, ReadErrorKind, ReadPurpose};
-pub use reclaim::Collected;
 #[doc(hidden)]
 pub use reclaim::MarkLoop;
-pub use recovered::{RecoveryReport, WarmLeft};
 pub use recovery::segments_told;
-pub use scrub::ScrubReport;
-pub use space::RESERVE_SEGMENTS_MIN;
-pub use stats::{LatencySummary, SegmentContent, SegmentInfo, SpaceStats, Stats};
+pub use report::{
+    Collected, DamagedPlace, LatencySummary, LogLoss, Loss, MissingPart, ReadError,
+    ReadErrorCounts, ReadErrorKind, ReadPurpose, RecordRange, RecoveryReport, WarmLeft, WarmState,
+};
+pub use space::{RESERVE_SEGMENTS_MIN, SEGMENTS_MIN};
+pub use volumes::{DiffExtent, DiffPage, Growth, SECTOR_BYTES, SNAPSHOTS_AT_ONCE_MAX};

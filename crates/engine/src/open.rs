@@ -1,66 +1,16 @@
 //! Formatting, opening and closing a store, and the small tasks that run while it is open.
 
-use std::cell::RefCell;
-use std::pin::pin;
-use std::rc::Rc;
-
-use event_listener::{Event, EventListener};
-use futures_util::future::{Either, select};
-use mjolnir_device::{Buffers, Device, DeviceInfo, Opening, Runtime, Sealing, WarmLog};
+use mjolnir_device::{Device, DeviceInfo, Opening, Runtime, Sealing, WarmLog};
 use mjolnir_map::Map;
 use mjolnir_policy::{UnknownPolicy, pacing, placement, read_plan, victim};
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_SIZE, ByteSize};
 
-use crate::admission::Line;
-use crate::catalog::Catalog;
-use crate::checkpoint::CheckpointState;
-use crate::checksums::Checksums;
-use crate::engine::{Engine, Inner, State};
-use crate::fault;
-use crate::format::manifest::Manifest;
-use crate::format::root::{MANIFEST_CHUNKS_MAX, Root};
-use crate::kept::WarmState;
-use crate::log::{GROUP_BLOCKS_MAX, Log};
+use crate::drive::Engine;
 use crate::memory;
-use crate::node_io::NodeTableMedia;
 use crate::options::{FormatOptions, OpenOptions};
-use crate::placement::Placement;
-use crate::read_errors::ReadErrors;
-use crate::reclaim::ReclaimState;
-use crate::space::{CLIENT_STREAM, Space};
-use crate::stats::Counters;
-
-/// The fewest segments that a store can work with: the reserve, open streams, and some to win.
-pub const SEGMENTS_MIN: u32 = 16;
-/// The fewest blocks in a segment.
-const SEGMENT_BLOCKS_MIN: u64 = 32;
-
-/// The most segments that a store on such a device can have: half of the chunks of a manifest that a root
-/// can name tell of all of them. The rest is for volumes and the node table, or a copy.
-pub(crate) fn segments_max(info: &DeviceInfo) -> u64 {
-    // What is left of a segment may be too short for a whole chunk.
-    let chunk_blocks = (info.append_blocks_max - 1).min(GROUP_BLOCKS_MAX.into());
-    let chunk_blocks = chunk_blocks.min(info.zone_blocks / 2);
-    (MANIFEST_CHUNKS_MAX / 2) as u64 * chunk_blocks * BLOCK_SIZE / Manifest::SEGMENT_BYTES_MAX
-}
-
-/// Refuses more segments than a store can have.
-pub(crate) fn check_segments(info: &DeviceInfo, segments: u64) -> Result<(), Error> {
-    let most = segments_max(info);
-    if segments <= most {
-        return Ok(());
-    }
-    Err(Error::new(
-        ErrorKind::Invalid,
-        format!(
-            "{}: {segments} segments of {} are too many, a store of such has at most {most}; format one \
-             with larger segments",
-            info.name,
-            ByteSize(info.zone_blocks * BLOCK_SIZE),
-        ),
-    ))
-}
+use crate::report::WarmState;
+use crate::space::{CLIENT_STREAM, SEGMENT_BLOCKS_MIN, SEGMENTS_MIN, check_segments};
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Makes an empty store on a device. Whatever was on it is lost.
@@ -186,15 +136,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// A log that holds nothing, as of the root.
-    pub(crate) fn renew_log(&self, root: &Root) {
-        let mut state = self.state();
-        let streams = usize::from(CLIENT_STREAM + state.placement.streams());
-        let sum = self.device().block_checksum();
-        state.log = Log::new(&state.info, sum, root.epoch, streams, root.sequence);
-        state.checksums = Checksums::default();
-    }
-
     async fn stop_tasks(&self) {
         self.state().stopping = true;
         for event in [
@@ -211,145 +152,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         self.notify();
         self.wait_while(|state| state.tasks > 0).await;
-    }
-
-    pub(crate) fn assemble(
-        device: D,
-        runtime: R,
-        options: OpenOptions,
-        map: Map,
-        epoch: u64,
-        sequence: u64,
-    ) -> Self {
-        let info = device.info();
-        let placement = Placement::new(&options, &info)
-            .expect("the policy's name was checked when the store was opened");
-        let streams = usize::from(CLIENT_STREAM + placement.streams());
-        let state = State {
-            map,
-            catalog: Catalog::default(),
-            prepared: Vec::new(),
-            space: Space::new(info.zones, info.zone_blocks),
-            log: Log::new(&info, device.block_checksum(), epoch, streams, sequence),
-            placement,
-            checksums: Checksums::default(),
-            table: NodeTableMedia::default(),
-            checkpoint: CheckpointState::new(runtime.random()),
-            reclaim: ReclaimState::new(
-                &options.reclaim,
-                memory::index_bytes(&options),
-                runtime.parallelism(),
-            ),
-            counters: Counters::default(),
-            read_errors: ReadErrors::default(),
-            buffers: Buffers::keeping(memory::buffer_bytes(&options)),
-            client_buffers: Buffers::keeping(memory::client_buffer_bytes(&options)),
-            client_inputs: Buffers::keeping(memory::client_input_bytes(&options)),
-            buffers_watched: false,
-            runs_room: Vec::new(),
-            failed: None,
-            log_loss: None,
-            recovered: Default::default(),
-            damaged_at: Vec::new(),
-            warm_log: WarmState::Off,
-            unsure: Default::default(),
-            closing: false,
-            stopping: false,
-            flush_running: false,
-            tasks: 0,
-            clients_waiting: 0,
-            kept_at: 0,
-            info,
-        };
-        let opened_at = runtime.now();
-        Engine {
-            inner: Rc::new(Inner {
-                device,
-                runtime,
-                options,
-                state: RefCell::new(state),
-                line: Line::default(),
-                changed: Event::new(),
-                reclaim_wanted: Event::new(),
-                checkpoint_wanted: Event::new(),
-                lead_wanted: Event::new(),
-                reset_wanted: Event::new(),
-                release_wanted: Event::new(),
-                group_begun: Event::new(),
-                buffers_grown: Event::new(),
-                promise_wanted: Event::new(),
-                opened_at,
-            }),
-        }
-    }
-
-    /// Keeps a few segments reset and ready to be opened.
-    async fn reset_task(self) {
-        loop {
-            let listener = self.inner.reset_wanted.listen();
-            let zone = {
-                let mut guard = self.state();
-                let state = &mut *guard;
-                if state.stopping || state.failed.is_some() {
-                    return;
-                }
-                let log = &state.log;
-                let zone = state.space.next_to_reset(|zone| log.zone_busy(zone));
-                zone.inspect(|zone| state.checksums.remove(*zone))
-            };
-            let Some(zone) = zone else {
-                listener.await;
-                continue;
-            };
-            if let Err(error) = self.device().reset(zone).await {
-                self.fail(fault::device(&format!("resetting segment {}", zone.0), error));
-                return;
-            }
-            let mut state = self.state();
-            state.counters.zone_resets += 1;
-            state.space.push_ready(zone);
-            drop(state);
-            self.notify();
-        }
-    }
-
-    /// Sends groups that no flush asked for, after a short wait for company: the linger, and for those
-    /// begun meanwhile up to another.
-    async fn linger_task(self) {
-        loop {
-            let listener = self.inner.group_begun.listen();
-            let newest = {
-                let state = self.state();
-                if state.stopping || state.failed.is_some() {
-                    return;
-                }
-                state.log.is_building().then(|| state.log.last_group())
-            };
-            let Some(newest) = newest else {
-                listener.await;
-                continue;
-            };
-            self.linger(listener).await;
-            {
-                let mut guard = self.state();
-                let state = &mut *guard;
-                if state.failed.is_none() {
-                    state.log.close_logged_groups_to(&mut state.space, newest);
-                }
-            }
-            self.submit();
-        }
-    }
-
-    /// Sleeps for the linger, or until the engine stops.
-    async fn linger(&self, mut woken: EventListener) {
-        let mut sleep = pin!(self.runtime().sleep(self.inner.options.linger));
-        while let Either::Right(_) = select(&mut sleep, woken).await {
-            woken = self.inner.group_begun.listen();
-            if self.state().stopping {
-                return;
-            }
-        }
     }
 }
 

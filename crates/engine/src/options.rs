@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::loss::LogLoss;
+use crate::report::LogLoss;
 
 /// Choices made once, when a store is formatted.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +14,7 @@ pub struct OpenOptions {
     /// Refuse changes, and write nothing to the device.
     pub read_only: bool,
     /// Open a store whose log or node table is damaged, which is refused otherwise: as of the last
-    /// record that is whole with all before it. [`Engine::log_loss`](crate::Engine::log_loss) says
+    /// record that is whole with all before it. [`Engine::log_loss`](crate::drive::Engine::log_loss) says
     /// what it lacks. With `read_only` this changes nothing; without, it is final.
     pub salvage: bool,
     /// What a salvage may accept: that it lacks this, and nothing else. None for whatever it is.

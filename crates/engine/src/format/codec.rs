@@ -18,24 +18,30 @@ impl Encoder {
     pub fn u8(&mut self, value: u8) {
         self.0.push(value);
     }
+
     pub fn u16(&mut self, value: u16) {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
+
     pub fn u32(&mut self, value: u32) {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
+
     pub fn u64(&mut self, value: u64) {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
+
     pub fn bytes(&mut self, value: &[u8]) {
         self.0.extend_from_slice(value);
     }
+
     /// A short text: its length in one byte, then its bytes.
     pub fn text(&mut self, value: &str) {
         debug_assert!(value.len() <= 255);
         self.u8(value.len() as u8);
         self.bytes(value.as_bytes());
     }
+
     /// Appends the CRC-32C of everything before it.
     pub fn seal(mut self) -> Vec<u8> {
         let crc = crc32c::crc32c(&self.0);
@@ -61,6 +67,7 @@ impl<'a> Decoder<'a> {
         self.0 = tail;
         Ok(head)
     }
+
     // Inlined, these are a comparison and a load each; headers of a hundred records are read often.
     #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
@@ -68,35 +75,43 @@ impl<'a> Decoder<'a> {
         self.0 = tail;
         Ok(*head)
     }
+
     #[cold]
     fn ends_early(&self, wanted: usize) -> Malformed {
         let left = self.0.len();
         Malformed(format!("ends {} bytes early (wanted {wanted}, {left} left)", wanted - left))
     }
+
     #[inline]
     pub fn u8(&mut self) -> Result<u8, Malformed> {
         Ok(self.array::<1>()?[0])
     }
+
     #[inline]
     pub fn u16(&mut self) -> Result<u16, Malformed> {
         Ok(u16::from_le_bytes(self.array()?))
     }
+
     #[inline]
     pub fn u32(&mut self) -> Result<u32, Malformed> {
         Ok(u32::from_le_bytes(self.array()?))
     }
+
     #[inline]
     pub fn u64(&mut self) -> Result<u64, Malformed> {
         Ok(u64::from_le_bytes(self.array()?))
     }
+
     pub fn uuid(&mut self) -> Result<[u8; 16], Malformed> {
         self.array()
     }
+
     pub fn text(&mut self) -> Result<String, Malformed> {
         let length = usize::from(self.u8()?);
         let bytes = self.take(length)?;
         String::from_utf8(bytes.to_vec()).map_err(|_| Malformed("a name is not UTF-8".into()))
     }
+
     /// A count of items that take at least `least` bytes each, checked against what is left.
     pub fn count(&mut self, least: usize) -> Result<usize, Malformed> {
         let count = self.u32()? as usize;
@@ -105,6 +120,7 @@ impl<'a> Decoder<'a> {
         }
         Ok(count)
     }
+
     /// Checks and removes the CRC-32C that [`Encoder::seal`] put at the end.
     pub fn unseal(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let split = bytes.len().checked_sub(4).ok_or_else(|| Malformed("too short".into()))?;

@@ -2,10 +2,16 @@
 
 use mjolnir_units::{BLOCK_BYTES, ZoneId};
 
-use super::record::Record;
-use super::{Decoder, Encoder, Malformed, VERSION, nearly};
+use crate::format::record::Record;
+use crate::format::{Decoder, Encoder, Malformed, VERSION, nearly};
 
-const MAGIC: u32 = 0x5052_474d; // "MGRP"
+/// The most payload blocks in a group: 1 MiB. Each group costs a header, a word of the map and a slot
+/// of checksums; more would keep a flush of small writes waiting for longer.
+pub(crate) const GROUP_BLOCKS_MAX: u32 = 256;
+
+const MAGIC: u32 = 0x5052_474d;
+
+// "MGRP"
 
 /// Bytes of a group header before its checksums and records, its own checksum included.
 pub const FIXED_BYTES: usize = 76;

@@ -2,13 +2,14 @@
 
 use mjolnir_units::{BLOCK_SIZE, TreeId, ZoneId};
 
-use super::record::{Remap, decode_remaps, encode_remaps};
-use super::{Decoder, Encoder, Malformed};
+use crate::format::record::{Remap, decode_remaps, encode_remaps};
+use crate::format::{Decoder, Encoder, Malformed};
 
 const MAGIC: &[u8; 8] = b"MJMANIF\0";
 
 /// The version of manifests that this engine writes: 2 since volumes may be shorter than their blocks.
 const VERSION: u32 = 2;
+
 const OLDEST: u32 = 1;
 
 /// See the module.

@@ -7,6 +7,7 @@ mod codec;
 mod corpus;
 pub mod group;
 pub mod manifest;
+pub mod place;
 pub mod record;
 pub mod root;
 pub mod segment;

@@ -2,7 +2,7 @@
 
 use mjolnir_units::{BLOCK_SIZE, TreeId};
 
-use super::{Decoder, Encoder, Malformed};
+use crate::format::{Decoder, Encoder, Malformed};
 
 /// One change, applied wholly or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,14 +104,14 @@ fn bytes_of_blocks(input: &mut Decoder<'_>) -> Result<u64, Malformed> {
     bytes.ok_or_else(|| Malformed(format!("{blocks} blocks are more than there can be")))
 }
 
-pub(super) fn encode_remaps(remaps: &[Remap], out: &mut Encoder) {
+pub(crate) fn encode_remaps(remaps: &[Remap], out: &mut Encoder) {
     out.u8(remaps.len() as u8);
     for remap in remaps {
         remap.encode(out);
     }
 }
 
-pub(super) fn decode_remaps(input: &mut Decoder<'_>) -> Result<Vec<Remap>, Malformed> {
+pub(crate) fn decode_remaps(input: &mut Decoder<'_>) -> Result<Vec<Remap>, Malformed> {
     let count = input.u8()?;
     (0..count).map(|_| Remap::decode(input)).collect()
 }
@@ -412,7 +412,7 @@ pub(super) mod tests {
     fn as_many_snapshots_as_are_taken_at_once_fit_a_group_header() {
         let record =
             Record::CreateSnapshot { tree: TreeId(1), of: TreeId(2), name: "n".repeat(128) };
-        let bytes = crate::SNAPSHOTS_AT_ONCE_MAX * record.encoded_bytes();
+        let bytes = crate::volumes::SNAPSHOTS_AT_ONCE_MAX * record.encoded_bytes();
         assert!(FIXED_BYTES + bytes <= BLOCK_BYTES);
     }
 

@@ -2,7 +2,7 @@
 
 use mjolnir_units::Pba;
 
-use super::{Decoder, Encoder, Malformed};
+use crate::format::{Decoder, Encoder, Malformed};
 
 const MAGIC: &[u8; 8] = b"MJROOT\0\0";
 
@@ -10,7 +10,9 @@ const MAGIC: &[u8; 8] = b"MJROOT\0\0";
 /// since the root says up to where records are durable and which opening wrote it, and sizes are in bytes. All that older versions wrote
 /// is read.
 const VERSION: u32 = 3;
+
 const OLDEST: u32 = 1;
+
 /// The first version whose roots have [`Root::durable`] and [`Root::opening`].
 const WITH_DURABLE: u32 = 3;
 

@@ -4,10 +4,14 @@ use std::ops::Range;
 
 use mjolnir_units::{BLOCK_BYTES, ZoneId};
 
-use super::{Decoder, Encoder, Malformed, VERSION, nearly};
+use crate::format::{Decoder, Encoder, Malformed, VERSION, nearly};
 
-const HEADER_MAGIC: u32 = 0x4745_534d; // "MSEG"
-const FOOTER_MAGIC: u32 = 0x544f_4f46; // "FOOT"
+const HEADER_MAGIC: u32 = 0x4745_534d;
+
+// "MSEG"
+const FOOTER_MAGIC: u32 = 0x544f_4f46;
+
+// "FOOT"
 
 /// What block 0 of a segment says.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mjolnir_device::{Device, Runtime};
 
-use crate::engine::Engine;
+use crate::drive::Engine;
 
 /// How often the lead of clients that wait is seen to.
 const TICK: Duration = Duration::from_millis(4);

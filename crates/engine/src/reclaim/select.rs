@@ -2,17 +2,16 @@
 
 use mjolnir_device::{Device, Runtime};
 use mjolnir_policy::victim::{SegmentView, VictimView};
-
 use mjolnir_units::ZoneId;
 
-use crate::engine::{Engine, State};
+use crate::drive::{Engine, State};
 use crate::format::segment::Footer;
 use crate::space::Segment;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Chooses the next candidates, after a mark that began when the first `calls` calls for reclaim by name
     /// had come. Returns how many.
-    pub(super) fn select(&self, calls: u64) -> usize {
+    pub(crate) fn select(&self, calls: u64) -> usize {
         let mut guard = self.state();
         let state = &mut *guard;
         state.follow_plan();
@@ -37,10 +36,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     /// Where all segments are to be moved, and all of them can be candidates, there is nothing to choose: they
     /// are before a mark has counted what is live, which so need not be followed by another.
-    pub(super) fn select_all(&self) {
+    pub(crate) fn select_all(&self) {
         let mut guard = self.state();
         let state = &mut *guard;
-        let unasked = !state.is_forced() || !state.moves_everything();
+        let unasked = !state.reclaim.is_forced() || !state.moves_everything();
         if unasked || state.closing || !state.reclaim.index.is_empty() {
             return;
         }
@@ -67,7 +66,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 impl State {
     /// Whether there is reason to reclaim something.
     fn is_selection_due(&self) -> bool {
-        self.is_forced() || self.is_due_by_itself()
+        self.reclaim.is_forced() || self.is_due_by_itself()
     }
 
     /// The same, though nobody asked for it by name.
@@ -91,7 +90,7 @@ impl State {
                 .collect();
             self.plan(zones, calls);
         }
-        if !self.is_forced() || self.reclaim.urgent || self.reclaim.last_pacing.panic {
+        if !self.reclaim.is_forced() || self.reclaim.urgent || self.reclaim.last_pacing.panic {
             return Vec::new();
         }
         let planned = |zone, segment: &Segment| self.is_planned(zone, segment);

@@ -6,7 +6,7 @@
 
 use mjolnir_units::ZoneId;
 
-use crate::engine::State;
+use crate::drive::State;
 
 impl State {
     /// Adds the least worn segments to the victims, as the last of them, if they are too far behind
@@ -15,13 +15,13 @@ impl State {
     /// One and another for each eight victims, whatever lives in them: so levelling goes on only while
     /// reclaim does; where there is no room for one, it is spared as any other. None where reclaim was
     /// asked for by name, of what there was then.
-    pub(super) fn add_least_worn(
+    pub(crate) fn add_least_worn(
         &mut self,
         chosen: &mut Vec<ZoneId>,
         erases: impl Fn(ZoneId) -> Option<u32>,
     ) {
         let Some(gap_max) = self.reclaim.options.wear_gap_max else { return };
-        if chosen.is_empty() || self.is_forced() {
+        if chosen.is_empty() || self.reclaim.is_forced() {
             return;
         }
         let most = self.space.zones().filter_map(|(zone, _)| erases(zone)).max().unwrap_or(0);

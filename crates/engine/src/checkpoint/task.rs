@@ -1,0 +1,69 @@
+//! The task that takes checkpoints when one is due or asked for.
+
+use mjolnir_device::{Device, Runtime};
+
+use crate::drive::{Engine, State};
+use crate::memory::dirty_nodes_max;
+use crate::options::OpenOptions;
+use crate::space::SegmentState;
+
+/// Bytes that a checkpoint should free for each that it writes, where there is no hurry.
+const WON_FOR_WRITTEN: u64 = 16;
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// The task that takes checkpoints when they are due.
+    pub(crate) async fn checkpoint_task(self) {
+        loop {
+            let listener = self.inner.checkpoint_wanted.listen();
+            let (ends, due, promise) = {
+                let mut state = self.state();
+                let due = state.checkpoint_due(&self.inner.options);
+                let ends = state.failed.is_some() || (state.stopping && !due);
+                (ends, due, state.checkpoint.promise_wanted)
+            };
+            if ends {
+                return;
+            }
+            let written = match (due, promise) {
+                (true, _) => self.write_checkpoint().await,
+                (false, true) => self.write_promise().await,
+                (false, false) => {
+                    listener.await;
+                    continue;
+                }
+            };
+            if let Err(error) = written {
+                self.fail(error);
+            }
+        }
+    }
+}
+
+impl State {
+    /// Whether a checkpoint should be taken: asked for, much log, much dirty map, or retiring
+    /// segments that are worth it while free ones are few.
+    fn checkpoint_due(&mut self, options: &OpenOptions) -> bool {
+        self.update_reserve();
+        let frees = self.space.count(SegmentState::Retiring);
+        let few = self.space.free_count() < 2 * self.space.reserve() + frees;
+        // What a checkpoint writes is the price of what it frees. Where clients leave time for it,
+        // enough retires first to make the price small.
+        let room = self.space.free_count().saturating_sub(self.space.reserve());
+        let hurried = room < 2 + self.space.checkpoint_least();
+        let cheap =
+            frees as u64 * self.space.payload_bytes() >= WON_FOR_WRITTEN * self.checkpoint_bytes();
+        let worth = frees > 0 && (hurried || cheap);
+        // Reserving more than an eighth of the store for a checkpoint is a sign to take one.
+        let dirty = self.space.checkpoint_reserve() > 2 + self.space.segments.len() / 8;
+        // Dirty nodes cannot leave memory before they are written, whoever made them so: reclaim
+        // logs nothing that would count.
+        let heavy = self.map.unwritten_bytes() as u64 > dirty_nodes_max(options);
+        let idle = self.log.sequence == self.log.durable && self.log.since_checkpoint == 0;
+        self.checkpoint.wanted
+            || heavy
+            || self.is_log_long(options)
+            || (dirty && !idle)
+            || (few && worth)
+            || (self.is_squeezed() && !idle)
+    }
+}

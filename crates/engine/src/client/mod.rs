@@ -1,0 +1,12 @@
+//! What clients ask for: reads, writes, zeroes, vectors, by the `Store` contract.
+
+mod admission;
+mod outlive;
+mod read;
+mod record;
+mod store;
+mod vectors;
+mod write;
+mod zero;
+
+pub(crate) use store::EXTENTS_AT_ONCE;

@@ -1,0 +1,244 @@
+//! The engine as a Store.
+
+use bytes::Bytes;
+use mjolnir_device::{AlignedBuf, Device, Runtime};
+use mjolnir_store::{Error, ErrorKind, Op};
+use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, TreeId};
+
+use crate::drive::{Engine, State, blocks_of};
+use crate::format::record::{REMAPS_MAX, Record, Remap};
+
+/// The most payload in one atomic vector.
+pub(crate) const ATOMIC_BYTES_MAX: u64 = 64 << 20;
+
+/// The tree that stands for the staged one until it exists. No tree of a client has this id.
+const STAGED: TreeId = TreeId(0);
+
+fn no_tree_0() -> Error {
+    Error::new(ErrorKind::NotFound, "there is no volume with the id 0")
+}
+
+/// A tree of staged blocks that no record has taken over yet. It is dropped with this, however the
+/// operation ends; after a crash, recovery drops it.
+pub(crate) struct Staged<D: Device, R: Runtime> {
+    engine: Engine<D, R>,
+    pub tree: TreeId,
+    taken_over: bool,
+}
+
+impl<D: Device, R: Runtime> Staged<D, R> {
+    pub fn taken_over(mut self) {
+        self.taken_over = true;
+    }
+}
+
+impl<D: Device, R: Runtime> Drop for Staged<D, R> {
+    fn drop(&mut self) {
+        if !self.taken_over {
+            let (engine, tree) = (self.engine.clone(), self.tree);
+            self.engine.spawn(async move {
+                // Where this fails the store takes no more changes: the next recovery drops it.
+                let _ = engine.log_record(Record::Delete { tree }, |_| Ok(())).await;
+            });
+        }
+    }
+}
+
+pub(crate) fn place_staged(remaps: Vec<Remap>, staging: Option<TreeId>) -> Vec<Remap> {
+    let place = |remap| match remap {
+        Remap::Move { from: STAGED, from_lba, to, to_lba, bytes } => {
+            let from = staging.expect("a vector with writes is staged");
+            Remap::Move { from, from_lba, to, to_lba, bytes }
+        }
+        other => other,
+    };
+    remaps.into_iter().map(place).collect()
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Prepares an atomic vector: it is durable, but not in force until [`commit`](Self::commit)
+    /// or [`abort`](Self::abort), through any crash. Returns what to name it by.
+    pub async fn prepare(&self, ops: Vec<Op>) -> Result<TreeId, Error> {
+        let (remaps, writes) = self.check_vector(ops)?;
+        let blocks: u64 = writes.iter().map(|data| data.len() as u64 / BLOCK_SIZE).sum();
+        let staged = self.stage(&writes, blocks.max(1)).await?;
+        let tree = staged.tree;
+        let remaps = place_staged(remaps, Some(tree));
+        let check = |state: &mut State| state.check_remaps(&remaps);
+        let record = Record::Prepare { transaction: tree, remaps: remaps.clone() };
+        let sequence = self.log_record(record, check).await?;
+        staged.taken_over();
+        self.flush_to(sequence).await?;
+        Ok(tree)
+    }
+
+    /// Puts a prepared vector in force, durably. If a volume that it names was deleted or shrunk
+    /// meanwhile, or has another end than the one that a part of a block reached to, it fails and stays
+    /// prepared.
+    pub async fn commit(&self, transaction: TreeId) -> Result<(), Error> {
+        let record = Record::Commit { transaction };
+        let check = |state: &mut State| {
+            let at = state.prepared_at(transaction)?;
+            let remaps = state.prepared[at].1.clone();
+            state.check_remaps(&remaps)
+        };
+        let sequence = self.log_record(record, check).await?;
+        self.flush_to(sequence).await
+    }
+
+    /// Forgets a prepared vector, durably.
+    pub async fn abort(&self, transaction: TreeId) -> Result<(), Error> {
+        let record = Record::Abort { transaction };
+        let sequence = self.log_record(record, |_| Ok(())).await?;
+        self.flush_to(sequence).await
+    }
+
+    /// Vectors that are prepared and wait for [`commit`](Self::commit) or [`abort`](Self::abort).
+    pub fn prepared(&self) -> Vec<TreeId> {
+        self.state().prepared.iter().map(|(tree, _)| *tree).collect()
+    }
+
+    /// Turns operations into remaps from a staged tree, and the payload to stage.
+    pub(crate) fn check_vector(&self, ops: Vec<Op>) -> Result<(Vec<Remap>, Vec<Bytes>), Error> {
+        if ops.len() > REMAPS_MAX {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "{} operations do not fit one atomic vector; at most {REMAPS_MAX} do",
+                    ops.len()
+                ),
+            ));
+        }
+        let lba_of = |what: &str, value: u64| {
+            if value.is_multiple_of(BLOCK_SIZE) {
+                return Ok(value / BLOCK_SIZE);
+            }
+            Err(Error::new(
+                ErrorKind::Invalid,
+                format!("{what} {value} is not a multiple of the block size, {BLOCK_SIZE}"),
+            ))
+        };
+        let (mut remaps, mut writes, mut staged) = (Vec::new(), Vec::new(), 0);
+        for op in ops {
+            remaps.push(match op {
+                Op::Write { to, offset, data } => {
+                    let to_lba = lba_of("the offset", offset)?;
+                    let bytes = data.len() as u64;
+                    if bytes == 0 {
+                        // Nothing to stage; the target is checked all the same.
+                        remaps.push(Remap::Trim { tree: to, lba: to_lba, bytes });
+                        continue;
+                    }
+                    let remap = Remap::Move { from: STAGED, from_lba: staged, to, to_lba, bytes };
+                    staged += blocks_of(bytes);
+                    writes.extend(in_blocks(data));
+                    remap
+                }
+                Op::Trim { of, offset, length } => {
+                    Remap::Trim { tree: of, lba: lba_of("the offset", offset)?, bytes: length }
+                }
+                Op::Clone { from, from_offset, to, to_offset, length } => Remap::Clone {
+                    from,
+                    from_lba: lba_of("the offset", from_offset)?,
+                    to,
+                    to_lba: lba_of("the offset", to_offset)?,
+                    bytes: length,
+                },
+                Op::Move { from, .. } if from == STAGED => {
+                    return Err(self.state().target(from).err().unwrap_or_else(no_tree_0));
+                }
+                Op::Move { from, from_offset, to, to_offset, length } => Remap::Move {
+                    from,
+                    from_lba: lba_of("the offset", from_offset)?,
+                    to,
+                    to_lba: lba_of("the offset", to_offset)?,
+                    bytes: length,
+                },
+            });
+        }
+        if staged * BLOCK_SIZE > ATOMIC_BYTES_MAX {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "{} bytes do not fit one atomic vector; at most {ATOMIC_BYTES_MAX} do",
+                    staged * BLOCK_SIZE
+                ),
+            ));
+        }
+        let mut state = self.state();
+        state.check_remaps(&remaps)?;
+        Ok((remaps, writes))
+    }
+
+    /// Writes payload to a tree that no client sees.
+    pub(crate) async fn stage(&self, writes: &[Bytes], blocks: u64) -> Result<Staged<D, R>, Error> {
+        let tree = self.state().catalog.next_id()?;
+        self.log_record(Record::Stage { tree, blocks }, |_| Ok(())).await?;
+        let staged = Staged { engine: self.clone(), tree, taken_over: false };
+        let mut lba = 0;
+        for data in writes {
+            self.write_blocks(tree, lba, data.clone()).await?;
+            lba += data.len() as u64 / BLOCK_SIZE;
+        }
+        Ok(staged)
+    }
+}
+
+impl State {
+    /// Refuses remaps of what is gone, read-only or too short, and those of a part of a block that is not
+    /// the last one of each volume.
+    pub(crate) fn check_remaps(&mut self, remaps: &[Remap]) -> Result<(), Error> {
+        for remap in remaps {
+            match *remap {
+                Remap::Trim { tree, lba, bytes } => self.check_changed(tree, lba, bytes)?,
+                Remap::Clone { from, from_lba, to, to_lba, bytes } => {
+                    let offset = from_lba.saturating_mul(BLOCK_SIZE);
+                    self.check_read(from, offset, bytes)?;
+                    self.check_tail(from, offset, bytes)?;
+                    self.check_changed(to, to_lba, bytes)?;
+                }
+                Remap::Move { from, from_lba, to, to_lba, bytes } => {
+                    if from != STAGED {
+                        self.check_changed(from, from_lba, bytes)?;
+                    }
+                    self.check_changed(to, to_lba, bytes)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_changed(&self, tree: TreeId, lba: u64, bytes: u64) -> Result<(), Error> {
+        let offset = lba.saturating_mul(BLOCK_SIZE);
+        self.check_write(tree, offset, bytes)?;
+        self.check_tail(tree, offset, bytes)
+    }
+
+    /// Refuses a part of a block, unless it is all that a volume has of its last one. What is staged has
+    /// zeroes behind it.
+    fn check_tail(&self, tree: TreeId, offset: u64, bytes: u64) -> Result<(), Error> {
+        if bytes.is_multiple_of(BLOCK_SIZE) {
+            return Ok(());
+        }
+        let Ok(target) = self.target(tree) else { return Ok(()) };
+        if offset + bytes == target.size {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Invalid,
+            format!(
+                "the length {bytes} is not a multiple of the block size, {BLOCK_SIZE}, and the range does \
+                 not reach to the end of {}, {} bytes",
+                target.name, target.size
+            ),
+        ))
+    }
+}
+
+/// What is to be staged: a part of a block at the end gets zeroes behind it.
+fn in_blocks(mut data: Bytes) -> impl Iterator<Item = Bytes> {
+    let whole = data.split_to(data.len() / BLOCK_BYTES * BLOCK_BYTES);
+    let mut padded = AlignedBuf::zeroed(if data.is_empty() { 0 } else { BLOCK_BYTES });
+    padded.as_mut()[..data.len()].copy_from_slice(&data);
+    [whole, padded.freeze()].into_iter().filter(|piece| !piece.is_empty())
+}

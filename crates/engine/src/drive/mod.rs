@@ -1,0 +1,34 @@
+//! What moves the store: its handle and state, steps and what they wait for, verified reads, and the tasks that
+//! serve the log and space.
+//!
+//! Parts (map, space, log, placement, pacing) never call up: they return what is in the way, or leave in the log's
+//! outbox what they want done. A *step* ([`steps`]) changes several parts at once, without an `.await`. Clients,
+//! checkpoints, recovery and reclaim are built on what this folder offers, and do not know each other.
+
+mod assemble;
+mod buffers;
+mod checkpoint;
+mod engine;
+mod flush;
+mod line;
+mod linger;
+mod read;
+mod release;
+mod reset;
+mod room;
+mod state;
+mod step;
+mod steps;
+mod submit;
+mod waits;
+
+pub use engine::Engine;
+pub(crate) use line::Turn;
+pub(crate) use read::checksums::Sums;
+pub(crate) use read::groups::{Hole, REACH, TRIES, Walk};
+pub(crate) use read::pieces::Piece;
+pub(crate) use read::pins::Pin;
+pub(crate) use room::Waiting;
+pub(crate) use state::State;
+pub(crate) use steps::apply::blocks_of;
+pub(crate) use steps::write::{Version, shrunk};

@@ -1,0 +1,52 @@
+//! Reads of the device, whose errors are counted and noted.
+
+use mjolnir_device::{AlignedBuf, Device, DeviceError, Runtime};
+use mjolnir_units::{BLOCK_SIZE, Pba};
+
+use crate::drive::engine::Engine;
+use crate::report::{ReadError, ReadErrorKind, ReadPurpose};
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Reads blocks of the device. There is no other way to them once a store has its map.
+    pub(crate) fn read_device(
+        &self,
+        purpose: ReadPurpose,
+        at: Pba,
+        buffer: AlignedBuf,
+    ) -> impl Future<Output = Result<AlignedBuf, DeviceError>> + 'static {
+        let blocks = buffer.len() as u64 / BLOCK_SIZE;
+        let read = self.device().read(at, buffer);
+        let engine = self.clone();
+        async move {
+            let read = read.await;
+            match &read {
+                Ok(_) => engine.state().counters.device_read_blocks += blocks,
+                Err(error) => {
+                    let kind = ReadErrorKind::Failed;
+                    engine.note_read_error(kind, purpose, at, blocks, error.to_string());
+                }
+            }
+            read
+        }
+    }
+
+    /// Notes a block that was read and is not what was written.
+    pub(crate) fn note_mismatch(&self, purpose: ReadPurpose, at: Pba, message: impl Into<String>) {
+        self.note_read_error(ReadErrorKind::Mismatch, purpose, at, 1, message.into());
+    }
+
+    pub(crate) fn note_read_error(
+        &self,
+        kind: ReadErrorKind,
+        purpose: ReadPurpose,
+        at: Pba,
+        blocks: u64,
+        message: String,
+    ) {
+        let at_ms = self.runtime().now().since(self.inner.opened_at).as_millis() as u64;
+        let mut state = self.state();
+        let segment = at.zone(state.info.zone_blocks).0;
+        let block = at.0;
+        state.read_errors.note(ReadError { kind, purpose, block, blocks, segment, at_ms, message });
+    }
+}

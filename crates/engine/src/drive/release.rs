@@ -1,0 +1,145 @@
+//! Free segments go back to what the store lies on: holes in a sparse file, discards on a block device.
+//!
+//! Only what both copies of the root list as free goes back, so that whichever of them is read after a
+//! crash, no segment that it names is gone: what a checkpoint frees waits for the next one. The segments
+//! that are opened next are kept. By itself this is slow and leaves the device to clients; a collection
+//! has all of it given back at once.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::future::select;
+use mjolnir_device::{Device, Runtime};
+use mjolnir_store::Error;
+use mjolnir_units::ZoneId;
+
+use crate::drive::engine::Engine;
+use crate::drive::state::State;
+
+/// How long free segments wait before a look at them: what is taken again at once is not worth giving back.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// Giving back what is free takes about so long.
+const SPREAD: Duration = Duration::from_secs(20);
+
+/// The longest time between two segments, where the device is not slow.
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+
+/// While clients are at work it rests for so many times as long as one took.
+const REST_FOR_WORK: u32 = 9;
+
+/// Checkpoints that a collection takes for what the last one freed, at most: each may compact the map and
+/// free a segment more.
+const CHECKPOINTS: usize = 2;
+
+/// A segment that is being given back: it is not reset meanwhile.
+struct Releasing<D: Device, R: Runtime> {
+    engine: Engine<D, R>,
+    zone: ZoneId,
+}
+
+impl<D: Device, R: Runtime> Drop for Releasing<D, R> {
+    fn drop(&mut self) {
+        self.engine.state().space.releasing.remove(&self.zone);
+        self.engine.inner.reset_wanted.notify(1);
+    }
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// The task that gives back what is free.
+    pub(crate) async fn release_task(self) {
+        loop {
+            let listener = self.inner.release_wanted.listen();
+            if self.state().releases_nothing() {
+                return;
+            }
+            let idle = {
+                let state = self.state();
+                state.closing || !state.space.has_unreleased()
+            };
+            if idle || !self.device().gives_back() {
+                listener.await;
+                continue;
+            }
+            drop(listener);
+            self.wait_at_most(LOOK).await;
+            // What waits for a root would wait for ever where nobody writes.
+            let waits = {
+                let state = self.state();
+                state.space.awaits_root() && !state.closing && !state.releases_nothing()
+            };
+            if waits && self.checkpoint().await.is_err() {
+                return;
+            }
+            let segments = self.state().space.unreleased();
+            let pause = (SPREAD / segments.max(1) as u32).min(PAUSE_MAX);
+            let mut requests = self.state().counters.client_requests();
+            loop {
+                let begun = self.runtime().now();
+                if self.state().closing || !self.release_next().await {
+                    break;
+                }
+                let took = self.runtime().now().since(begun);
+                let now = self.state().counters.client_requests();
+                let busy = std::mem::replace(&mut requests, now) != now;
+                self.wait_at_most(pause.max(took * if busy { REST_FOR_WORK } else { 1 })).await;
+            }
+        }
+    }
+
+    /// Gives back all that is free, at once. Returns how many segments that were.
+    pub(crate) async fn release_all(&self) -> Result<u64, Error> {
+        if !self.device().gives_back() {
+            return Ok(0);
+        }
+        for _ in 0..CHECKPOINTS {
+            if self.state().space.awaits_root() {
+                self.checkpoint().await?;
+            }
+        }
+        let before = self.state().counters.segments_released;
+        while self.release_next().await {}
+        Ok(self.state().counters.segments_released - before)
+    }
+
+    /// Gives back the next segment that may be; whether there was one.
+    async fn release_next(&self) -> bool {
+        if !self.device().gives_back() {
+            return false;
+        }
+        let zone = {
+            let mut guard = self.state();
+            let state = &mut *guard;
+            if state.releases_nothing() {
+                return false;
+            }
+            let log = &state.log;
+            state.space.next_to_release(|zone| log.zone_busy(zone))
+        };
+        let Some(zone) = zone else { return false };
+        let releasing = Releasing { engine: self.clone(), zone };
+        let released = self.device().release(zone).await;
+        {
+            // Nothing depends on it: one that failed is not tried again before it was in use.
+            let mut state = self.state();
+            state.space.get_mut(zone).released = true;
+            state.counters.segments_released +=
+                u64::from(released.is_ok() && self.device().gives_back());
+        }
+        drop(releasing);
+        true
+    }
+
+    /// Sleeps, unless the engine stops.
+    async fn wait_at_most(&self, time: Duration) {
+        let stops = self.wait_while(|state| !state.releases_nothing() && !state.closing);
+        select(pin!(stops), pin!(self.runtime().sleep(time))).await;
+    }
+}
+
+impl State {
+    /// Whether nothing is given back any more.
+    fn releases_nothing(&self) -> bool {
+        self.stopping || self.failed.is_some()
+    }
+}

@@ -1,0 +1,75 @@
+//! Whether reclaim has work, and at which pace clients go beside it.
+
+use mjolnir_policy::pacing::PacingView;
+
+use crate::drive::state::State;
+use crate::pacing::ReclaimState;
+use crate::space::SegmentState;
+
+impl State {
+    /// Whether no client waits, nor anything that clients wrote.
+    pub fn is_quiet(&self) -> bool {
+        self.clients_waiting == 0 && self.log.dirty_bytes == 0
+    }
+
+    /// Whether clients wait, or something that was written is on its way. What only waits for company is
+    /// not: nobody wants the device for it yet.
+    pub fn is_under_way(&self) -> bool {
+        self.clients_waiting > 0 || self.log.sent_bytes() > 0
+    }
+
+    /// Whether so much was deleted that other segments may be emptier than the candidates.
+    pub(crate) fn should_choose_anew(&self) -> bool {
+        let ReclaimState { urgent, last_pacing, .. } = &self.reclaim;
+        let hurried = *urgent || self.reclaim.is_forced() || last_pacing.panic;
+        !hurried && self.is_much_deleted()
+    }
+
+    /// Whether so much was deleted since the last mark began that another is worth while.
+    fn is_much_deleted(&self) -> bool {
+        self.reclaim.released.reckoned() >= self.much_blocks()
+    }
+
+    /// Blocks that are much to delete.
+    pub(crate) fn much_blocks(&self) -> u64 {
+        let store_blocks = self.space.segments.len() as u64 * self.space.zone_blocks;
+        (store_blocks / 64).max(self.space.zone_blocks)
+    }
+
+    /// Asks the pacing policy again.
+    pub fn update_pacing(&mut self) {
+        let zone_blocks = self.space.zone_blocks;
+        let mut reclaimable = 0;
+        for (_, segment) in self.space.sealed_data() {
+            if segment.stuck().is_none() {
+                // Unmarked segments are reckoned half stale until a mark knows better.
+                let live = segment.live.map_or(zone_blocks / 2, u64::from);
+                reclaimable += zone_blocks.saturating_sub(live);
+            }
+        }
+        let view = PacingView {
+            free_segments: self.space.free_count() as u32,
+            retiring_segments: self.space.count(SegmentState::Retiring) as u32,
+            open_room_blocks: self.placement.client_room_blocks(&self.log).min(zone_blocks),
+            reserve_segments: self.space.reserve() as u32,
+            total_segments: self.space.segments.len() as u32,
+            segment_blocks: zone_blocks,
+            reclaimable_blocks: reclaimable,
+            released_blocks: self.reclaim.released.blocks().min(reclaimable),
+            much_deleted: self.is_much_deleted(),
+            client_work_waiting: !self.is_quiet(),
+            client_work_under_way: self.is_under_way(),
+            reclaim_work_waiting: !self.reclaim.index.is_empty(),
+            start_utilization: self.reclaim.options.start_utilization,
+        };
+        let was = self.reclaim.last_pacing;
+        let mut pacing = self.reclaim.pacing.decide(&view);
+        // Panic is for when relocation can win space; else clients would wait for nothing.
+        pacing.panic &= !self.reclaim.index.is_empty();
+        if pacing.panic && !was.panic {
+            self.reclaim.counters.panics += 1;
+        }
+        self.reclaim.gate.update(pacing);
+        self.reclaim.last_pacing = pacing;
+    }
+}

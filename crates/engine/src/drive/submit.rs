@@ -1,0 +1,122 @@
+//! Hands what steps left in the log's outbox to the device, and wakes the tasks that have work then.
+
+use futures_util::FutureExt;
+use mjolnir_device::{Device, DeviceError, Runtime};
+use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
+
+use crate::drive::engine::Engine;
+use crate::fault;
+use crate::log::Submission;
+use crate::memory::dirty_nodes_max;
+
+/// Dropped map nodes that each step works off: more than a step can drop, so none pile up.
+const FREES_A_STEP: usize = 32;
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Hands what the log has to write to the device, in order. Called after every step that may
+    /// have added some, before any `.await`: the device fixes addresses in the order of calls.
+    pub(crate) fn submit(&self) {
+        let (submissions, begun) = {
+            let mut state = self.state();
+            state.map.free_some(FREES_A_STEP);
+            state.follow_reserve();
+            for (zone, checksums) in std::mem::take(&mut state.log.sealed) {
+                state.checksums.insert(zone, checksums);
+                state.keep_within(&self.inner.options);
+            }
+            state.follow_budget(&self.inner.options);
+            (std::mem::take(&mut state.log.outbox), std::mem::take(&mut state.log.begun))
+        };
+        if begun {
+            self.inner.group_begun.notify(1);
+        }
+        for submission in submissions {
+            match submission {
+                Submission::Append { id, at, data } => {
+                    let blocks =
+                        data.iter().map(|piece| piece.len() as u64).sum::<u64>() / BLOCK_SIZE;
+                    let mut append = self.device().append(at, data).boxed_local();
+                    // Where nothing takes time it is done by now: a task would only hold memory.
+                    if let Some(landed) = (&mut append).now_or_never() {
+                        self.appended(id, at, blocks, landed);
+                        continue;
+                    }
+                    let engine = self.clone();
+                    self.spawn(async move {
+                        let landed = append.await;
+                        engine.appended(id, at, blocks, landed);
+                    });
+                }
+                Submission::Seal { zone } => {
+                    // A segment more is in use: pacing may want to begin, or to change its share.
+                    self.state().update_pacing();
+                    self.call_reclaim();
+                    self.spawn_seal(zone);
+                }
+            }
+        }
+        let mut state = self.state();
+        if state.space.next_reset_wanted() {
+            self.inner.reset_wanted.notify(1);
+        }
+        // Pacing decides anew whenever a segment was taken, and so do checkpoints.
+        if state.reclaim.allocated_seen != state.space.allocated_total {
+            state.reclaim.allocated_seen = state.space.allocated_total;
+            self.call_reclaim();
+            self.inner.checkpoint_wanted.notify(1);
+        }
+        let options = &self.inner.options;
+        if state.is_squeezed()
+            || state.is_log_long(options)
+            || state.map.unwritten_bytes() as u64 > dirty_nodes_max(options)
+        {
+            self.inner.checkpoint_wanted.notify(1);
+        }
+        // A checkpoint may have made all of it durable meanwhile; a store that failed never will.
+        let due = state.failed.is_none()
+            && !state.space.is_rescuing()
+            && state.log.durable < state.log.sequence
+            && state.log.since_flush >= (options.unflushed_bytes_max / 8).max(1);
+        drop(state);
+        self.watch_buffers();
+        if due {
+            self.begin_flush();
+        }
+    }
+
+    /// The append of a group, or of a segment's header or footer, has ended.
+    fn appended(&self, id: u64, at: Pba, blocks: u64, landed: Result<Pba, DeviceError>) {
+        match landed {
+            Ok(landed) => {
+                assert_eq!(landed, at, "the device landed an append elsewhere");
+                let mut state = self.state();
+                state.counters.device_write_blocks += blocks;
+                state.log.written(id);
+                if state.space.next_reset_wanted() {
+                    self.inner.reset_wanted.notify(1);
+                }
+            }
+            Err(error) => self.fail(fault::device("writing the log", error)),
+        }
+        self.notify();
+    }
+
+    fn spawn_seal(&self, zone: ZoneId) {
+        let engine = self.clone();
+        self.spawn(async move {
+            engine
+                .wait_while(|state| state.log.zone_in_flight(zone) && state.failed.is_none())
+                .await;
+            if engine.state().failed.is_some() {
+                return;
+            }
+            let sealed = engine.device().seal(zone).await;
+            engine.state().log.sealing.remove(&zone);
+            if let Err(error) = sealed {
+                engine.fail(fault::device("sealing a segment", error));
+            }
+            engine.inner.reset_wanted.notify(1);
+            engine.notify();
+        });
+    }
+}

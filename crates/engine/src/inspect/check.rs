@@ -1,0 +1,395 @@
+//! Check: every invariant of the format and of the map that can be checked without reading the
+//! data (that is what scrub does), and what of the volumes is lost where they do not hold.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use mjolnir_device::{AlignedBuf, Device, DeviceInfo, Runtime};
+use mjolnir_store::{Error, ErrorKind};
+use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, TreeId, ZoneId};
+use serde::{Deserialize, Serialize};
+
+use crate::drive::{Engine, Hole, Pin};
+use crate::fault;
+use crate::format::place::Place;
+use crate::format::segment::{Footer, SegmentHeader};
+use crate::inspect::stretch::Stretch;
+use crate::report::{LogLoss, Loss, MissingPart, ReadError, ReadPurpose, RecoveryReport, join};
+use crate::space::{MAP_STREAM, Segment, SegmentState};
+
+/// What a check looked at and found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckReport {
+    /// Volumes and snapshots whose whole map was walked.
+    pub targets: u64,
+    /// Mapped extents seen.
+    pub extents: u64,
+    /// Mapped bytes, counted once for each target that refers to them.
+    pub mapped_bytes: u64,
+    /// Segments whose entry was checked.
+    pub segments: u64,
+    /// What is wrong, in words; empty if all is well.
+    pub problems: Vec<String>,
+    /// Ranges of volumes and snapshots that cannot be read any more.
+    #[serde(default)]
+    pub losses: Vec<Loss>,
+    /// What of the log is lost, if the store could only be opened by leaving that out.
+    #[serde(default)]
+    pub log: Option<LogLoss>,
+    /// What opening the store left out, and what it found damaged.
+    #[serde(default)]
+    pub recovery: RecoveryReport,
+    /// What lay in the part that is missing, if the medium has become shorter.
+    #[serde(default)]
+    pub missing: Option<MissingPart>,
+    /// Reads of the device that failed since the store was opened, for whatever purpose, those of this check
+    /// included.
+    #[serde(default)]
+    pub read_errors: u64,
+    /// Times since then that what was read did not match its checksum.
+    #[serde(default)]
+    pub checksum_errors: u64,
+    /// Of both, those that this check met, or that were met of the map meanwhile: the last ones.
+    #[serde(default)]
+    pub met: Vec<ReadError>,
+}
+
+/// What a check thinks of a segment's first block.
+enum Header {
+    Right,
+    /// What was there before the segment was opened is there still.
+    Absent(String),
+    Wrong(String),
+}
+
+fn judge_header(block: &[u8], zone: ZoneId, segment: &Segment, info: &DeviceInfo) -> Header {
+    let ZoneId(number) = zone;
+    let Some(header) = SegmentHeader::decode(block) else {
+        let at = zone.start(info.zone_blocks);
+        let what = |what| format!("the header of segment {number} (at {at}) is {what}");
+        return match block.iter().all(|byte| *byte == 0) {
+            true => Header::Absent(what("not there")),
+            false => Header::Wrong(what("damaged")),
+        };
+    };
+    let why = format!(
+        "the header of segment {number} is that of incarnation {} in stream {}, not {} in {}",
+        header.incarnation, header.stream, segment.incarnation, segment.stream
+    );
+    let is_ours = (header.uuid, header.zone) == (info.uuid, zone);
+    match header.incarnation.cmp(&segment.incarnation) {
+        Ordering::Equal if is_ours && header.stream == segment.stream => Header::Right,
+        Ordering::Less if is_ours => Header::Absent(why),
+        _ => Header::Wrong(why),
+    }
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Of a store that failed, memory knows more than the device: what is missing there is no damage.
+    /// `what` is not done then.
+    pub(crate) fn refuse_if_failed(&self, what: &str) -> Result<(), Error> {
+        match &self.state().failed {
+            Some(error) if !self.inner.options.read_only => Err(Error::new(
+                error.kind,
+                format!(
+                    "{what} of it now would tell of what could not be written as lost, which it is \
+                     not before the store is opened again: {}",
+                    error.message
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks the store's structure. Works on a store in use: each step sees a whole state.
+    pub async fn check(&self) -> Result<CheckReport, Error> {
+        self.check_telling(|_| {}).await
+    }
+
+    /// As [`check`](Self::check); `progress` hears the part done, 0 to 1.
+    pub async fn check_telling(&self, mut progress: impl FnMut(f64)) -> Result<CheckReport, Error> {
+        self.refuse_if_failed("a check")?;
+        let errors_before = self.state().read_errors.total();
+        let mut report = CheckReport {
+            log: self.log_loss(),
+            recovery: self.recovery(),
+            ..CheckReport::default()
+        };
+        report.problems.extend(report.recovery.damaged.iter().map(|place| place.what.clone()));
+        if let Some(log) = &report.log {
+            report.problems.extend(log.lines(usize::MAX));
+        }
+        let manifest = self.state().table.manifest.clone();
+        for (pba, blocks) in manifest {
+            match self.read_verified(ReadPurpose::Check, pba, u64::from(blocks)).await {
+                Err(error) if error.kind == ErrorKind::Damaged => report.problems.push(format!(
+                    "a part of the manifest or of its copy is damaged ({}); the next checkpoint \
+                     writes both anew",
+                    error.message
+                )),
+                outcome => drop(outcome?),
+            }
+        }
+        let zones: Vec<ZoneId> = self.state().space.zones().map(|(zone, _)| zone).collect();
+        let mut unknown: Vec<Pba> = self.state().damaged_at.clone();
+        let mut holes: Vec<Hole> = Vec::new();
+        for (index, zone) in zones.iter().enumerate() {
+            self.check_segment(*zone, &mut unknown, &mut holes, &mut report).await?;
+            progress(0.5 * (index + 1) as f64 / zones.len() as f64);
+        }
+        let trees: Vec<(TreeId, String, u64)> = {
+            let state = self.state();
+            let name = |tree: TreeId| {
+                let name = state.catalog.full_name(tree);
+                name.unwrap_or_else(|| format!("staged tree {}", tree.0))
+            };
+            state.map.trees().map(|(tree, blocks)| (tree, name(tree), blocks)).collect()
+        };
+        let total: f64 = trees.iter().map(|(_, _, blocks)| *blocks as f64).sum();
+        let mut before = 0.0;
+        for (tree, name, blocks) in &trees {
+            if self.state().catalog.get(*tree).is_none() && self.state().map.contains(*tree) {
+                report.problems.push(format!("{name} is in the map, but has no name"));
+            }
+            let told = |lba: u64| progress(0.5 + 0.5 * (before + lba as f64) / total.max(1.0));
+            self.check_tree(*tree, name, &mut report, told).await;
+            before += *blocks as f64;
+        }
+        let holes = self.holes_in_force(holes).await?;
+        report.problems.extend(holes.into_iter().map(|hole| hole.message));
+        if !unknown.is_empty() {
+            unknown.sort();
+            let mut hit = vec![false; unknown.len()];
+            report.losses.clear(); // Found again.
+            self.losses(&unknown, &mut hit, &mut report.losses).await?;
+        }
+        self.check_missing(&mut report).await?;
+        join(&mut report.losses);
+        self.check_accounts(&mut report);
+        let verified = self.state().map.verify();
+        if let Err(problem) = verified {
+            report.problems.push(format!("the map: {problem}"));
+        }
+        let state = self.state();
+        report.read_errors = state.read_errors.failed.total();
+        report.checksum_errors = state.read_errors.mismatched.total();
+        let own =
+            |error: &&ReadError| matches!(error.purpose, ReadPurpose::Check | ReadPurpose::Map);
+        report.met = state.read_errors.since(errors_before).filter(own).cloned().collect();
+        for (tree, _) in state.catalog.iter() {
+            if !state.map.contains(tree) {
+                report.problems.push(format!("tree {} has a name, but no map", tree.0));
+            }
+        }
+        for (tree, _) in &state.prepared {
+            if !state.map.contains(*tree) {
+                report.problems.push(format!("transaction {} has no staged tree", tree.0));
+            }
+        }
+        Ok(report)
+    }
+
+    /// Walks one tree: every mapping must lie in the payload of a segment in use.
+    async fn check_tree(
+        &self,
+        tree: TreeId,
+        name: &str,
+        report: &mut CheckReport,
+        mut progress: impl FnMut(u64),
+    ) {
+        report.targets += 1;
+        let mut lba = 0;
+        while let Some(stretch) = self.stretch(tree, lba).await {
+            let runs = match stretch {
+                Stretch::Runs(runs) => runs,
+                Stretch::Lost(blocks, error) => {
+                    let (offset, length) = (lba * BLOCK_SIZE, self.state().clip(tree, lba, blocks));
+                    report.problems.push(format!(
+                        "{name}: the map of {length} bytes from {offset} on cannot be read: {}",
+                        error.message
+                    ));
+                    report.losses.push(Loss { target: name.to_owned(), offset, length });
+                    lba += blocks;
+                    continue;
+                }
+            };
+            let state = self.state();
+            for run in runs {
+                if let Some(pba) = run.pba {
+                    report.extents += 1;
+                    report.mapped_bytes += state.clip(tree, lba, run.blocks);
+                    if let Some(problem) = state.check_mapping(pba, run.blocks) {
+                        report.problems.push(format!(
+                            "{name}: blocks {lba}+{} map to {pba}, {problem}",
+                            run.blocks
+                        ));
+                    }
+                }
+                lba += run.blocks;
+            }
+            drop(state);
+            progress(lba);
+        }
+        if self.state().map.blocks(tree).is_some_and(|blocks| lba > blocks) {
+            report.problems.push(format!("{name}: its extents add up to more than its size"));
+        }
+    }
+
+    /// Reads a sealed segment's header, the headers of its groups and its footer. Blocks whose
+    /// checksums are in none of these any more are added to `unknown`.
+    async fn check_segment(
+        &self,
+        zone: ZoneId,
+        unknown: &mut Vec<Pba>,
+        holes: &mut Vec<Hole>,
+        report: &mut CheckReport,
+    ) -> Result<(), Error> {
+        report.segments += 1;
+        let (segment, info, _pin) = {
+            let mut state = self.state();
+            if state.space.get(zone).state != SegmentState::Sealed {
+                return Ok(());
+            }
+            let pin = Pin::new(self, &mut state, zone);
+            (state.space.get(zone).clone(), state.info.clone(), pin)
+        };
+        self.settle_zone(zone).await;
+        let start = zone.start(info.zone_blocks);
+        let first =
+            self.read_device(ReadPurpose::Check, start, AlignedBuf::zeroed(BLOCK_BYTES)).await;
+        let header = match first.map_err(|error| fault::device(&format!("reading {start}"), error))
+        {
+            Ok(block) => {
+                let header = judge_header(block.as_ref(), zone, &segment, &info);
+                if let Header::Wrong(why) = &header {
+                    self.note_mismatch(ReadPurpose::Check, start, why);
+                }
+                header
+            }
+            Err(error) if error.kind == ErrorKind::Damaged => Header::Wrong(error.message),
+            Err(error) => return Err(error),
+        };
+        let mut end = u64::from(segment.used);
+        let mut has_footer = false;
+        if segment.footer != 0 {
+            end = u64::from(segment.footer);
+            match self.read_footer(zone, &segment, &info).await {
+                Ok(()) => has_footer = true,
+                Err(why) => report.problems.push(format!(
+                    "the footer of segment {} (at {}) {why}; its groups have the same to tell",
+                    zone.0,
+                    start.plus(end)
+                )),
+            }
+        }
+        let walk = self.walk_segment(ReadPurpose::Check, zone, segment.incarnation, end).await?;
+        match header {
+            Header::Right => {}
+            // A power cut may have taken it, and not the first group, which then stands in for it.
+            Header::Absent(_) if walk.groups.first().is_some_and(|group| group.offset == 1) => {}
+            Header::Absent(why) | Header::Wrong(why) => report.problems.push(why),
+        }
+        for hole in &walk.breaks {
+            let hole = hole.hole(zone, info.zone_blocks, end);
+            if !has_footer {
+                unknown.extend(hole.blocks.clone().map(Pba));
+            }
+            holes.push(hole);
+        }
+        Ok(())
+    }
+
+    async fn read_footer(
+        &self,
+        zone: ZoneId,
+        segment: &Segment,
+        info: &DeviceInfo,
+    ) -> Result<(), String> {
+        let mut bytes = Vec::new();
+        let mut at = zone.start(info.zone_blocks).plus(u64::from(segment.footer));
+        let mut left = u64::from(segment.used - segment.footer);
+        while left > 0 {
+            let count = left.min(info.append_blocks_max);
+            let buffer = self.buffer(count as usize * BLOCK_BYTES);
+            let piece = self.read_device(ReadPurpose::Check, at, buffer).await;
+            bytes.extend_from_slice(
+                piece.map_err(|error| format!("cannot be read: {error}"))?.as_ref(),
+            );
+            (at, left) = (at.plus(count), left - count);
+        }
+        let footer = Footer::decode(&bytes).map_err(|why| {
+            let at = zone.start(info.zone_blocks).plus(u64::from(segment.footer));
+            let why = format!("is damaged: {why}");
+            self.note_mismatch(
+                ReadPurpose::Check,
+                at,
+                format!("the footer of segment {} {why}", zone.0),
+            );
+            why
+        })?;
+        let fits = footer.incarnation == segment.incarnation
+            && footer.checksums.len() == segment.footer as usize;
+        if fits { Ok(()) } else { Err("is that of another segment".into()) }
+    }
+
+    /// The live bytes of the map's segments, counted anew.
+    fn check_accounts(&self, report: &mut CheckReport) {
+        let state = self.state();
+        let mut counted: BTreeMap<ZoneId, u64> = BTreeMap::new();
+        let mut places: Vec<Place> = Vec::new();
+        places.extend(state.durable_table().map(Place::unpack));
+        places.extend(state.table.pages.iter().filter(|p| **p != 0).map(|p| Place::unpack(*p)));
+        for (pba, blocks) in &state.table.manifest {
+            let bytes = u64::from(*blocks) * BLOCK_SIZE;
+            places.push(Place { pba: *pba, offset: 0, bytes });
+        }
+        for place in places {
+            *counted.entry(state.space.zone_of(place.pba)).or_default() += place.bytes;
+        }
+        for (zone, segment) in state.space.zones() {
+            let live = counted.get(&zone).copied().unwrap_or(0);
+            let in_use = matches!(segment.state, SegmentState::Sealed | SegmentState::Open);
+            // While a checkpoint runs, what it supersedes is still counted.
+            if !state.checkpoint.running && live != segment.map_bytes {
+                report.problems.push(format!(
+                    "segment {}: {live} bytes of the map lie there, but {} are counted",
+                    zone.0, segment.map_bytes
+                ));
+            }
+            if live > 0 && (!in_use || segment.stream != MAP_STREAM) {
+                report.problems.push(format!(
+                    "segment {} holds {live} bytes of the map, but is {:?} in stream {}",
+                    zone.0, segment.state, segment.stream
+                ));
+            }
+            if u64::from(segment.used) > state.space.zone_blocks {
+                report.problems.push(format!("segment {} uses more blocks than it has", zone.0));
+            }
+        }
+    }
+}
+
+impl crate::drive::State {
+    /// What is wrong with a mapping's address, if anything.
+    fn check_mapping(&self, pba: mjolnir_units::Pba, blocks: u64) -> Option<String> {
+        let zone = self.space.zone_of(pba);
+        if zone.0 as usize >= self.space.segments.len() {
+            return Some("past the end of the device".into());
+        }
+        let segment = self.space.get(zone);
+        if !matches!(segment.state, SegmentState::Sealed | SegmentState::Open) {
+            return Some(format!("in segment {}, which is {:?}", zone.0, segment.state));
+        }
+        if segment.stream == MAP_STREAM {
+            return Some(format!("in segment {}, which holds the map", zone.0));
+        }
+        let offset = pba.offset(self.space.zone_blocks);
+        let end = if segment.footer > 0 { segment.footer } else { segment.used };
+        // An open group is beyond `used` until it is sent.
+        let open = segment.state == SegmentState::Open;
+        if offset == 0 || (!open && offset + blocks > u64::from(end)) {
+            return Some(format!("outside of what segment {} holds ({end} blocks)", zone.0));
+        }
+        None
+    }
+}

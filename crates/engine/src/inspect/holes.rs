@@ -1,0 +1,30 @@
+//! Gaps in the log of a store that is open.
+
+use mjolnir_device::{Device, Runtime};
+use mjolnir_store::Error;
+use mjolnir_units::Pba;
+
+use crate::drive::{Engine, Hole};
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// The holes in whose blocks something lies that is referred to; the others are stale, and go
+    /// away with reclaim.
+    pub(crate) async fn holes_in_force(&self, mut holes: Vec<Hole>) -> Result<Vec<Hole>, Error> {
+        if holes.is_empty() {
+            return Ok(holes);
+        }
+        let mut blocks: Vec<Pba> =
+            holes.iter().flat_map(|hole| hole.blocks.clone()).map(Pba).collect();
+        blocks.sort();
+        let mut hit = vec![false; blocks.len()];
+        let whole = self.losses(&blocks, &mut hit, &mut Vec::new()).await?;
+        self.note_map_blocks(&blocks, &mut hit).await;
+        // Where the map cannot be read, nobody knows what it refers to.
+        holes.retain(|hole| {
+            let from = blocks.partition_point(|at| at.0 < hole.blocks.start);
+            let to = blocks.partition_point(|at| at.0 < hole.blocks.end);
+            !whole || hit[from..to].contains(&true)
+        });
+        Ok(holes)
+    }
+}

@@ -1,0 +1,72 @@
+//! Check of a store whose medium has become shorter: what is lost with the missing part.
+
+use mjolnir_device::{Device, Runtime};
+use mjolnir_store::Error;
+use mjolnir_units::{Pba, ZoneId};
+
+use crate::drive::Engine;
+use crate::inspect::check::CheckReport;
+use crate::inspect::scrub::ScrubReport;
+use crate::report::MissingPart;
+use crate::space::SegmentState;
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Tells what is missing, and what is lost of it. Blocks that lie in segments whose headers are there, too,
+    /// are read; the others are known to be lost by their headers.
+    pub(crate) async fn check_missing(&self, report: &mut CheckReport) -> Result<(), Error> {
+        let Some(from) = self.device().missing_from() else { return Ok(()) };
+        let (zone_blocks, zones) = {
+            let state = self.state();
+            (state.info.zone_blocks, state.info.zones)
+        };
+        let mut missing = MissingPart::default();
+        for zone in from.zone(zone_blocks).0..zones {
+            let zone = ZoneId(zone);
+            let (used, is_free, has_footer, is_unsure) = {
+                let state = self.state();
+                let segment = state.space.get(zone);
+                let end = zone.start(zone_blocks).plus(u64::from(segment.used));
+                let is_free = segment.state == SegmentState::Free;
+                (end, is_free, segment.footer != 0, state.unsure.contains(&zone))
+            };
+            let list = match is_free {
+                false if used > from => &mut missing.in_use,
+                // Where a segment was sealed nothing follows its footer.
+                false if is_unsure && !has_footer => &mut missing.unsure,
+                true if is_unsure => &mut missing.unsure,
+                _ => &mut missing.free,
+            };
+            list.push(zone.0);
+            if !is_free && used > from && zone.start(zone_blocks) < from {
+                self.check_half_missing(zone, from, report).await?;
+            }
+        }
+        report.missing = Some(missing);
+        Ok(())
+    }
+
+    /// Reads what a segment holds in the part that is missing: it may be zeroes anyway.
+    async fn check_half_missing(
+        &self,
+        zone: ZoneId,
+        from: Pba,
+        report: &mut CheckReport,
+    ) -> Result<(), Error> {
+        let (mut scrubbed, mut bad, mut holes) = (ScrubReport::default(), Vec::new(), Vec::new());
+        self.scrub_segment(zone, &mut scrubbed, &mut bad, &mut holes).await;
+        let mut blocks: Vec<Pba> =
+            bad.into_iter().map(|(at, _)| at).filter(|at| *at >= from).collect();
+        blocks.sort();
+        let mut hit = vec![false; blocks.len()];
+        self.losses(&blocks, &mut hit, &mut report.losses).await?;
+        self.note_map_blocks(&blocks, &mut hit).await;
+        let lost = hit.iter().filter(|hit| **hit).count();
+        if lost > 0 {
+            report.problems.push(format!(
+                "{lost} blocks that segment {} holds are missing: the medium ends before, at {from}",
+                zone.0
+            ));
+        }
+        Ok(())
+    }
+}

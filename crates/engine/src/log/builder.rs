@@ -1,0 +1,73 @@
+//! A group that is being built.
+
+use bytes::Bytes;
+
+use crate::format::record::Record;
+
+/// Payload that follows one another, each piece with its first block.
+pub(crate) type Pieces = Vec<(u64, Bytes)>;
+
+pub(crate) struct Builder {
+    pub offset: u32,
+    /// Where it must end: behind it lies the footer.
+    pub limit: u32,
+    pub records: Vec<(u64, Record)>,
+    pub record_bytes: usize,
+    pub checksums: Vec<u32>,
+    pub payload: Pieces,
+    pub serial: u64,
+    /// Somebody may wait for it: it holds numbered records, or blocks of the map. Reclaim sends
+    /// what it moved itself, in full: short groups would fill segments with headers.
+    pub awaited: bool,
+    /// Payload blocks that reclaim moved.
+    pub moved_blocks: u32,
+}
+
+impl Builder {
+    /// An empty group in front of block `limit`, with room for one like `last`.
+    pub(crate) fn new(offset: u32, limit: u32, serial: u64, last: Size) -> Self {
+        Builder {
+            offset,
+            limit,
+            records: Vec::with_capacity(last.records),
+            record_bytes: 0,
+            checksums: Vec::with_capacity(last.blocks),
+            payload: Vec::with_capacity(last.pieces),
+            serial,
+            awaited: false,
+            moved_blocks: 0,
+        }
+    }
+
+    pub(crate) fn first_sequence(&self) -> Option<u64> {
+        self.records.iter().map(|(sequence, _)| *sequence).find(|sequence| *sequence != 0)
+    }
+
+    pub(crate) fn size(&self) -> Size {
+        Size {
+            records: self.records.len(),
+            blocks: self.checksums.len(),
+            pieces: self.payload.len(),
+        }
+    }
+}
+
+/// What a group holds: the next one of its stream will hold about as much, or again as one before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Size {
+    records: usize,
+    blocks: usize,
+    pieces: usize,
+}
+
+impl Size {
+    /// Short ones come in between, such as the last of a victim.
+    pub(crate) fn or_three_quarters_of(self, last: Size) -> Size {
+        let most = |now: usize, last: usize| now.max(last * 3 / 4);
+        Size {
+            records: most(self.records, last.records),
+            blocks: most(self.blocks, last.blocks),
+            pieces: most(self.pieces, last.pieces),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Sends groups, opens and seals segments: all of it by the outbox.
+
+use bytes::Bytes;
+use mjolnir_units::BLOCK_BYTES;
+
+use crate::format::group::GroupHeader;
+use crate::format::segment::{Footer, SegmentHeader};
+use crate::log::builder::Builder;
+use crate::log::{InFlight, Log, NoRoom, OpenSegment, Submission};
+use crate::space::{Claim, RECLAIM_STREAM, Space};
+
+impl Log {
+    /// Sends those that were begun up to group `id`, if somebody may wait for them.
+    pub fn close_logged_groups_to(&mut self, space: &mut Space, id: u64) {
+        self.close_groups_where(space, |builder| builder.awaited && builder.serial <= id);
+    }
+
+    /// Sends the group that is being built, if it holds anything.
+    pub fn close_group(&mut self, space: &mut Space, stream: u8) {
+        let Some(open) = &mut self.streams[usize::from(stream)] else { return };
+        let Some(builder) = open.builder.take() else { return };
+        if builder.records.is_empty() && builder.payload.is_empty() {
+            return;
+        }
+        let size = &mut self.sizes[usize::from(stream)];
+        *size = builder.size().or_three_quarters_of(*size);
+        let header = GroupHeader {
+            uuid: self.uuid,
+            zone: open.zone,
+            offset: builder.offset,
+            incarnation: open.incarnation,
+            epoch: self.epoch,
+            durable: self.durable,
+            checksums: builder.checksums,
+            records: builder.records,
+        };
+        let blocks = header.checksums.len() as u32;
+        open.groups.push(builder.offset);
+        let needed = builder.offset as usize + 1 + header.checksums.len();
+        if needed > open.checksums.capacity() {
+            // Doubled, they would have room for a segment that is never filled.
+            let room = needed.next_multiple_of((self.zone_blocks / 16).max(1) as usize);
+            open.checksums.reserve_exact(room - open.checksums.len());
+        }
+        open.checksums.resize(builder.offset as usize + 1, 0);
+        open.checksums.extend_from_slice(&header.checksums);
+        open.next = builder.offset + 1 + blocks;
+        let segment = space.get_mut(open.zone);
+        segment.used = open.next;
+        segment.payload += blocks;
+        let at = open.zone.start(self.zone_blocks).plus(u64::from(builder.offset));
+        let mut data = Vec::with_capacity(1 + builder.payload.len());
+        data.push(aligned(&header.encode()));
+        data.extend(builder.payload.iter().map(|(_, piece)| piece.clone()));
+        if let Some((first, _)) = builder.payload.first() {
+            self.pending.insert(*first, builder.payload);
+        }
+        // A group of moved blocks among clients' has no record that a flush is for, but whatever is
+        // logged from now on may lie behind it: were it lost, that would not be found.
+        let none = if stream > RECLAIM_STREAM { self.sequence + 1 } else { u64::MAX };
+        let sequences = header.records.iter().map(|(s, _)| *s).filter(|s| *s != 0);
+        let first_sequence = sequences.min().unwrap_or(none);
+        self.in_flight
+            .insert(builder.serial, InFlight { zone: open.zone, first_sequence, from: at.plus(1) });
+        self.blocks_written[usize::from(stream)] += 1 + u64::from(blocks);
+        if stream != RECLAIM_STREAM {
+            self.moved_beside_clients +=
+                u64::from(builder.moved_blocks) + u64::from(!builder.awaited);
+        }
+        self.groups_total += 1;
+        self.outbox.push(Submission::Append { id: builder.serial, at, data });
+    }
+
+    /// Sends every group that is being built and holds sequenced records, or what a checkpoint
+    /// needs.
+    pub fn close_logged_groups(&mut self, space: &mut Space) {
+        self.close_logged_groups_to(space, u64::MAX);
+    }
+
+    /// Sends every group that is being built and holds what reclaim moved.
+    pub fn close_moved_groups(&mut self, space: &mut Space) {
+        self.close_groups_where(space, |builder| builder.moved_blocks > 0);
+    }
+
+    fn close_groups_where(&mut self, space: &mut Space, due: impl Fn(&Builder) -> bool) {
+        for stream in 0..self.streams.len() as u8 {
+            let open = self.streams[usize::from(stream)].as_ref();
+            if open.and_then(|open| open.builder.as_ref()).is_some_and(&due) {
+                self.close_group(space, stream);
+            }
+        }
+    }
+
+    /// Sends every group that is being built.
+    pub fn close_groups(&mut self, space: &mut Space) {
+        for stream in 0..self.streams.len() as u8 {
+            self.close_group(space, stream);
+        }
+    }
+
+    /// Ends the stream's open segment: footer, then seal.
+    pub fn seal_segment(&mut self, space: &mut Space, stream: u8) {
+        self.close_group(space, stream);
+        let Some(open) = self.streams[usize::from(stream)].take() else { return };
+        let footer = Footer {
+            incarnation: open.incarnation,
+            checksums: open.checksums.clone(),
+            groups: open.groups,
+        };
+        let bytes = footer.encode();
+        let blocks = (bytes.len() / BLOCK_BYTES) as u32;
+        let sequence = self.sequence;
+        space.seal(open.zone, open.next, blocks, sequence);
+        let mut at = open.zone.start(self.zone_blocks).plus(u64::from(open.next));
+        let piece_bytes = self.append_blocks_max as usize * BLOCK_BYTES;
+        for piece in bytes.chunks(piece_bytes) {
+            let id = self.next_group;
+            self.next_group += 1;
+            self.in_flight
+                .insert(id, InFlight { zone: open.zone, first_sequence: u64::MAX, from: at });
+            self.outbox.push(Submission::Append { id, at, data: vec![aligned(piece)] });
+            at = at.plus((piece.len() / BLOCK_BYTES) as u64);
+        }
+        self.blocks_written[usize::from(stream)] += u64::from(blocks);
+        self.sealing.insert(open.zone);
+        self.outbox.push(Submission::Seal { zone: open.zone });
+        self.sealed.push((open.zone, open.checksums));
+    }
+
+    pub(crate) fn open_segment(
+        &mut self,
+        claim: Claim,
+        space: &mut Space,
+        stream: u8,
+    ) -> Result<(), NoRoom> {
+        if !self.can_open_zone() {
+            return Err(NoRoom);
+        }
+        let (zone, incarnation) = space.open(claim, stream).ok_or(NoRoom)?;
+        space.get_mut(zone).opened = Some(self.sequence);
+        let header =
+            SegmentHeader { uuid: self.uuid, zone, incarnation, epoch: self.epoch, stream };
+        let at = zone.start(self.zone_blocks);
+        let id = self.next_group;
+        self.next_group += 1;
+        // Sequence 0: every flush waits for it, since no group counts without its header.
+        self.in_flight.insert(id, InFlight { zone, first_sequence: 0, from: at });
+        self.outbox.push(Submission::Append { id, at, data: vec![aligned(&header.encode())] });
+        self.blocks_written[usize::from(stream)] += 1;
+        self.streams[usize::from(stream)] = Some(OpenSegment {
+            zone,
+            incarnation,
+            next: 1,
+            groups: Vec::new(),
+            checksums: vec![0],
+            builder: None,
+        });
+        Ok(())
+    }
+}
+
+fn aligned(bytes: &[u8]) -> Bytes {
+    mjolnir_device::AlignedBuf::copy_of(bytes).freeze()
+}

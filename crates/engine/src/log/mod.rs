@@ -1,0 +1,282 @@
+//! The log: groups of records and payload, appended to open segments.
+//!
+//! A group is built in memory: one header block (records and checksums) before its payload, which
+//! is never copied. Its place is fixed when it is begun, so a block's address is known, and mapped,
+//! the moment it is accepted; until the append completes, reads are served from the group.
+//!
+//! Everything here is synchronous. What must be written collects in the outbox, in order; the
+//! engine hands it to the device at the end of each step.
+
+mod append;
+mod builder;
+mod close;
+mod kept;
+
+pub(crate) use kept::fold;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use mjolnir_device::DeviceInfo;
+use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
+
+use crate::format::group::GROUP_BLOCKS_MAX;
+use crate::log::builder::{Builder, Pieces, Size};
+use crate::log::kept::Kept;
+
+/// No segment can be opened for this stream now.
+#[derive(Debug)]
+pub(crate) struct NoRoom;
+
+/// Something for the device to do.
+pub(crate) enum Submission {
+    /// Append `data` at `at`, then tell the log that group `id` is written.
+    Append { id: u64, at: Pba, data: Vec<Bytes> },
+    /// Seal the zone once its appends are done.
+    Seal { zone: ZoneId },
+}
+
+pub(crate) struct OpenSegment {
+    zone: ZoneId,
+    incarnation: u64,
+    /// First block not taken by a closed group.
+    next: u32,
+    groups: Vec<u32>,
+    checksums: Vec<u32>,
+    builder: Option<Builder>,
+}
+
+/// A group that the device has not finished writing.
+pub(crate) struct InFlight {
+    zone: ZoneId,
+    /// Lowest sequence number in it; flushes up to that wait for it.
+    first_sequence: u64,
+    /// Where the payload begins that is not pending any more once it is written.
+    from: Pba,
+}
+
+/// The open segments, and what is on its way to the device.
+pub(crate) struct Log {
+    uuid: [u8; 16],
+    /// What the device has its blocks' content summed with.
+    checksum: fn(&[u8]) -> u32,
+    pub epoch: u64,
+    zone_blocks: u64,
+    append_blocks_max: u32,
+    /// Zones that the device can have open at once.
+    open_zones_max: usize,
+    streams: Vec<Option<OpenSegment>>,
+    /// The last group of each stream.
+    sizes: Vec<Size>,
+    /// The last sequence number given out.
+    pub sequence: u64,
+    /// Records up to here are durable.
+    pub durable: u64,
+    next_group: u64,
+    in_flight: BTreeMap<u64, InFlight>,
+    /// Payload that was sent and cannot be read from the device yet: that of each group, by its
+    /// first block.
+    pending: BTreeMap<u64, Pieces>,
+    /// Bytes of payload accepted and not written.
+    pub dirty_bytes: u64,
+    pub outbox: Vec<Submission>,
+    /// Zones that are to be sealed, or are being sealed: not to be reset before.
+    pub sealing: BTreeSet<ZoneId>,
+    /// Checksums of segments that were sealed since the engine last looked.
+    pub sealed: Vec<(ZoneId, Vec<u32>)>,
+    /// Whether a group was begun that somebody may wait for, since the engine last looked.
+    pub begun: bool,
+    /// Blocks appended, by stream, headers included.
+    pub blocks_written: Vec<u64>,
+    /// Of those in clients' streams, blocks that reclaim moved there, and the headers of groups
+    /// that hold nothing else.
+    pub moved_beside_clients: u64,
+    /// Bytes of client log since the last checkpoint was frozen, and its records; a long one counts for
+    /// several.
+    pub since_checkpoint: u64,
+    pub records_since_checkpoint: u64,
+    /// The same since the last flush began, a checkpoint's aside.
+    pub since_flush: u64,
+    pub groups_total: u64,
+    /// What survives the process of what is not written yet.
+    pub kept: Kept,
+}
+
+impl Log {
+    /// `streams` must be fewer than the zones that the device can have open, or as many.
+    pub fn new(
+        info: &DeviceInfo,
+        checksum: fn(&[u8]) -> u32,
+        epoch: u64,
+        streams: usize,
+        sequence: u64,
+    ) -> Self {
+        let open_zones_max = info.open_zones_max.map_or(usize::MAX, |max| max as usize);
+        assert!(streams <= open_zones_max, "a stream could wait for another one for ever");
+        Log {
+            uuid: info.uuid,
+            checksum,
+            epoch,
+            zone_blocks: info.zone_blocks,
+            append_blocks_max: info.append_blocks_max.min(1 + u64::from(GROUP_BLOCKS_MAX)) as u32,
+            open_zones_max,
+            streams: (0..streams).map(|_| None).collect(),
+            sizes: vec![Size::default(); streams],
+            sequence,
+            durable: sequence,
+            next_group: 1,
+            in_flight: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            dirty_bytes: 0,
+            outbox: Vec::new(),
+            sealing: BTreeSet::new(),
+            sealed: Vec::new(),
+            begun: false,
+            blocks_written: vec![0; streams],
+            moved_beside_clients: 0,
+            since_checkpoint: 0,
+            records_since_checkpoint: 0,
+            since_flush: 0,
+            groups_total: 0,
+            kept: Kept::default(),
+        }
+    }
+
+    /// The most payload blocks in one group here.
+    pub fn group_blocks_max(&self) -> u32 {
+        (self.append_blocks_max - 1).min(GROUP_BLOCKS_MAX)
+    }
+
+    /// The groups that are being built.
+    fn builders(&self) -> impl Iterator<Item = &Builder> {
+        self.streams.iter().flatten().filter_map(|open| open.builder.as_ref())
+    }
+
+    /// Whether a group is being built that somebody may wait for.
+    pub fn is_building(&self) -> bool {
+        self.builders().any(|builder| builder.awaited)
+    }
+
+    /// Bytes of payload that were sent and are not written.
+    pub fn sent_bytes(&self) -> u64 {
+        let built = self.builders().map(|builder| builder.checksums.len() as u64 * BLOCK_SIZE);
+        self.dirty_bytes - built.sum::<u64>()
+    }
+
+    fn can_open_zone(&self) -> bool {
+        self.streams.iter().flatten().count() + self.sealing.len() < self.open_zones_max
+    }
+
+    /// Whether a segment cannot be opened before another one's seal ends. Where the device can have
+    /// no more zones open and none is being sealed, every stream has its segment: there are no more
+    /// streams than zones that may be open.
+    pub fn awaits_seal(&self) -> bool {
+        !self.can_open_zone() && !self.sealing.is_empty()
+    }
+
+    /// The device has written group `id`.
+    pub fn written(&mut self, id: u64) {
+        let group = self.in_flight.remove(&id).expect("in flight");
+        for (_, piece) in self.pending.remove(&group.from.0).unwrap_or_default() {
+            self.dirty_bytes -= piece.len() as u64;
+        }
+        if self.kept.is_on() {
+            let first = self.first_unwritten();
+            self.kept.forget_below(first);
+        }
+    }
+
+    /// The lowest sequence number that is not on the device, or may not be found there.
+    fn first_unwritten(&self) -> u64 {
+        let sent = self.in_flight.values().map(|group| group.first_sequence);
+        let built = self.builders().filter_map(|builder| builder.first_sequence());
+        sent.chain(built).fold(self.sequence + 1, u64::min)
+    }
+
+    /// Whether group `id` is still being built or written.
+    pub fn is_in_flight(&self, id: u64) -> bool {
+        self.in_flight.contains_key(&id) || self.builders().any(|builder| builder.serial == id)
+    }
+
+    /// Whether a record up to `sequence` is not written yet.
+    pub fn waits_for(&self, sequence: u64) -> bool {
+        self.in_flight.values().any(|group| group.first_sequence <= sequence)
+            || self
+                .builders()
+                .any(|builder| builder.records.iter().any(|(s, _)| *s != 0 && *s <= sequence))
+    }
+
+    /// The id of the newest group.
+    pub fn last_group(&self) -> u64 {
+        self.next_group - 1
+    }
+
+    /// Whether a group up to `id` has been sent and is not written yet.
+    pub fn waits_for_group(&self, id: u64) -> bool {
+        self.in_flight.range(..=id).next().is_some()
+    }
+
+    /// The same of the groups of a zone, its header and its footer.
+    pub fn zone_waits_for_group(&self, zone: ZoneId, id: u64) -> bool {
+        self.in_flight.range(..=id).any(|(_, group)| group.zone == zone)
+    }
+
+    /// Whether the zone has an append or its seal on the way.
+    pub fn zone_busy(&self, zone: ZoneId) -> bool {
+        self.sealing.contains(&zone) || self.zone_in_flight(zone)
+    }
+
+    /// Whether the zone has appends on their way.
+    pub fn zone_in_flight(&self, zone: ZoneId) -> bool {
+        self.zone_waits_for_group(zone, u64::MAX)
+    }
+
+    /// Payload of `pba` that the device does not have yet, and as many blocks after it as lie in
+    /// the same piece (at most `blocks`).
+    pub fn pending(&self, pba: Pba, blocks: u64) -> Option<Bytes> {
+        let sent = self.pending.range(..=pba.0).next_back().map(|(_, pieces)| pieces);
+        self.gathered().chain(sent).find_map(|pieces| {
+            let before = pieces.partition_point(|(at, _)| *at <= pba.0);
+            let (at, piece) = &pieces[before.checked_sub(1)?];
+            let skip = (pba.0 - at) * BLOCK_SIZE;
+            let end = (skip + blocks * BLOCK_SIZE).min(piece.len() as u64);
+            (skip < end).then(|| piece.slice(skip as usize..end as usize))
+        })
+    }
+
+    /// The first pending block at or after `pba`, if `pba` itself is none.
+    pub fn next_pending(&self, pba: Pba) -> Option<Pba> {
+        let sent = self.pending.range(pba.0..).next().map(|(&at, _)| at);
+        let gathered = self.gathered().filter_map(|pieces| pieces.first().map(|(at, _)| *at));
+        gathered.filter(|at| *at >= pba.0).chain(sent).min().map(Pba)
+    }
+
+    /// The payload of the groups that are being built.
+    fn gathered(&self) -> impl Iterator<Item = &Pieces> {
+        self.builders().map(|builder| &builder.payload)
+    }
+
+    /// Bytes of memory that the checksums of open segments take.
+    pub fn open_checksum_bytes(&self) -> u64 {
+        let open = self.streams.iter().flatten();
+        open.map(|open| (size_of::<u32>() * open.checksums.capacity()) as u64).sum()
+    }
+
+    /// The checksums of an open segment's blocks, as far as they were sent; `None` if the segment
+    /// is not open.
+    pub fn open_checksums(&self, zone: ZoneId) -> Option<&[u32]> {
+        let open = self.streams.iter().flatten().find(|open| open.zone == zone)?;
+        Some(&open.checksums)
+    }
+
+    /// Blocks left in the stream's open segment.
+    pub fn room_blocks(&self, stream: u8) -> u64 {
+        let open = self.streams.get(usize::from(stream)).and_then(Option::as_ref);
+        open.map_or(0, |open| self.zone_blocks.saturating_sub(u64::from(open.next)))
+    }
+
+    /// Zones of open segments.
+    pub fn open_zones(&self) -> Vec<ZoneId> {
+        self.streams.iter().flatten().map(|open| open.zone).collect()
+    }
+}

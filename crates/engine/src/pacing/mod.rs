@@ -1,0 +1,177 @@
+//! What reclaim and its pacing keep between their steps.
+//!
+//! Steps of clients look at it too: how fast they may go, whether what they touch refers to a candidate.
+
+mod asked;
+mod index;
+mod leaf_set;
+mod released;
+
+pub(crate) use leaf_set::LeafSet;
+
+use mjolnir_policy::pacing::{Gate, Pacing, PacingPolicy, Rhythm, ScanBudget};
+use mjolnir_policy::read_plan::ReadPlanPolicy;
+use mjolnir_policy::victim::VictimPolicy;
+use mjolnir_policy::{pacing, read_plan, victim};
+use mjolnir_store::Error;
+use mjolnir_units::Instant;
+
+use crate::options::ReclaimOptions;
+use crate::pacing::asked::Asked;
+use crate::pacing::index::ReverseIndex;
+use crate::pacing::released::Released;
+use crate::space::Retry;
+
+/// Blocks that either side of the gate may run ahead by.
+const BURST_BLOCKS: u64 = 256;
+
+/// What reclaim knows between its steps.
+pub(crate) struct ReclaimState {
+    pub cycles_begun: u64,
+    /// The log's sequence number when the last one began.
+    pub begun_at: u64,
+    /// For each of the last cycles that won nothing: how many had begun when it began.
+    pub fruitless_from: Option<u64>,
+    /// The log's sequence number when the last such cycle began, or when reclaim went to rest: until
+    /// it grows there is nothing new to win.
+    pub fruitless_at: Option<u64>,
+    /// Segments opened so far, when pacing was last told of one.
+    pub allocated_seen: u64,
+    /// Clients lack space: collect whatever there is to win, at full speed.
+    pub urgent: bool,
+    /// How many cycles had begun when that was last asked for.
+    pub urgent_from: u64,
+    /// What was asked for by name (`gc run`).
+    pub asked: Asked,
+    pub running: bool,
+    /// Why nothing is won, as far as is known.
+    pub failure: Option<Error>,
+    /// The last cycle failed by a request that may succeed the next time.
+    pub stumbled: bool,
+    /// Where the device failed for a mark, the last time.
+    pub mark_retry: Option<Retry>,
+    /// When something that the device failed for is tried again next.
+    pub retry_at: Option<Instant>,
+    /// Times that something was.
+    pub retries: u64,
+    /// Map nodes in use when the last mark ended (or the store was opened).
+    pub nodes_marked: usize,
+    /// Segments to relocate, with the leaves that refer to them.
+    pub index: ReverseIndex,
+    /// Space that deletions and trims left behind.
+    pub released: Released,
+    /// How often something had been referred to again when a mark last found nothing that was referred
+    /// to twice: if it is so often still, nothing is.
+    pub singly_at: Option<u64>,
+    /// Memory that the mark's live bits may take: while one runs, and while they are of use.
+    pub mark_bytes: u64,
+    /// Memory that the relocation under way takes.
+    pub batch_bytes: u64,
+    pub pacing: Box<dyn PacingPolicy>,
+    /// One for the life of the store: some draw lots.
+    pub victim: Box<dyn VictimPolicy>,
+    pub read_plan: Box<dyn ReadPlanPolicy>,
+    pub gate: Gate,
+    pub rhythm: Rhythm,
+    pub budget: ScanBudget,
+    pub last_pacing: Pacing,
+    pub options: ReclaimOptions,
+    pub counters: ReclaimCounters,
+}
+
+/// What reclaim did since the store was opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReclaimCounters {
+    pub cycles: u64,
+    pub leaves_scanned: u64,
+    pub mappings_scanned: u64,
+    pub scan_cpu_ns: u64,
+    pub segments_retired: u64,
+    /// Segments chosen for the sake of wear alone.
+    pub segments_levelled: u64,
+    /// Payload of the segments given up that nothing referred to when it was last counted.
+    pub blocks_won: u64,
+    pub blocks_moved: u64,
+    pub leaves_repointed: u64,
+    pub copy_forward_failures: u64,
+    pub panics: u64,
+}
+
+impl ReclaimState {
+    /// `index_bytes` is what the reverse index may take; `processors`, how many may scan at once.
+    pub fn new(options: &ReclaimOptions, index_bytes: u64, processors: usize) -> Self {
+        ReclaimState {
+            cycles_begun: 0,
+            begun_at: 0,
+            fruitless_from: None,
+            fruitless_at: None,
+            allocated_seen: 0,
+            urgent: false,
+            urgent_from: 0,
+            asked: Asked::default(),
+            running: false,
+            failure: None,
+            stumbled: false,
+            mark_retry: None,
+            retry_at: None,
+            retries: 0,
+            nodes_marked: 0,
+            index: ReverseIndex::new(index_bytes),
+            released: Released::default(),
+            singly_at: None,
+            mark_bytes: 0,
+            batch_bytes: 0,
+            pacing: pacing::by_name(&options.pacing)
+                .expect("the policy's name was checked when the store was opened"),
+            read_plan: read_plan::by_name(&options.read_plan)
+                .expect("the policy's name was checked when the store was opened"),
+            victim: victim::seeded(&options.policy, options.seed)
+                .expect("the policy's name was checked when the store was opened"),
+            gate: Gate::new(BURST_BLOCKS),
+            rhythm: Rhythm::default(),
+            budget: ScanBudget::new(options.scan_cpu_max, processors as f64),
+            last_pacing: Pacing::default(),
+            options: options.clone(),
+            counters: ReclaimCounters::default(),
+        }
+    }
+
+    /// Whether reclaim was asked for, whatever the utilization.
+    pub fn is_forced(&self) -> bool {
+        self.asked.is_open()
+    }
+
+    /// Whether clients' writes must wait for reclaim.
+    pub fn gate_closed(&self) -> bool {
+        self.options.enabled && !self.index.is_empty() && !self.gate.client_may_write()
+    }
+
+    pub fn client_wrote(&mut self, blocks: u64) {
+        self.gate.client_wrote(blocks);
+    }
+
+    /// Reclaim moved blocks of a batch.
+    pub(crate) fn moved(&mut self, blocks: u64, now: Instant) {
+        self.counters.blocks_moved += blocks;
+        self.gate.reclaim_moved(blocks);
+        self.rhythm.copied(now, blocks);
+        self.follow_rhythm(now);
+    }
+
+    /// Reclaim has moved all that it will of a batch.
+    pub(crate) fn batch_copied(&mut self, now: Instant) {
+        self.rhythm.end(now);
+        self.follow_rhythm(now);
+    }
+
+    /// Lets clients run ahead by as much as they may now.
+    pub(crate) fn follow_rhythm(&mut self, now: Instant) {
+        self.gate.allow(self.rhythm.lead_blocks(now));
+    }
+
+    /// For the last cycle that won nothing: how many had begun before it. Where reclaim is off, none
+    /// will ever win anything.
+    pub fn fruitless_from(&self) -> Option<u64> {
+        if self.options.enabled { self.fruitless_from } else { Some(u64::MAX) }
+    }
+}

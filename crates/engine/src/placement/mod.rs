@@ -1,0 +1,250 @@
+//! Which stream clients' blocks and relocated ones go to: the placement policy's choice, fitted to
+//! the streams that there are.
+//!
+//! The map, relief and a last resort of reclaim have streams of their own, which no policy decides.
+//! Where a policy sends all of clients' blocks to one stream and all of reclaim's to another, as
+//! `apart` does, the latter is that resort, and nothing is looked up for a write. Any other policy
+//! gets a stream for each of its classes, is asked for each block, and is told which stream and
+//! about how old the version is that a write replaces.
+//!
+//! Where space is short, keeping classes apart would cost what is left. Clients then fill what any
+//! class has open, and reclaim goes to its resort: so a policy opens segments only as clients may,
+//! and the reserves stay what they are.
+
+mod room;
+
+use mjolnir_device::DeviceInfo;
+use mjolnir_map::Run;
+use mjolnir_policy::placement::{
+    BlockView, HostReclaimApart, PlacementPolicy, Previous, ReclaimedSegment, Shape, Source, Stream,
+};
+use mjolnir_policy::{UnknownPolicy, placement};
+use mjolnir_units::{Lba, Pba, TreeId};
+
+use crate::format::group::GROUP_BLOCKS_MAX;
+use crate::options::OpenOptions;
+use crate::space::{CLIENT_STREAM, RECLAIM_STREAM, Segment};
+
+/// The most streams that a policy gets, and that clients' writes are spread over.
+pub const STREAMS_MAX: u8 = 8;
+
+/// A store has so many segments for each stream, or classes share one: what is open cannot be
+/// reclaimed.
+const SEGMENTS_A_STREAM: u32 = 8;
+
+/// The part of the memory budget that a policy may take: one in so many.
+const MEMORY_SHARE: u64 = 64;
+
+/// Relocated blocks that lay and were written side by side stay so, by so many: one word of a leaf may
+/// stand for all of a group, and be torn into no more than it has room for.
+const TOGETHER_BLOCKS: u64 = 16;
+
+/// The policy, and how its classes become streams.
+pub(crate) struct Placement {
+    policy: Box<dyn PlacementPolicy>,
+    /// Whether clients' blocks all go to one class and reclaim's to another.
+    apart: bool,
+    /// Whether the policy looks at clients' blocks.
+    client_by_block: bool,
+    /// Streams for clients and the policy, from `CLIENT_STREAM` on.
+    streams: u8,
+    /// Streams that the policy would use if it could.
+    pub wanted: u8,
+    /// Blocks that went elsewhere than the policy said, for want of space.
+    pub displaced_blocks: u64,
+    /// The blocks of the write under way, and what they replace.
+    views: Vec<BlockView>,
+    runs: Vec<Run>,
+    /// What was relocated last.
+    tail: Option<Tail>,
+}
+
+/// Relocated blocks that keep together.
+struct Tail {
+    /// Whatever would follow them.
+    next: Moved,
+    /// Where they were to go.
+    wanted: u8,
+    /// How many they are.
+    blocks: u64,
+}
+
+impl Placement {
+    /// The policy that the options name, for that device.
+    pub fn new(options: &OpenOptions, info: &DeviceInfo) -> Result<Self, UnknownPolicy> {
+        // One zone open for each stream at most, or they would wait for each other.
+        let others = u32::from(CLIENT_STREAM);
+        let zones = info.open_zones_max.map_or(u32::MAX, |max| max.saturating_sub(others)).max(1);
+        let shape = |most: u32| Shape {
+            streams_max: most.min(STREAMS_MAX.into()) as u8,
+            segment_blocks: info.zone_blocks,
+            segments: info.zones.into(),
+            memory_bytes_max: options.memory_bytes / MEMORY_SHARE,
+        };
+        let wanted = placement::by_name_for(&options.placement, &shape(STREAMS_MAX.into()))?;
+        let fixed = Source::ALL.map(|source| wanted.fixed(source));
+        let (wanted, one) = (wanted.streams(), matches!(fixed, [Some(a), Some(b)] if a == b));
+        let most = zones.min((info.zones / SEGMENTS_A_STREAM).max(1));
+        let mut policy = placement::by_name_for(&options.placement, &shape(most.max(2)))?;
+        let mut apart = matches!(fixed, [Some(a), Some(b)] if a != b);
+        if most < 2 && !one && !apart {
+            // One stream, and reclaim's own: that is `apart`.
+            policy = Box::new(HostReclaimApart::default());
+            apart = true;
+        }
+        let client_by_block = policy.fixed(Source::Client).is_none();
+        let spread = u32::from(options.client_streams.clamp(1, STREAMS_MAX)).min(zones) as u8;
+        let streams = if client_by_block { policy.streams() } else { spread };
+        let views = Vec::with_capacity(if client_by_block { GROUP_BLOCKS_MAX as usize } else { 0 });
+        Ok(Placement {
+            policy,
+            apart,
+            client_by_block,
+            streams,
+            wanted,
+            displaced_blocks: 0,
+            views,
+            runs: Vec::new(),
+            tail: None,
+        })
+    }
+
+    /// Streams for clients and the policy, from `CLIENT_STREAM` on.
+    pub fn streams(&self) -> u8 {
+        self.streams
+    }
+
+    /// Streams that clients' writes are spread over as they come.
+    pub fn spread(&self) -> u8 {
+        if self.client_by_block { 1 } else { self.streams }
+    }
+
+    /// Streams that the policy's classes have.
+    pub fn classes(&self) -> u8 {
+        self.policy.streams()
+    }
+
+    /// The name of the policy in force.
+    pub fn name(&self) -> &'static str {
+        self.policy.name()
+    }
+
+    /// Memory that it holds.
+    pub fn bytes(&self) -> u64 {
+        let scratch = self.views.capacity() * size_of::<BlockView>();
+        (self.policy.memory_bytes() + scratch) as u64
+    }
+
+    /// Streams that one victim's blocks may go to.
+    pub fn reclaim_streams(&self) -> u8 {
+        if self.policy.fixed(Source::Reclaim).is_some() { 1 } else { self.policy.streams() }
+    }
+
+    /// The stream of a class. Where clients' blocks are all of one, neighbours share a stream.
+    fn stream_of(&self, class: Stream, source: Source, tree: TreeId, lba: u64) -> u8 {
+        if self.apart && source == Source::Reclaim {
+            return RECLAIM_STREAM;
+        }
+        if self.client_by_block {
+            return CLIENT_STREAM + class.0;
+        }
+        let region = (lba >> 10).wrapping_add(u64::from(tree.0) * 7);
+        CLIENT_STREAM + (region % u64::from(self.streams)) as u8
+    }
+
+    /// The class of a segment; `None` where a policy did not choose it, or another one did.
+    fn class_of(&self, stream: u8) -> Option<Stream> {
+        if self.apart && stream == RECLAIM_STREAM {
+            return Some(Stream(1));
+        }
+        let class = stream.checked_sub(CLIENT_STREAM)?;
+        if !self.client_by_block {
+            return Some(Stream(0));
+        }
+        (class < self.policy.streams()).then_some(Stream(class))
+    }
+
+    /// Tells the policy of a segment that is given up, or is about to be. `opened` is used where
+    /// the segment itself does not know: it was opened before the store was.
+    pub fn reclaimed(&mut self, segment: &Segment, live: u64, opened: Option<u64>, now: u64) {
+        let Some(stream) = self.class_of(segment.stream) else { return };
+        let Some(opened_sequence) = segment.opened.or(opened) else { return };
+        self.policy.reclaimed(&ReclaimedSegment {
+            stream,
+            opened_sequence,
+            sealed_sequence: segment.sealed,
+            now_sequence: now,
+            used_blocks: segment.payload.into(),
+            live_blocks: live,
+        });
+    }
+
+    /// Where a run of relocated blocks should go, of which the first is `block`. They were written
+    /// together, so they stay together, and with what came just before them if that is little.
+    pub fn of_moved(&self, block: &Moved, now: u64) -> u8 {
+        let class = match self.policy.fixed(Source::Reclaim) {
+            Some(class) => class,
+            None => match self.tail_before(block) {
+                Some(tail) => return tail.wanted,
+                None => self.policy.place(&self.moved_view(block, now)),
+            },
+        };
+        self.stream_of(class, Source::Reclaim, block.tree, block.lba)
+    }
+
+    /// Relocated blocks were appended to `stream`, where `wanted` was asked for.
+    pub fn moved(&mut self, block: &Moved, blocks: u32, wanted: u8, stream: u8, now: u64) {
+        if stream != wanted {
+            self.displaced_blocks += u64::from(blocks);
+        }
+        if !self.client_by_block {
+            return;
+        }
+        let before = self.tail_before(block).map_or(0, |tail| tail.blocks);
+        let next = block.followed_by(blocks.into());
+        self.tail = Some(Tail { next, wanted, blocks: before + u64::from(blocks) });
+        let Some(class) = self.class_of(stream) else { return };
+        for index in 0..u64::from(blocks) {
+            let view = self.moved_view(&block.followed_by(index), now);
+            self.policy.wrote(&view, class);
+        }
+    }
+
+    /// What was relocated last, if the block is to keep together with it.
+    fn tail_before(&self, block: &Moved) -> Option<&Tail> {
+        self.tail.as_ref().filter(|tail| {
+            let Moved { tree, lba, at, .. } = tail.next;
+            tail.blocks < TOGETHER_BLOCKS && (tree, lba, at) == (block.tree, block.lba, block.at)
+        })
+    }
+
+    fn moved_view(&self, block: &Moved, now: u64) -> BlockView {
+        let from = self.class_of(block.from);
+        BlockView {
+            source: Source::Reclaim,
+            volume: block.tree,
+            lba: Lba(block.lba),
+            now_sequence: now,
+            previous: from.map(|stream| Previous { stream, birth_sequence: block.birth }),
+        }
+    }
+}
+
+/// A relocated block, as a policy may see it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moved {
+    pub tree: TreeId,
+    pub lba: u64,
+    /// Where it lies.
+    pub at: Pba,
+    /// The stream of the segment that it lies in.
+    pub from: u8,
+    pub birth: u64,
+}
+
+impl Moved {
+    /// So many blocks on, in the same run.
+    fn followed_by(self, blocks: u64) -> Self {
+        Moved { lba: self.lba + blocks, at: self.at.plus(blocks), ..self }
+    }
+}

@@ -1,0 +1,411 @@
+//! Copies the live blocks of victims: reads them ahead, verifies them and appends them to another segment.
+
+use std::cell::Cell;
+use std::collections::{BTreeSet, VecDeque};
+use std::future::poll_fn;
+use std::ops::{Range, RangeInclusive};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::{Either, LocalBoxFuture, select};
+use mjolnir_device::{AlignedBuf, Device, DeviceError, Runtime};
+use mjolnir_map::{Relocations, RelocationsBuilder};
+use mjolnir_policy::pacing::Ahead;
+use mjolnir_policy::read_plan::{ReadPlanView, Span};
+use mjolnir_store::Error;
+use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
+
+use crate::drive::{Engine, Pin, State, Sums};
+use crate::format::group::GROUP_BLOCKS_MAX;
+use crate::memory::dirty_bytes_max;
+use crate::options::OpenOptions;
+use crate::reclaim::relocate::live_runs::{LiveBlocks, LiveRun, LiveRuns};
+use crate::report::ReadPurpose;
+use crate::yielding::yield_now;
+
+/// Blocks read from a victim in one go, a slice. What is moved goes to the log with each of them, so
+/// shorter ones make shorter groups.
+const SLICE_BLOCKS: RangeInclusive<u64> = 128..=512;
+
+/// The part of what may wait unwritten that a slice is, within these bounds: one in so many.
+const SLICE_SHARE: u64 = 16;
+
+/// The part of it that those are which are being read, one in so many, but no fewer or more than these.
+/// Beside them one is in memory that is being copied, the next victim's first, and what of those before is
+/// being written.
+const AHEAD_SHARE: u64 = 8;
+
+const SLICES_AHEAD: RangeInclusive<u64> = 1..=3;
+
+/// Blocks of one read: more than the longest run has, which is verified out of a single one; as a rule
+/// a whole slice with its headers.
+const READ_BLOCKS_MAX: u64 = 640;
+
+const _: () = assert!(READ_BLOCKS_MAX >= GROUP_BLOCKS_MAX as u64);
+
+/// Where reclaim has waited for its share so long, and nobody wrote anything, it gives up what it
+/// holds for going on at once. Then it has to mark again, which must not be for every few writes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long what was read ahead is held while reclaim waits for its share: as a rule a client's write is
+/// done sooner, and what is given up has to be read again.
+const HOLD: Duration = Duration::from_millis(100);
+
+/// What was done with a victim's live blocks.
+pub(crate) enum Copied {
+    /// All of them lie elsewhere, too.
+    Whole(RelocationsBuilder),
+    /// Some do, and reclaim is to rest: nothing was written since this sequence number.
+    Part(RelocationsBuilder, u64),
+    /// The store is closing.
+    Closing,
+}
+
+/// A victim that can be copied.
+pub(crate) struct Ready<D: Device, R: Runtime> {
+    runs: LiveRuns,
+    /// Its checksums, which memory may have no room to keep otherwise. If they could not be loaded, whoever
+    /// verifies hears why.
+    sums: Option<Sums>,
+    /// Its first slice, on its way.
+    first: Option<Reads<D, R>>,
+}
+
+/// Whether all of the victim that is being copied is in memory or on its way: the device has time for
+/// the next one.
+#[derive(Default)]
+pub(crate) struct AllRead(Cell<bool>);
+
+impl AllRead {
+    pub fn note(&self) {
+        self.0.set(true);
+    }
+
+    /// Waits for it. Nobody is woken: it is noted by a copy that runs beside whoever waits, and has them
+    /// look right afterwards ([`beside`](super::relocate::beside)), or by who waits for them next.
+    async fn noted(&self) {
+        poll_fn(|_| if self.0.get() { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+}
+
+/// Reads of a victim that are on their way. They hold its zone.
+struct Reads<D: Device, R: Runtime> {
+    pin: Pin<D, R>,
+    spans: Vec<(Pba, LocalBoxFuture<'static, Result<AlignedBuf, DeviceError>>)>,
+}
+
+impl<D: Device, R: Runtime> Reads<D, R> {
+    /// All that could be read, in order. A stale block that fails takes its neighbours along, so
+    /// what is missing is worth another try without it.
+    async fn finish(self) -> Vec<(Pba, Bytes)> {
+        let mut read = Vec::with_capacity(self.spans.len());
+        for (at, reading) in self.spans {
+            if let Ok(buffer) = reading.await {
+                read.push((at, buffer.freeze()));
+            }
+        }
+        drop(self.pin);
+        read
+    }
+}
+
+/// A live run that was read.
+pub(crate) struct Verified<'a> {
+    pub run: &'a LiveRun,
+    pub bytes: Bytes,
+    /// Where the checksums of its content are, as far as they are known.
+    content: Range<usize>,
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Finds out what of a victim is to be copied, while another one is; has its first slice read once
+    /// all of that one was, if it will be copied at once.
+    pub(crate) async fn get_ready(
+        &self,
+        zone: ZoneId,
+        live: &LiveBlocks,
+        before: &AllRead,
+    ) -> Result<Ready<D, R>, Error> {
+        // They are needed anyway, and tell where the headers are.
+        let sums = self.load_checksums(ReadPurpose::Reclaim, zone).await.ok();
+        let runs = self.live_runs(zone, live).await?;
+        before.noted().await;
+        let first = slices(&runs.runs, slice_blocks(&self.inner.options)).next();
+        // What would be held while reclaim waits can be read again.
+        let first = first.filter(|_| {
+            let state = self.state();
+            !state.is_paced() && !state.is_at_reserve()
+        });
+        Ok(Ready { first: first.map(|first| self.start_reads(zone, first)), runs, sums })
+    }
+
+    /// Copies a victim's live runs forward. Returns where they went; `groups` gains the groups that
+    /// hold them. If it fails, the old data stays in force and nothing is lost but the effort.
+    pub(crate) async fn copy_out(
+        &self,
+        zone: ZoneId,
+        Ready { runs: LiveRuns { runs, opened }, first, sums }: Ready<D, R>,
+        all_read: &AllRead,
+        groups: &mut BTreeSet<u64>,
+    ) -> Result<Copied, Error> {
+        let mut moves = Relocations::builder();
+        moves.reserve(runs.len());
+        {
+            let mut guard = self.state();
+            let state = &mut *guard;
+            let live = runs.iter().map(|run| run.blocks).sum();
+            let now = state.log.sequence;
+            state.placement.reclaimed(state.space.get(zone), live, opened, now);
+        }
+        // The next slices are on their way while this one is copied.
+        let slices: Vec<&[LiveRun]> = slices(&runs, slice_blocks(&self.inner.options)).collect();
+        let read_on = |ahead: &mut VecDeque<Reads<D, R>>, from: usize| {
+            // Where reclaim waits again and again, what is ahead may be given up each time.
+            let is_paced = self.state().is_paced();
+            let most = if is_paced { 1 } else { slices_ahead(&self.inner.options) };
+            while ahead.len() < most
+                && let Some(next) = slices.get(from + ahead.len())
+            {
+                ahead.push_back(self.start_reads(zone, next));
+            }
+            from + ahead.len() == slices.len()
+        };
+        let mut ahead: VecDeque<Reads<D, R>> = first.into_iter().collect();
+        for (index, slice) in slices.iter().enumerate() {
+            if !self.has_share_within(HOLD).await {
+                // That may be long: no payload is held meanwhile that can be read again.
+                for reads in ahead.drain(..) {
+                    reads.finish().await;
+                }
+                if let Some(written) = self.wait_for_share().await {
+                    return Ok(Copied::Part(moves, written));
+                }
+            }
+            self.leave_room_to_clients().await;
+            {
+                let state = self.state();
+                if state.closing {
+                    return Ok(Copied::Closing);
+                }
+                if state.reclaim.asked.is_called_off() {
+                    return Ok(Copied::Part(moves, state.log.sequence));
+                }
+            }
+            read_on(&mut ahead, index);
+            let reads = ahead.pop_front().expect("it was begun");
+            let read = reads.finish().await;
+            // Before it is looked at: a device that tells of several at once has nothing to do else.
+            if read_on(&mut ahead, index + 1) {
+                all_read.note();
+                yield_now().await; // The next victim's is begun before this one is copied.
+            }
+            let copied =
+                self.copy_slice(zone, slice, read, sums.as_ref(), &mut moves, groups).await;
+            // Before any wait, and though the copy failed: clients may wait for what has not been
+            // sent.
+            self.send_relocated();
+            copied?;
+            self.wait_while_dirty().await?;
+        }
+        let zone_blocks = self.state().space.zone_blocks;
+        moves.empties(zone.start(zone_blocks), zone_blocks);
+        Ok(Copied::Whole(moves))
+    }
+
+    /// Begins to read the live runs of a slice, as the read plan says.
+    fn start_reads(&self, zone: ZoneId, slice: &[LiveRun]) -> Reads<D, R> {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        let start = zone.start(state.space.zone_blocks);
+        let live: Vec<Span> =
+            slice.iter().map(|run| Span { at: run.at.0 - start.0, blocks: run.blocks }).collect();
+        let view = ReadPlanView { live: &live, read_blocks_max: READ_BLOCKS_MAX };
+        let plan = state.reclaim.read_plan.plan(&view);
+        let pin = Pin::new(self, state, zone);
+        let read = |span: Span| {
+            let buffer = state.buffers.take((span.blocks * BLOCK_SIZE) as usize);
+            let at = start.plus(span.at);
+            (at, self.read_device(ReadPurpose::Reclaim, at, buffer).boxed_local())
+        };
+        Reads { pin, spans: plan.into_iter().map(read).collect() }
+    }
+
+    /// The bytes of a run out of what was read, each block verified; if it is not there in one
+    /// piece, read by itself. `content` gets the checksums of their content, as far as they are known.
+    async fn verified(
+        &self,
+        read: &[(Pba, Bytes)],
+        run: &LiveRun,
+        sums: Option<&Sums>,
+        content: &mut Vec<u32>,
+    ) -> Result<Bytes, Error> {
+        let length = (run.blocks * BLOCK_SIZE) as usize;
+        let before = read.partition_point(|(at, _)| *at <= run.at);
+        if let Some((at, bytes)) = before.checked_sub(1).map(|index| &read[index]) {
+            let from = ((run.at.0 - at.0) * BLOCK_SIZE) as usize;
+            if from + length <= bytes.len() {
+                let bytes = bytes.slice(from..from + length);
+                let offset = run.at.offset(self.state().space.zone_blocks);
+                let known = sums.and_then(|sums| sums.get(offset..offset + run.blocks));
+                self.verify(ReadPurpose::Reclaim, run.at, &bytes, known, |sum| content.push(sum))
+                    .await?;
+                return Ok(bytes);
+            }
+        }
+        self.read_verified(ReadPurpose::Reclaim, run.at, run.blocks).await
+    }
+
+    /// Verifies the runs of a slice, then appends each to the stream that placement names and notes
+    /// where its parts went.
+    async fn copy_slice(
+        &self,
+        zone: ZoneId,
+        slice: &[LiveRun],
+        read: Vec<(Pba, Bytes)>,
+        sums: Option<&Sums>,
+        moves: &mut RelocationsBuilder,
+        groups: &mut BTreeSet<u64>,
+    ) -> Result<(), Error> {
+        let mut content = Vec::with_capacity(slice.iter().map(|run| run.blocks as usize).sum());
+        let mut verified = Vec::with_capacity(slice.len());
+        for run in slice {
+            let from = content.len();
+            let bytes = self.verified(&read, run, sums, &mut content).await?;
+            verified.push(Verified { run, bytes, content: from..content.len() });
+        }
+        let moved_at = self.runtime().now();
+        // How many runs were appended, and how many blocks of the next one.
+        let (mut runs, mut done) = (0, 0);
+        self.step(|state| {
+            let mut moved = 0;
+            let outcome = loop {
+                let Some(next) = verified.get(runs) else { break Ok(()) };
+                let known = content[next.content.clone()].get(done as usize..).unwrap_or(&[]);
+                let (at, fit, group) = match state.append_moved(zone, next, done, known) {
+                    Ok(appended) => appended,
+                    Err(hurdle) => break Err(hurdle),
+                };
+                moves.add(next.run.at.plus(done), fit, at);
+                if groups.last() != Some(&group) {
+                    groups.insert(group);
+                }
+                (moved, done) = (moved + fit, done + fit);
+                if done == next.run.blocks {
+                    (runs, done) = (runs + 1, 0);
+                }
+            };
+            state.reclaim.moved(moved, moved_at);
+            state.reclaim.asked.moved(zone, moved);
+            outcome
+        })
+        .await?;
+        self.notify();
+        Ok(())
+    }
+
+    /// Sends the groups that hold what reclaim moved.
+    fn send_relocated(&self) {
+        {
+            let mut guard = self.state();
+            let state = &mut *guard;
+            state.log.close_moved_groups(&mut state.space);
+        }
+        self.inner.lead_wanted.notify(1);
+        self.submit();
+    }
+
+    /// Whether pacing keeps reclaim from moving more.
+    fn waits_for_share(&self) -> bool {
+        let mut state = self.state();
+        state.update_pacing();
+        state.waits_for_share()
+    }
+
+    /// Waits until pacing lets reclaim move more, but no longer than `most`; whether it does.
+    async fn has_share_within(&self, most: Duration) -> bool {
+        if !self.waits_for_share() {
+            return true;
+        }
+        self.notify();
+        let waiting = self.wait_while(|state| state.waits_for_share());
+        let too_long = self.runtime().sleep(most);
+        matches!(select(pin!(waiting), pin!(too_long)).await, Either::Left(_))
+    }
+
+    /// Waits until pacing lets reclaim move more, or nobody has written anything for long: then it
+    /// returns the log's sequence number.
+    async fn wait_for_share(&self) -> Option<u64> {
+        loop {
+            let written = self.state().log.sequence;
+            if self.has_share_within(PATIENCE).await {
+                return None;
+            }
+            let state = self.state();
+            if state.is_quiet() && state.log.sequence == written && state.waits_for_share() {
+                return Some(written);
+            }
+        }
+    }
+}
+
+/// Blocks of a slice.
+fn slice_blocks(options: &OpenOptions) -> u64 {
+    let blocks = dirty_bytes_max(options) / SLICE_SHARE / BLOCK_SIZE;
+    blocks.clamp(*SLICE_BLOCKS.start(), *SLICE_BLOCKS.end())
+}
+
+/// Slices that are being read at once.
+fn slices_ahead(options: &OpenOptions) -> usize {
+    let slices = dirty_bytes_max(options) / AHEAD_SHARE / (slice_blocks(options) * BLOCK_SIZE);
+    slices.clamp(*SLICES_AHEAD.start(), *SLICES_AHEAD.end()) as usize
+}
+
+/// Groups runs so that each group is moved in one go: it ends with the run that makes it `most` blocks
+/// or more.
+fn slices(runs: &[LiveRun], most: u64) -> impl Iterator<Item = &[LiveRun]> {
+    let mut rest = runs;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let mut blocks = 0;
+        let count = rest
+            .iter()
+            .take_while(|run| {
+                let fits = blocks < most;
+                blocks += run.blocks;
+                fits
+            })
+            .count();
+        let (slice, tail) = rest.split_at(count);
+        rest = tail;
+        Some(slice)
+    })
+}
+
+impl State {
+    /// Whether reclaim may move no more than its share.
+    fn is_paced(&self) -> bool {
+        let reclaim = &self.reclaim;
+        let forced = self.reclaim.is_forced();
+        let soon = reclaim.last_pacing.ahead == Ahead::Soon || self.should_choose_anew();
+        let idle = match soon {
+            true => !self.is_under_way(),
+            false => reclaim.last_pacing.ahead == Ahead::AtRest && self.is_quiet(),
+        };
+        self.failed.is_none()
+            && !self.closing
+            && !forced
+            && !reclaim.urgent
+            && !idle
+            && reclaim.last_pacing.active
+    }
+
+    /// Whether reclaim may move no more for now.
+    fn waits_for_share(&self) -> bool {
+        self.is_paced() && self.reclaim.gate.reclaim_may_move() == 0
+    }
+}

@@ -1,0 +1,56 @@
+//! What recovery had to leave out, and what it found damaged, of a store that it opened all the same.
+
+use mjolnir_device::{AlignedBuf, Device, Runtime};
+use mjolnir_units::{BLOCK_BYTES, Pba, ZoneId};
+
+use crate::drive::{Engine, TRIES};
+use crate::format::bind;
+use crate::format::group::GroupHeader;
+use crate::report::{DamagedPlace, ReadPurpose};
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// The blocks of a group's payload that do not hold what was written, each with what is wrong.
+    pub(crate) async fn damaged_blocks(
+        &self,
+        zone: ZoneId,
+        group: &GroupHeader,
+    ) -> Vec<(Pba, DamagedPlace)> {
+        let zone_blocks = self.state().info.zone_blocks;
+        let checksum = self.device().block_checksum();
+        let start = zone.start(zone_blocks).plus(u64::from(group.offset) + 1);
+        let mut damaged = Vec::new();
+        for (index, expected) in (0u64..).zip(&group.checksums) {
+            let at = start.plus(index);
+            let mut why = String::new();
+            let (mut whole, mut was_read) = (false, false);
+            for _ in 0..TRIES {
+                match self
+                    .read_device(ReadPurpose::Recovery, at, AlignedBuf::zeroed(BLOCK_BYTES))
+                    .await
+                {
+                    Ok(block) => {
+                        whole = checksum(block.as_ref()) ^ bind(at, group.incarnation) == *expected;
+                        why = "it does not match its checksum".into();
+                        was_read = true;
+                    }
+                    Err(error) => (why, was_read) = (error.to_string(), false),
+                }
+                if whole {
+                    break;
+                }
+            }
+            if !whole {
+                let what = format!(
+                    "{at} (segment {}) is damaged: {why}. A flush had covered what was written there",
+                    zone.0
+                );
+                if was_read {
+                    self.note_mismatch(ReadPurpose::Recovery, at, &what);
+                }
+                let block = at.offset(zone_blocks);
+                damaged.push((at, DamagedPlace { zone: zone.0, block, what }));
+            }
+        }
+        damaged
+    }
+}

@@ -1,0 +1,47 @@
+//! What the store counts since it was opened.
+
+use crate::report::latency::Histogram;
+
+/// Counts since the store was opened.
+#[derive(Clone, Default)]
+pub(crate) struct Counters {
+    pub client_read_bytes: u64,
+    pub client_write_bytes: u64,
+    pub client_write_blocks: u64,
+    pub device_read_blocks: u64,
+    pub device_write_blocks: u64,
+    pub device_flushes: u64,
+    pub zone_resets: u64,
+    pub segments_released: u64,
+    pub checkpoints: u64,
+    pub nodes_loaded: u64,
+    pub room_waits: u64,
+    pub room_refusals: u64,
+    pub replayed_records: u64,
+    pub dropped_records: u64,
+    pub promises: u64,
+    pub outlive_waits: u64,
+    pub read_latency: Histogram,
+    pub write_latency: Histogram,
+    pub flush_latency: Histogram,
+    pub trim_latency: Histogram,
+    pub atomic_latency: Histogram,
+}
+
+impl Counters {
+    /// Requests of clients that were carried out, of any kind.
+    pub fn client_requests(&self) -> u64 {
+        let Counters {
+            read_latency,
+            write_latency,
+            flush_latency,
+            trim_latency,
+            atomic_latency,
+            ..
+        } = self;
+        [read_latency, write_latency, flush_latency, trim_latency, atomic_latency]
+            .iter()
+            .map(|latency| latency.count)
+            .sum()
+    }
+}

@@ -1,0 +1,259 @@
+//! Segments: which are free, open, sealed or retiring, and who may take the last ones.
+
+mod births;
+mod free;
+mod hurdle;
+mod limits;
+mod map_segments;
+mod node_table;
+mod reserve;
+mod retry;
+mod streams;
+
+pub(crate) use free::ORDER_SLACK;
+pub(crate) use hurdle::Hurdle;
+pub use limits::SEGMENTS_MIN;
+pub(crate) use limits::{SEGMENT_BLOCKS_MIN, check_segments};
+pub(crate) use node_table::NodeTableMedia;
+pub(crate) use reserve::Claim;
+pub use reserve::RESERVE_SEGMENTS_MIN;
+pub(crate) use retry::{Retry, Stuck};
+pub(crate) use streams::{CLIENT_STREAM, MAP_STREAM, RECLAIM_STREAM, RELIEF_STREAM};
+
+use std::collections::{BTreeSet, VecDeque};
+
+use mjolnir_units::{Pba, ZoneId};
+
+use crate::space::births::Births;
+
+/// Where a segment is in its life: free → open → sealed → retiring → free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SegmentState {
+    /// Holds nothing that any durable checkpoint needs.
+    Free,
+    /// Being appended to.
+    Open,
+    /// Immutable.
+    Sealed,
+    /// Nothing refers to it any more, but a durable checkpoint may.
+    Retiring,
+}
+
+/// What is known of one segment.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    pub state: SegmentState,
+    pub stream: u8,
+    pub incarnation: u64,
+    /// Blocks in use: headers, payload and footer.
+    pub used: u32,
+    /// Of those, blocks of payload.
+    pub payload: u32,
+    /// Offset of the footer; 0 for none.
+    pub footer: u32,
+    /// Log sequence number at its opening, if it was opened since the store was.
+    pub opened: Option<u64>,
+    /// Log sequence number at its sealing.
+    pub sealed: u64,
+    /// How old its blocks are, where a placement policy asks.
+    pub births: Births,
+    /// Live blocks as the last mark counted them; `None` if it was not sealed when that began.
+    pub live: Option<u32>,
+    /// Why the segment could not be emptied, if it could not.
+    pub stuck: Option<Stuck>,
+    /// Where the device failed for it, the last time.
+    pub retry: Option<Retry>,
+    /// Live bytes of node images, table pages and manifests, for the map's stream.
+    pub map_bytes: u64,
+    /// Reads under way; the zone is not reset before they end.
+    pub pins: u32,
+    /// Of a free segment: how many roots had been made durable when it became free.
+    pub freed: u64,
+    /// Of a free segment: its bytes were given back.
+    pub released: bool,
+}
+
+impl Segment {
+    fn free() -> Self {
+        Segment {
+            state: SegmentState::Free,
+            stream: 0,
+            incarnation: 0,
+            used: 0,
+            payload: 0,
+            footer: 0,
+            opened: None,
+            sealed: 0,
+            births: Births::default(),
+            live: None,
+            stuck: None,
+            retry: None,
+            map_bytes: 0,
+            pins: 0,
+            freed: 0,
+            released: false,
+        }
+    }
+}
+
+/// All segments of a store.
+pub(crate) struct Space {
+    pub zone_blocks: u64,
+    pub segments: Vec<Segment>,
+    /// Free in the durable checkpoint, in the order of its list; not reset yet.
+    free: VecDeque<ZoneId>,
+    /// Taken from the front of `free`, and being reset. Still free, and next in the order: a
+    /// manifest that left it out would hide the records that are soon logged in it.
+    resetting: Option<ZoneId>,
+    /// Taken from the front of `free` and reset: can be opened at once.
+    ready: VecDeque<ZoneId>,
+    /// Free segments that are being given back; they are not reset meanwhile.
+    pub releasing: BTreeSet<ZoneId>,
+    /// Roots made durable since the store was opened.
+    pub roots: u64,
+    /// The highest incarnation given out.
+    pub incarnation: u64,
+    /// Added to the device, and free in no durable checkpoint yet.
+    grown: Vec<ZoneId>,
+    /// How many zones there were as of the last growth that was answered, or of the checkpoint that the store
+    /// was opened by: the device may have more, by a growth that was cut short.
+    pub told_zones: u32,
+    /// Zones opened since the map was last frozen for a checkpoint.
+    pub opened: Vec<ZoneId>,
+    /// Segments kept for a checkpoint; follows how much of the map is dirty.
+    checkpoint_reserve: usize,
+    /// Segments that clients leave besides, for checkpoints that compact the map.
+    compaction_reserve: usize,
+    /// Whether reclaim has a segment open, and relief: that much of their reserve is in use.
+    reclaim_open: bool,
+    relief_open: bool,
+    /// No reserve counts: what is logged is what a server that died had room for.
+    rescuing: bool,
+    pub allocated_total: u64,
+    /// Segments that clients have opened.
+    pub client_segments_opened: u64,
+    pub freed_total: u64,
+}
+
+impl Space {
+    pub fn new(zones: u32, zone_blocks: u64) -> Self {
+        Space {
+            zone_blocks,
+            segments: vec![Segment::free(); zones as usize],
+            free: VecDeque::new(),
+            resetting: None,
+            ready: VecDeque::new(),
+            releasing: BTreeSet::new(),
+            roots: 0,
+            incarnation: 0,
+            grown: Vec::new(),
+            told_zones: zones,
+            opened: Vec::new(),
+            checkpoint_reserve: 2,
+            compaction_reserve: 1,
+            reclaim_open: false,
+            relief_open: false,
+            rescuing: false,
+            allocated_total: 0,
+            client_segments_opened: 0,
+            freed_total: 0,
+        }
+    }
+
+    pub fn get(&self, zone: ZoneId) -> &Segment {
+        &self.segments[zone.0 as usize]
+    }
+
+    pub fn get_mut(&mut self, zone: ZoneId) -> &mut Segment {
+        &mut self.segments[zone.0 as usize]
+    }
+
+    pub fn zone_of(&self, pba: Pba) -> ZoneId {
+        pba.zone(self.zone_blocks)
+    }
+
+    pub fn zones(&self) -> impl Iterator<Item = (ZoneId, &Segment)> {
+        self.segments.iter().enumerate().map(|(zone, segment)| (ZoneId(zone as u32), segment))
+    }
+
+    /// Sealed segments, but for the map's.
+    pub fn sealed_data(&self) -> impl Iterator<Item = (ZoneId, &Segment)> {
+        self.zones().filter(|(_, segment)| {
+            segment.state == SegmentState::Sealed && segment.stream != MAP_STREAM
+        })
+    }
+
+    /// Segments that could be opened, by someone.
+    pub fn free_count(&self) -> usize {
+        self.free.len() + self.ready.len() + usize::from(self.resetting.is_some())
+    }
+
+    pub fn count(&self, state: SegmentState) -> usize {
+        self.segments.iter().filter(|segment| segment.state == state).count()
+    }
+
+    /// Whether what a server that died had acknowledged is being logged again: numbers have gaps then.
+    pub fn is_rescuing(&self) -> bool {
+        self.rescuing
+    }
+
+    /// Whether a segment is free and not listed as such yet.
+    pub fn is_untouched(&self, zone: ZoneId) -> bool {
+        self.get(zone).state == SegmentState::Free
+    }
+
+    /// Opens a segment for `stream`, if `claim` allows and one is ready.
+    pub fn open(&mut self, claim: Claim, stream: u8) -> Option<(ZoneId, u64)> {
+        if !self.allows(claim) {
+            return None;
+        }
+        let zone = self.ready.pop_front()?;
+        self.incarnation += 1;
+        let incarnation = self.incarnation;
+        *self.get_mut(zone) =
+            Segment { state: SegmentState::Open, stream, incarnation, used: 1, ..Segment::free() };
+        self.opened.push(zone);
+        self.allocated_total += 1;
+        self.client_segments_opened += u64::from(claim.is_client());
+        self.note_open(stream, true);
+        Some((zone, incarnation))
+    }
+
+    /// Seals an open segment: its footer begins at block `footer`, and has `blocks` blocks.
+    pub fn seal(&mut self, zone: ZoneId, footer: u32, blocks: u32, sequence: u64) {
+        let segment = self.get_mut(zone);
+        segment.state = SegmentState::Sealed;
+        segment.footer = footer;
+        segment.used = footer + blocks;
+        segment.sealed = sequence;
+        let stream = segment.stream;
+        self.note_open(stream, false);
+    }
+
+    fn note_open(&mut self, stream: u8, open: bool) {
+        match stream {
+            RECLAIM_STREAM => self.reclaim_open = open,
+            RELIEF_STREAM => self.relief_open = open,
+            _ => {}
+        }
+    }
+
+    /// Adds zones that the device has grown by. They wait for a checkpoint that lists them as
+    /// free: what a running one frees comes before them in its order, and after them in ours.
+    pub fn grow(&mut self, zones: u32) {
+        for zone in self.segments.len() as u32..zones {
+            self.segments.push(Segment::free());
+            self.grown.push(ZoneId(zone));
+        }
+    }
+
+    /// The zones that the device has grown by since this was last asked: to be listed as free.
+    pub fn take_grown(&mut self) -> Vec<ZoneId> {
+        std::mem::take(&mut self.grown)
+    }
+
+    /// The part of the segments that is not free.
+    pub fn utilization(&self) -> f64 {
+        1.0 - self.free_count() as f64 / self.segments.len() as f64
+    }
+}

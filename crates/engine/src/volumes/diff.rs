@@ -1,0 +1,89 @@
+//! What differs between two snapshots, and what of a volume is mapped, page by page.
+
+use mjolnir_device::{Device, Runtime};
+use mjolnir_store::{Error, Mapping, Store};
+use mjolnir_units::{BLOCK_SIZE, Lba};
+
+use crate::client::EXTENTS_AT_ONCE;
+use crate::drive::Engine;
+use crate::yielding::yield_now;
+
+/// A range that differs between two targets, and what the newer one has there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct DiffExtent {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+    /// Whether the newer one has data there (else a hole).
+    pub data: bool,
+}
+
+/// A part of a difference.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct DiffPage {
+    /// What differs, in address order.
+    pub extents: Vec<DiffExtent>,
+    /// Where to go on, if there may be more.
+    pub next: Option<u64>,
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// What `new` has that differs from `old`, from byte `from` on, up to `limit` extents. Parts
+    /// that both share are skipped without a look.
+    pub async fn diff(
+        &self,
+        old: &str,
+        new: &str,
+        from: u64,
+        limit: usize,
+    ) -> Result<DiffPage, Error> {
+        let (old, new) = {
+            let state = self.state();
+            (state.catalog.find(old)?, state.catalog.find(new)?)
+        };
+        self.step(|state| {
+            state.target(old)?;
+            state.target(new)?;
+            let diff = state.map.diff(old, new, Lba(from / BLOCK_SIZE), limit.max(1))?;
+            // Neighbours are one: where they lie on the medium is nobody's concern.
+            let mut extents: Vec<DiffExtent> = Vec::with_capacity(diff.ranges.len());
+            for range in &diff.ranges {
+                let (offset, data) = (range.lba.0 * BLOCK_SIZE, range.pba.is_some());
+                let length = state.clip(new, range.lba.0, range.blocks);
+                match extents.last_mut() {
+                    Some(last) if last.offset + last.length == offset && last.data == data => {
+                        last.length += length;
+                    }
+                    _ => extents.push(DiffExtent { offset, length, data }),
+                }
+            }
+            Ok(DiffPage { extents, next: diff.next.map(|lba| lba.0 * BLOCK_SIZE) })
+        })
+        .await
+    }
+
+    /// What is mapped of a target, for listings: data bytes and the number of extents.
+    pub async fn mapped(&self, name: &str) -> Result<u64, Error> {
+        self.mapped_from(name, 0).await
+    }
+
+    /// As [`mapped`](Self::mapped), of what lies at `offset` or past it.
+    pub async fn mapped_from(&self, name: &str, offset: u64) -> Result<u64, Error> {
+        let tree = self.state().catalog.find(name)?;
+        let mut at = offset;
+        let mut bytes = 0;
+        loop {
+            // Of many snapshots, each may be there at once.
+            yield_now().await;
+            let size = self.state().size(tree)?;
+            if at >= size {
+                return Ok(bytes);
+            }
+            for extent in Store::extents(self, tree, at, size - at, EXTENTS_AT_ONCE).await? {
+                at += extent.length;
+                bytes += if extent.mapping == Mapping::Data { extent.length } else { 0 };
+            }
+        }
+    }
+}

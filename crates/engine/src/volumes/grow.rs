@@ -1,0 +1,67 @@
+//! Growing: a device that has more zones than the store knew of.
+
+use mjolnir_device::{Device, Runtime};
+use mjolnir_store::{Error, ErrorKind};
+use mjolnir_units::{BLOCK_SIZE, ByteSize};
+
+use crate::drive::Engine;
+use crate::fault;
+use crate::space::check_segments;
+
+/// What growing a store came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Growth {
+    /// What the store has now, in bytes.
+    pub bytes: u64,
+    /// Of those, what was added since whoever asked for a growth last had this answer, or since the
+    /// checkpoint that the store was opened by: what one added that was cut short counts.
+    pub added: u64,
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Uses a device (or file) that has grown, or makes the file larger: `bytes` in all.
+    ///
+    /// Repeated after it was cut short it does what was left to do, and tells all that was added. Where
+    /// nothing was left it adds nothing, which is no error.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](ErrorKind::Invalid) if that is less than the store has or more than it can have, else
+    /// what the device said.
+    pub async fn grow(&self, bytes: u64) -> Result<Growth, Error> {
+        self.state().check_health()?;
+        let info = self.device().info();
+        let zone_bytes = info.zone_blocks * BLOCK_SIZE;
+        // Once the device has them, the store has.
+        check_segments(&info, bytes / zone_bytes)?;
+        if bytes < info.bytes() {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "{}: {} are less than the {} that the store has, and a store does not shrink",
+                    info.name,
+                    ByteSize(bytes),
+                    ByteSize(info.bytes())
+                ),
+            ));
+        }
+        let zones = self
+            .device()
+            .grow(bytes)
+            .await
+            .map_err(|error| fault::device("growing the device", error))?;
+        {
+            let mut state = self.state();
+            state.info = self.device().info();
+            state.space.grow(zones);
+        }
+        self.inner.reset_wanted.notify(1);
+        self.notify();
+        self.checkpoint().await?;
+        // In the step that answers: if this is cut short, the next one tells what was added.
+        let mut state = self.state();
+        let told = std::mem::replace(&mut state.space.told_zones, zones);
+        let added = u64::from(zones.saturating_sub(told)) * zone_bytes;
+        Ok(Growth { bytes: u64::from(zones) * zone_bytes, added })
+    }
+}

@@ -1,0 +1,133 @@
+//! Resizing a volume. One that comes to end within a block has zeroes in that block past its end, so that
+//! nothing which was cut off comes back when it grows, or in a copy of the block.
+
+use bytes::Bytes;
+use mjolnir_device::{AlignedBuf, Device, Runtime};
+use mjolnir_store::{Chunk, Error, ErrorKind, TargetInfo};
+use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, ByteSize, TreeId};
+
+use crate::drive::{Engine, State, Version};
+use crate::format::record::Record;
+use crate::space::Hurdle;
+use crate::volumes::check_size;
+
+/// The block within which a volume is to end.
+struct Tail {
+    /// What was read of it.
+    version: Option<Version>,
+    /// What it is to hold, if there is more than zeroes past the new end.
+    cut: Option<Bytes>,
+}
+
+impl<D: Device, R: Runtime> Engine<D, R> {
+    /// Grows a volume, or shrinks it if it may `shrink`: what lies past a smaller size is lost. Any multiple of
+    /// 512 bytes is a size.
+    pub async fn resize_volume(
+        &self,
+        name: &str,
+        bytes: u64,
+        shrink: bool,
+    ) -> Result<TargetInfo, Error> {
+        check_size(bytes)?;
+        let tree = self.volume_named(name)?;
+        let sequence = loop {
+            let size = self.state().check_resize(name, tree, bytes, shrink)?;
+            let is_cut = bytes < size && !bytes.is_multiple_of(BLOCK_SIZE);
+            let tail = if is_cut { Some(self.read_tail(tree, bytes).await?) } else { None };
+            let staged = match tail.as_ref().and_then(|tail| tail.cut.clone()) {
+                None => None,
+                Some(block) => match self.stage(&[block], 1).await {
+                    Err(error) if error.kind == ErrorKind::NoSpace => {
+                        self.cut_blocks(name, tree, bytes, size, error).await?;
+                        continue;
+                    }
+                    staged => Some(staged?),
+                },
+            };
+            let staging = staged.as_ref().map(|staged| staged.tree);
+            let mut changed = false;
+            let logged = self
+                .log_record_if(Record::Resize { tree, bytes, tail: staging }, |state| {
+                    changed = state.check_resize(name, tree, bytes, shrink)? != size;
+                    if !changed && let Some(tail) = &tail {
+                        changed = state.version_of(tree, bytes / BLOCK_SIZE)? != tail.version;
+                    }
+                    if changed { Err(Hurdle::Failed(resized())) } else { Ok(()) }
+                })
+                .await;
+            if changed {
+                continue;
+            }
+            let sequence = logged?;
+            if let Some(staged) = staged {
+                staged.taken_over();
+            }
+            break sequence;
+        };
+        self.flush_to(sequence).await?;
+        self.state().target(tree)
+    }
+
+    async fn read_tail(&self, tree: TreeId, bytes: u64) -> Result<Tail, Error> {
+        let within = (bytes % BLOCK_SIZE) as usize;
+        let (version, content) = self.read_version(tree, bytes / BLOCK_SIZE).await?;
+        let cut = match content {
+            Chunk::Data(data) if data[within..].iter().any(|byte| *byte != 0) => {
+                let mut block = AlignedBuf::zeroed(BLOCK_BYTES);
+                block.as_mut()[..within].copy_from_slice(&data[..within]);
+                Some(block.freeze())
+            }
+            _ => None,
+        };
+        Ok(Tail { version, cut })
+    }
+
+    /// Cuts whole blocks off first, which a full store can do without a block to write: so there may be
+    /// room for the one within which the volume is to end. Where there are none, it is full.
+    async fn cut_blocks(
+        &self,
+        name: &str,
+        tree: TreeId,
+        bytes: u64,
+        size: u64,
+        full: Error,
+    ) -> Result<(), Error> {
+        let whole = bytes.next_multiple_of(BLOCK_SIZE);
+        if whole >= size {
+            return Err(full);
+        }
+        let record = Record::Resize { tree, bytes: whole, tail: None };
+        let check = |state: &mut State| state.check_resize(name, tree, whole, true).map(drop);
+        self.log_record(record, check).await?;
+        Ok(())
+    }
+}
+
+impl State {
+    /// Refuses a size that would lose something unless it may. Returns the present size.
+    fn check_resize(
+        &self,
+        name: &str,
+        tree: TreeId,
+        bytes: u64,
+        shrink: bool,
+    ) -> Result<u64, Error> {
+        self.still_named(name, tree)?;
+        let size = self.size(tree)?;
+        if shrink || bytes >= size {
+            return Ok(size);
+        }
+        Err(Error::new(
+            ErrorKind::Invalid,
+            format!(
+                "{name} has {}, and {} is smaller: it would lose what is past that",
+                ByteSize(size),
+                ByteSize(bytes)
+            ),
+        ))
+    }
+}
+
+fn resized() -> Error {
+    Error::new(ErrorKind::Busy, "the volume changed while it was resized")
+}
