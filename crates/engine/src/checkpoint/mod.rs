@@ -4,5 +4,6 @@ mod images;
 mod manifest;
 mod promise;
 mod sparse;
+mod steps;
 mod task;
 mod write;

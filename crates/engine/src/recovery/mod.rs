@@ -22,9 +22,12 @@
 mod arrivals;
 mod damaged;
 mod dropped;
+mod found_log;
+mod gap;
 mod load_map;
 mod missing;
 mod prefetch;
+mod promised;
 mod refusal;
 mod replay;
 mod rescue;
@@ -34,7 +37,6 @@ mod survey;
 
 pub use root::segments_told;
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use futures_util::future::try_join;
@@ -45,17 +47,18 @@ use mjolnir_units::{BLOCK_SIZE, TreeId, ZoneId};
 
 use crate::drive::{Engine, State};
 use crate::fault;
-use crate::format::group::GroupHeader;
 use crate::format::manifest::{Manifest, TreeKind};
 use crate::format::place::Place;
 use crate::format::root::Root;
 use crate::options::OpenOptions;
-use crate::recovery::arrivals::{Arrivals, Payload};
-use crate::recovery::refusal::{WAYS_ON, refusal};
-use crate::recovery::replay::Logged;
+use crate::recovery::arrivals::Arrivals;
+use crate::recovery::found_log::FoundLog;
+use crate::recovery::gap::{Gap, Replayed};
+use crate::recovery::promised::Promised;
+use crate::recovery::refusal::refusal;
 use crate::recovery::root::{ManifestError, check_manifest, read_manifest, read_root};
-use crate::recovery::survey::{LostGroups, Walked};
-use crate::report::{DamagedPlace, LogLoss, ReadPurpose};
+use crate::recovery::survey::{Survey, Walked};
+use crate::report::{LogLoss, ReadPurpose};
 use crate::space::{MAP_STREAM, Segment, SegmentState, Space};
 
 impl<D: Device, R: Runtime> Engine<D, R> {
@@ -65,6 +68,41 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         options: OpenOptions,
         warm: Option<&mut dyn WarmLog>,
     ) -> Result<Self, Error> {
+        let (engine, root, manifest) = Engine::begin_recovery(device, runtime, options).await?;
+        let mut survey = engine.survey_with_warm_log(&root, &manifest, warm).await?;
+        engine.note_missing(&manifest);
+        let damage = std::mem::take(&mut survey.damage);
+        let promised = Promised::of(&survey, &root);
+        let log = FoundLog::of(&survey, &root, &promised);
+
+        let mut loss = LogLoss { durable_to: promised.durable, ..LogLoss::default() };
+        engine.load_map(&manifest, &mut loss).await?;
+        let replayed = engine.replay_found(&root, &log, &promised, &mut loss).await?;
+        for Walked { zone, walk, known } in &survey.walks {
+            engine.note_walked(*zone, walk, *known, replayed.next);
+        }
+        loss.whole_to = replayed.next - 1;
+
+        let lost = replayed.lost(damage, &survey.traces, &log, root.zone_blocks);
+        let gap = Gap::find(&replayed, lost, &promised);
+        if let Some(gap) = gap.as_ref().filter(|_| !engine.inner.options.salvage) {
+            return Err(gap.refusal());
+        }
+        let telling = gap.as_ref().map(Gap::segments).unwrap_or_default();
+        engine.note_left_out(gap, &log, &replayed, &mut loss);
+        engine.keep_loss(loss)?;
+        engine.state().drop_staged();
+        engine.state().follow_log(&log, &replayed, survey.epoch + 1);
+        engine.settle_space(&root, &manifest, &telling, &promised.witnesses);
+        Ok(engine)
+    }
+
+    /// An engine as of the root, of which no record is replayed yet.
+    async fn begin_recovery(
+        device: D,
+        runtime: R,
+        options: OpenOptions,
+    ) -> Result<(Self, Root, Manifest), Error> {
         let info = device.info();
         let root = read_root(&device).await?;
         let mut errors = Vec::new();
@@ -78,188 +116,119 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         for ManifestError { kind, at, blocks, message } in errors {
             engine.note_read_error(kind, ReadPurpose::Recovery, at, blocks, message);
         }
-        let salvage = engine.inner.options.salvage;
-        let outdated = match engine.device().is_root_in_doubt() {
-            true => engine.find_outdated(&manifest).await?,
+        Ok((engine, root, manifest))
+    }
+
+    /// What is found in the log, to which comes first what the warm log has besides.
+    async fn survey_with_warm_log(
+        &self,
+        root: &Root,
+        manifest: &Manifest,
+        warm: Option<&mut dyn WarmLog>,
+    ) -> Result<Survey, Error> {
+        let outdated = match self.device().is_root_in_doubt() {
+            true => self.find_outdated(manifest).await?,
             false => Vec::new(),
         };
         // Before what lies in them is looked for.
-        if let Some(first) = outdated.first().filter(|_| !salvage) {
+        if let Some(first) = outdated.first().filter(|_| !self.inner.options.salvage) {
             return Err(refusal(&first.place));
         }
-        let mut survey = engine.survey(&root, &manifest).await?;
+        let mut survey = self.survey(root, manifest).await?;
         if let Some(warm) = warm
-            && engine.rescue(&root, &manifest, &survey, warm).await?
+            && self.rescue(root, manifest, &survey, warm).await?
         {
             // The log is read anew, with what came to it.
-            engine.renew_log(&root);
-            engine.state().lay_out(&root, &manifest);
-            survey = engine.survey(&root, &manifest).await?;
+            self.renew_log(root);
+            self.state().lay_out(root, manifest);
+            survey = self.survey(root, manifest).await?;
         }
         survey.damage.extend(outdated);
-        engine.note_missing(&manifest);
-        let groups = || {
-            survey.walks.iter().flat_map(|of| of.walk.groups.iter().map(|group| (of.zone, group)))
-        };
-        let promises = || {
-            let traces = survey.traces.iter().map(|trace| (trace.zone, trace.durable));
-            groups().map(|(zone, group)| (zone, group.durable)).chain(traces)
-        };
-        // What the log tells itself saves looking; what the root tells besides, damage must not hide.
-        let told = promises().map(|(_, durable)| durable).fold(0, u64::max);
-        let durable = told.max(root.durable);
-        let says = |of: &(ZoneId, u64)| of.1 == durable && durable > root.durable;
-        let witnesses: BTreeSet<ZoneId> = promises().filter(says).map(|(zone, _)| zone).collect();
-        let newest = |group: &GroupHeader| group.records.iter().map(|r| r.0).max().unwrap_or(0);
-        let counts =
-            |group: &GroupHeader| newest(group) > root.sequence && group.epoch == root.epoch;
-        let highest = groups().map(|(_, group)| newest(group)).fold(root.sequence, u64::max);
-        let mut counting: Vec<(ZoneId, &GroupHeader)> =
-            groups().filter(|(_, group)| counts(group)).collect();
-        counting.sort_by_cached_key(|(_, group)| newest(group));
-        let sure = counting.partition_point(|(_, group)| newest(group) <= told);
-        let records = counting.iter().map(|(_, group)| group.records.len()).sum();
-        let mut logged: Vec<Logged<'_>> = Vec::with_capacity(records);
-        for (index, (zone, group)) in counting.iter().enumerate() {
-            let unsure = index.checked_sub(sure);
-            let mut payload = zone.start(info.zone_blocks).plus(u64::from(group.offset) + 1);
-            for (sequence, record) in &group.records {
-                if *sequence > root.sequence {
-                    let (sequence, incarnation) = (*sequence, group.incarnation);
-                    logged.push(Logged { sequence, incarnation, record, payload, unsure });
-                }
-                payload = payload.plus(record.payload_blocks());
-            }
-        }
-        // Of the copies of a record the one that was logged last comes first.
-        logged.sort_by_key(|of| (of.sequence, Reverse(of.incarnation)));
+        Ok(survey)
+    }
 
-        let mut loss = LogLoss { durable_to: durable, ..LogLoss::default() };
-        engine.load_map(&manifest, &mut loss).await?;
-        let arrivals = Arrivals::new(&counting[sure..], durable);
-        let replay = engine.replay_log(root.sequence + 1, &logged, &arrivals, &mut loss);
-        let ((), next) = try_join(arrivals.verify(&engine), replay).await?;
+    /// Replays the records, and finds out meanwhile which groups arrived whole.
+    async fn replay_found(
+        &self,
+        root: &Root,
+        log: &FoundLog<'_>,
+        promised: &Promised,
+        loss: &mut LogLoss,
+    ) -> Result<Replayed, Error> {
+        let arrivals = Arrivals::new(log.unsure(), promised.durable);
+        let replay = self.replay_log(root.sequence + 1, &log.records, &arrivals, loss);
+        let ((), next) = try_join(arrivals.verify(self), replay).await?;
         let (mut damaged_at, mut damaged) = (Vec::new(), Vec::new());
         for (zone, group) in arrivals.damaged() {
-            let found = engine.damaged_blocks(zone, group).await;
+            let found = self.damaged_blocks(zone, group).await;
             damaged_at.extend(found.iter().map(|(at, _)| *at));
             damaged.extend(found.into_iter().map(|(_, place)| place));
         }
-        let arrivals = arrivals.into_found();
-        let whole = |unsure: usize| matches!(arrivals[unsure], Payload::Whole);
-        let left = logged.iter().filter(|of| of.sequence >= next && of.unsure.is_none_or(whole));
-        let dropped_records = left.map(|of| of.sequence).collect::<BTreeSet<u64>>().len() as u64;
-        let unreadable = arrivals.iter().zip(&counting[sure..]).filter_map(|(arrived, of)| {
-            let Payload::Unreadable(what) = arrived else { return None };
-            let (zone, block) = (of.0.0, u64::from(of.1.offset) + 1);
-            Some((of.1, DamagedPlace { zone, block, what: what.clone() }))
-        });
-        for Walked { zone, walk, known } in &survey.walks {
-            engine.note_walked(*zone, walk, *known, next);
-        }
-        loss.whole_to = next - 1;
-        // Damage is harmless to the log if all that it took had been in the checkpoint.
-        let fatal = |lost: &LostGroups| lost.before.is_none_or(|before| before > next);
-        let mut lost: Vec<LostGroups> = survey.damage.into_iter().filter(fatal).collect();
-        // Nor does it matter which groups behind the gap cannot be read.
-        lost.extend(unreadable.filter_map(|(group, place)| {
-            let ends_here = group.records.iter().any(|(sequence, _)| *sequence == next);
-            ends_here.then_some(LostGroups { place, certain: true, before: None, bytes: 0 })
-        }));
-        let missed = survey.traces.iter().filter(|trace| trace.durable >= next);
-        lost.extend(missed.map(|trace| {
-            let what = format!(
-                "the segment has neither a header nor a first group, but a later group, by which all records up \
-                 to {} were durable",
-                trace.durable
-            );
-            let whole = LostGroups::whole_segment(trace.zone, info.zone_blocks, &what);
-            LostGroups { certain: false, ..whole } // They need not have been in this one.
-        }));
-        let gap = next <= durable || lost.iter().any(|lost| lost.certain);
-        if gap && !salvage {
-            return Err(match lost.iter().find(|lost| lost.certain).or(lost.first()) {
-                Some(lost) => refusal(&lost.place),
-                None => fault::damaged(format!(
-                    "the log is damaged: record {next} is missing, but {} says that all up to {durable} were \
-                     durable; {WAYS_ON}",
-                    if told == durable { "a later one" } else { "the store's root" }
-                )),
-            });
-        }
-        let mut telling: Vec<ZoneId> = Vec::new();
-        if gap {
-            telling.extend(lost.iter().map(|lost| ZoneId(lost.place.zone)));
-            loss.unknown_bytes += lost.iter().map(|lost| lost.bytes).sum::<u64>();
-            loss.places.extend(lost.into_iter().map(|lost| lost.place));
-            let known = logged.iter().map(|of| (of.sequence, of.record.clone())).collect();
-            loss.note_dropped(&known, &engine.state());
-        } else if logged.iter().any(|of| of.sequence >= next) {
-            let mut dropped =
-                LogLoss { whole_to: next - 1, durable_to: durable, ..LogLoss::default() };
-            let left = logged.iter().filter(|of| of.sequence >= next);
-            let known = left.map(|of| (of.sequence, of.record.clone())).collect();
-            dropped.note_dropped(&known, &engine.state());
-            dropped.finish();
-            engine.state().recovered.dropped = Some(dropped);
-        }
-        {
-            let mut state = engine.state();
-            state.recovered.damaged = damaged;
-            state.damaged_at = damaged_at;
-        }
-        if salvage && !loss.is_nothing() {
-            loss.finish();
-            if engine.inner.options.salvage_only.as_ref().is_some_and(|told| *told != loss) {
-                return Err(fault::damaged(
-                    "more or other parts of the log cannot be read than a moment ago: the medium is \
-                     failing; copy the store to another one first",
-                ));
-            }
-            engine.state().log_loss = Some(loss);
-        }
-        let mut guard = engine.state();
-        let state = &mut *guard;
-        // Nothing can take over any more what was staged and not prepared.
-        let staged: Vec<TreeId> = state
-            .catalog
-            .iter()
-            .filter(|(_, entry)| entry.kind == TreeKind::Staging)
-            .map(|(tree, _)| tree)
-            .filter(|tree| !state.prepared.iter().any(|(prepared, _)| prepared == tree))
-            .collect();
-        staged.into_iter().for_each(|tree| state.drop_tree(tree));
+        let mut state = self.state();
+        state.recovered.damaged = damaged;
+        state.damaged_at = damaged_at;
         state.counters.replayed_records = next - 1 - root.sequence;
-        state.counters.dropped_records = dropped_records;
-        state.log.sequence = highest;
-        state.log.durable = highest;
-        state.log.epoch = survey.epoch + 1;
-        state.space.incarnation = state.space.incarnation.max(root.incarnation);
-        let mut places: Vec<Place> = Vec::new();
-        places.extend(state.durable_table().map(Place::unpack));
-        places.extend(state.table.pages.iter().filter(|p| **p != 0).map(|p| Place::unpack(*p)));
-        places.extend(root.manifest.iter().map(|(pba, blocks)| Place {
-            pba: *pba,
-            offset: 0,
-            bytes: u64::from(*blocks) * BLOCK_SIZE,
-        }));
-        for place in places {
-            let whole = state.space.zone_blocks as u32;
-            let segment = state.space.get_mut(place.pba.zone(info.zone_blocks));
-            if segment.state == SegmentState::Free {
-                // It was opened since, and the headers that would tell are damaged.
-                segment.state = SegmentState::Sealed;
-                (segment.stream, segment.used) = (MAP_STREAM, whole);
-            }
-            state.space.add_map_bytes(place, 1);
+        Ok(Replayed { next, arrived: arrivals.into_found() })
+    }
+
+    /// Notes what the records from the gap on would have changed, if there is one; else, what a power cut took.
+    fn note_left_out(
+        &self,
+        gap: Option<Gap>,
+        log: &FoundLog<'_>,
+        replayed: &Replayed,
+        loss: &mut LogLoss,
+    ) {
+        if let Some(gap) = gap {
+            loss.unknown_bytes += gap.lost.iter().map(|lost| lost.bytes).sum::<u64>();
+            loss.places.extend(gap.lost.into_iter().map(|lost| lost.place));
+            loss.note_dropped(&log.known_from(0), &self.state());
+            return;
         }
+        let known = log.known_from(replayed.next);
+        if !known.is_empty() {
+            let (whole_to, durable_to) = (loss.whole_to, loss.durable_to);
+            let mut dropped = LogLoss { whole_to, durable_to, ..LogLoss::default() };
+            dropped.note_dropped(&known, &self.state());
+            dropped.finish();
+            self.state().recovered.dropped = Some(dropped);
+        }
+    }
+
+    /// Keeps what a salvage lost, to be told. Refused if that is more than was agreed to.
+    fn keep_loss(&self, mut loss: LogLoss) -> Result<(), Error> {
+        let options = &self.inner.options;
+        if !options.salvage || loss.is_nothing() {
+            return Ok(());
+        }
+        loss.finish();
+        if options.salvage_only.as_ref().is_some_and(|told| *told != loss) {
+            return Err(fault::damaged(
+                "more or other parts of the log cannot be read than a moment ago: the medium is \
+                 failing; copy the store to another one first",
+            ));
+        }
+        self.state().log_loss = Some(loss);
+        Ok(())
+    }
+
+    /// Counts what lives in the map's segments, and settles which segments are free.
+    fn settle_space(
+        &self,
+        root: &Root,
+        manifest: &Manifest,
+        telling: &[ZoneId],
+        witnesses: &BTreeSet<ZoneId>,
+    ) {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        state.space.incarnation = state.space.incarnation.max(root.incarnation);
+        state.count_map_bytes(root);
         state.update_reserve();
         state.space.told_zones = manifest.zones;
-        let order = manifest.order(info.zones);
-        state.space.settle(&order, engine.device().is_root_in_doubt(), &telling, &witnesses);
+        let order = manifest.order(state.info.zones);
+        state.space.settle(&order, self.device().is_root_in_doubt(), telling, witnesses);
         state.reclaim.nodes_marked = state.map.nodes();
-        drop(guard);
-        Ok(engine)
     }
 }
 
@@ -291,5 +260,47 @@ impl State {
         self.checkpoint.number = root.checkpoint;
         self.table.manifest = root.manifest.clone();
         self.table.pages = manifest.pages.clone();
+    }
+
+    /// Goes on with the log behind what was replayed, in a new epoch.
+    fn follow_log(&mut self, log: &FoundLog<'_>, replayed: &Replayed, epoch: u64) {
+        self.counters.dropped_records = replayed.dropped_records(log);
+        self.log.sequence = log.highest;
+        self.log.durable = log.highest;
+        self.log.epoch = epoch;
+    }
+
+    /// Drops what was staged and not prepared: nothing can take it over any more.
+    fn drop_staged(&mut self) {
+        let staged: Vec<TreeId> = self
+            .catalog
+            .iter()
+            .filter(|(_, entry)| entry.kind == TreeKind::Staging)
+            .map(|(tree, _)| tree)
+            .filter(|tree| !self.prepared.iter().any(|(prepared, _)| prepared == tree))
+            .collect();
+        staged.into_iter().for_each(|tree| self.drop_tree(tree));
+    }
+
+    /// Counts what lives in the map's segments: nodes, pages of the node table, the manifest.
+    fn count_map_bytes(&mut self, root: &Root) {
+        let mut places: Vec<Place> = Vec::new();
+        places.extend(self.durable_table().map(Place::unpack));
+        places.extend(self.table.pages.iter().filter(|p| **p != 0).map(|p| Place::unpack(*p)));
+        places.extend(root.manifest.iter().map(|(pba, blocks)| Place {
+            pba: *pba,
+            offset: 0,
+            bytes: u64::from(*blocks) * BLOCK_SIZE,
+        }));
+        for place in places {
+            let whole = self.space.zone_blocks as u32;
+            let segment = self.space.get_mut(place.pba.zone(self.info.zone_blocks));
+            if segment.state == SegmentState::Free {
+                // It was opened since, and the headers that would tell are damaged.
+                segment.state = SegmentState::Sealed;
+                (segment.stream, segment.used) = (MAP_STREAM, whole);
+            }
+            self.space.add_map_bytes(place, 1);
+        }
     }
 }

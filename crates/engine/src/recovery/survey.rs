@@ -34,6 +34,13 @@ pub(crate) struct Survey {
     pub traces: Vec<Trace>,
 }
 
+impl Survey {
+    /// All groups that were found, with their segments.
+    pub fn groups(&self) -> impl Iterator<Item = (ZoneId, &GroupHeader)> {
+        self.walks.iter().flat_map(|of| of.walk.groups.iter().map(|group| (of.zone, group)))
+    }
+}
+
 /// A segment that has neither a header nor a first group, but a later one. As a rule a power cut took
 /// them, and what follows was never promised either: it counts as unopened. Else what was promised in it is
 /// missed by what its groups say.

@@ -1,0 +1,113 @@
+//! Where replay ended, and whether that is a gap: damage took records, and not only a power cut.
+
+use std::collections::BTreeSet;
+
+use mjolnir_store::Error;
+use mjolnir_units::ZoneId;
+
+use crate::fault;
+use crate::recovery::arrivals::Payload;
+use crate::recovery::found_log::FoundLog;
+use crate::recovery::promised::Promised;
+use crate::recovery::refusal::{WAYS_ON, refusal};
+use crate::recovery::survey::{LostGroups, Trace};
+use crate::report::DamagedPlace;
+
+/// What replay came to.
+pub(crate) struct Replayed {
+    /// The first record that was not replayed.
+    pub next: u64,
+    /// What was found of the groups of which it was not known whether they arrived.
+    pub arrived: Vec<Payload>,
+}
+
+impl Replayed {
+    /// How many records arrived and were not replayed, since one before them is missing.
+    pub fn dropped_records(&self, log: &FoundLog<'_>) -> u64 {
+        let whole = |unsure: usize| matches!(self.arrived[unsure], Payload::Whole);
+        let left = log.records.iter().filter(|of| of.sequence >= self.next);
+        let left = left.filter(|of| of.unsure.is_none_or(whole));
+        left.map(|of| of.sequence).collect::<BTreeSet<u64>>().len() as u64
+    }
+
+    /// Groups that may have held the record at which replay ended, or one behind it, out of all the `damage` that
+    /// was found.
+    pub fn lost(
+        &self,
+        damage: Vec<LostGroups>,
+        traces: &[Trace],
+        log: &FoundLog<'_>,
+        zone_blocks: u64,
+    ) -> Vec<LostGroups> {
+        // Damage is harmless to the log if all that it took had been in the checkpoint.
+        let fatal = |lost: &LostGroups| lost.before.is_none_or(|before| before > self.next);
+        let mut lost: Vec<LostGroups> = damage.into_iter().filter(fatal).collect();
+        lost.extend(self.unreadable(log));
+        let missed = traces.iter().filter(|trace| trace.durable >= self.next);
+        lost.extend(missed.map(|trace| {
+            let what = format!(
+                "the segment has neither a header nor a first group, but a later group, by which all records up \
+                 to {} were durable",
+                trace.durable
+            );
+            let whole = LostGroups::whole_segment(trace.zone, zone_blocks, &what);
+            LostGroups { certain: false, ..whole } // They need not have been in this one.
+        }));
+        lost
+    }
+
+    /// Groups that cannot be read and hold the record at which replay ended. It does not matter which groups
+    /// behind that cannot be read.
+    fn unreadable(&self, log: &FoundLog<'_>) -> impl Iterator<Item = LostGroups> {
+        self.arrived.iter().zip(log.unsure()).filter_map(|(arrived, (zone, group))| {
+            let Payload::Unreadable(what) = arrived else { return None };
+            let ends_here = group.records.iter().any(|(sequence, _)| *sequence == self.next);
+            let block = u64::from(group.offset) + 1;
+            let place = DamagedPlace { zone: zone.0, block, what: what.clone() };
+            ends_here.then_some(LostGroups { place, certain: true, before: None, bytes: 0 })
+        })
+    }
+}
+
+/// Records are missing that a power cut cannot have taken.
+pub(crate) struct Gap {
+    /// The first of them.
+    first: u64,
+    /// Records up to here were durable.
+    durable: u64,
+    /// Whether the log says so, or the root alone.
+    told_by_log: bool,
+    /// What may have held them.
+    pub lost: Vec<LostGroups>,
+}
+
+impl Gap {
+    /// The gap at which replay ended, if it is one.
+    pub fn find(replayed: &Replayed, lost: Vec<LostGroups>, promised: &Promised) -> Option<Self> {
+        let Promised { told, durable, .. } = *promised;
+        let first = replayed.next;
+        let is_gap = first <= durable || lost.iter().any(|lost| lost.certain);
+        is_gap.then_some(Gap { first, durable, told_by_log: told == durable, lost })
+    }
+
+    /// Why the store is not opened.
+    pub fn refusal(&self) -> Error {
+        let lost = self.lost.iter().find(|lost| lost.certain).or(self.lost.first());
+        lost.map_or_else(
+            || {
+                let (first, durable) = (self.first, self.durable);
+                let teller = if self.told_by_log { "a later one" } else { "the store's root" };
+                fault::damaged(format!(
+                    "the log is damaged: record {first} is missing, but {teller} says that all up to {durable} \
+                     were durable; {WAYS_ON}"
+                ))
+            },
+            |lost| refusal(&lost.place),
+        )
+    }
+
+    /// The segments that tell of it.
+    pub fn segments(&self) -> Vec<ZoneId> {
+        self.lost.iter().map(|lost| ZoneId(lost.place.zone)).collect()
+    }
+}
