@@ -5,14 +5,18 @@
 //! same device, store and start of the machine, so that a copied store never takes what belongs to another.
 
 mod place;
+mod pointer;
+mod report;
 mod ring;
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs::{File, remove_file};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use bytes::Bytes;
 use mjolnir_device::{AlignedBuf, Buffers, SharedPage, WarmEntry, WarmLog};
@@ -21,6 +25,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use crate::FileDevice;
 
 pub use place::WarmPlace;
+pub use report::{WarmLeft, WarmReport};
 pub(crate) use ring::decode;
 use ring::{Entry, Head, PAGE_BYTES, RING_AT, RING_BYTES};
 
@@ -42,12 +47,17 @@ pub(crate) struct Key {
 pub struct WarmFile {
     key: Key,
     places: Vec<PathBuf>,
+    /// The first of them was named: no other one will do.
+    is_named: bool,
     /// A process that serves nobody takes over what is left, and leaves nothing.
     serves: bool,
     left: Option<Left>,
     /// What processes before the last one left: it is of no use, and goes with the rest.
     stale: Vec<PathBuf>,
+    /// Those that lead to what was left.
+    pointers: Vec<PathBuf>,
     open: Option<Open>,
+    report: Rc<RefCell<WarmReport>>,
 }
 
 /// What the last process left.
@@ -61,6 +71,8 @@ struct Left {
 /// What is being written.
 struct Open {
     path: PathBuf,
+    /// Leads to it, if it lies in none of the usual folders.
+    pointer: Option<PathBuf>,
     page: SharedPage,
     /// Bytes of the ring ever written, and of those no longer needed.
     tail: u64,
@@ -72,8 +84,22 @@ struct Open {
 
 impl WarmFile {
     /// Looks for what the last process left of a store that is open here, in the places that are usual or named.
-    /// With `serves`, the log goes on in the first of them that has room.
+    /// With `serves`, the log goes on in the first of them that has room, or in the one that is named.
     pub fn find(device: &FileDevice, place: &WarmPlace, serves: bool) -> io::Result<Self> {
+        WarmFile::search(device, place, serves, true)
+    }
+
+    /// The same in the usual places, to give up what was left, as far as this user may.
+    pub fn find_to_give_up(device: &FileDevice) -> io::Result<Self> {
+        WarmFile::search(device, &WarmPlace::default(), false, false)
+    }
+
+    fn search(
+        device: &FileDevice,
+        place: &WarmPlace,
+        serves: bool,
+        is_strict: bool,
+    ) -> io::Result<Self> {
         let meta = device.file().metadata()?;
         let device_key = match meta.file_type().is_block_device() {
             true => (meta.rdev(), 0),
@@ -81,21 +107,55 @@ impl WarmFile {
         };
         let uuid = mjolnir_device::Device::info(device).uuid;
         let key = Key { boot: place::boot()?, device: device_key, uuid };
-        WarmFile::of(key, place.files(&uuid, device_key), meta.uid(), serves)
+        let places = place.files(&uuid, device_key);
+        let found = WarmFile::of(key, places, meta.uid(), serves, is_strict)?;
+        Ok(WarmFile { is_named: matches!(place, WarmPlace::Folder(_)), ..found })
     }
 
-    fn of(key: Key, places: Vec<PathBuf>, owner: u32, serves: bool) -> io::Result<Self> {
+    /// Unless it `is_strict`, what this user may not use is passed over.
+    fn of(
+        key: Key,
+        places: Vec<PathBuf>,
+        owner: u32,
+        serves: bool,
+        is_strict: bool,
+    ) -> io::Result<Self> {
+        let mut searched: Vec<(PathBuf, Option<PathBuf>)> =
+            places.iter().map(|path| (path.clone(), None)).collect();
+        let mut pointers = Vec::new();
+        for pointer in places.iter().map(|path| pointer::of(path)) {
+            if let Some(log) =
+                pointer::read(&pointer, owner).or_else(|error| passed(error, is_strict))?
+            {
+                pointers.push(pointer.clone());
+                searched.push((log, Some(pointer)));
+            }
+        }
         let mut found: Vec<Left> = Vec::new();
-        for path in &places {
-            if let Some(file) = place::open_existing(path, owner)? {
-                found.extend(Left::find(path, &file, &key));
+        for (path, pointer) in &searched {
+            match (
+                place::open_existing(path, owner).or_else(|error| passed(error, is_strict))?,
+                pointer,
+            ) {
+                (Some(_), _) if found.iter().any(|left| left.path == *path) => {}
+                (Some(file), _) => found.extend(Left::find(path, &file, &key)),
+                (None, Some(pointer)) if is_strict => return Err(pointer::dangles(pointer, path)),
+                (None, _) => {}
             }
         }
         // Several, if servers were started with different places: only the newest may count.
         found.sort_by_key(|left| left.epoch);
         let left = found.pop();
         let stale = found.into_iter().map(|left| left.path).collect();
-        Ok(WarmFile { key, places, serves, left, stale, open: None })
+        let told = left.as_ref().map(Left::told);
+        let report = Rc::new(RefCell::new(WarmReport { left: told, ..WarmReport::default() }));
+        let (is_named, open) = (false, None);
+        Ok(WarmFile { key, places, is_named, serves, left, stale, pointers, open, report })
+    }
+
+    /// What there is to tell of it: more, once the store is open.
+    pub fn report(&self) -> Rc<RefCell<WarmReport>> {
+        self.report.clone()
     }
 
     /// Where the log lies, if there is one.
@@ -103,10 +163,21 @@ impl WarmFile {
         self.open.as_ref().map(|open| &*open.path)
     }
 
+    /// Makes a pointer to a log that lies in none of the usual folders.
+    fn point_to(&self, log: &Path) -> Option<PathBuf> {
+        if place::is_usual(log) {
+            return None;
+        }
+        let usual = self.places.iter().filter(|path| place::is_usual(path));
+        let made = pointer::write(usual, log);
+        made.map_err(|why| self.report.borrow_mut().is_hidden(log, &why)).ok()
+    }
+
     fn remove_left(&mut self) {
-        // They are of no more use: what they held is on the device.
+        // They are of no more use: what they held is on the device. A pointer without its log would keep a store
+        // from being opened, so pointers go first.
         let left = self.left.take().map(|left| left.path);
-        for path in left.into_iter().chain(self.stale.drain(..)) {
+        for path in self.pointers.drain(..).chain(left).chain(self.stale.drain(..)) {
             let _ = remove_file(path);
         }
     }
@@ -126,6 +197,16 @@ impl Left {
         let entries = ring::entries(&page, head.first, head.end);
         Some(Left { path: path.to_owned(), epoch: head.epoch, page, entries })
     }
+
+    fn told(&self) -> WarmLeft {
+        let bytes = self.entries.iter().map(|entry| entry.payload_bytes as u64).sum();
+        WarmLeft { path: self.path.clone(), records: self.entries.len() as u64, bytes }
+    }
+}
+
+/// Nothing in place of what this user may not use, unless it `is_strict`.
+fn passed<T>(error: io::Error, is_strict: bool) -> io::Result<Option<T>> {
+    if is_strict { Err(error) } else { Ok(None) }
 }
 
 /// A new file with room for so many bytes, all of which are there.
@@ -177,8 +258,10 @@ impl WarmLog for WarmFile {
         if !self.serves {
             return Err("nobody is served".into());
         }
+        let places = if self.is_named { &self.places[..1] } else { &self.places[..] };
         let mut why = String::from("no place for it is a memory file system");
-        for path in &self.places {
+        let mut failed = Vec::new();
+        for path in places {
             let mut bytes = payload_bytes;
             while bytes >= PAYLOAD_BYTES_MIN.min(payload_bytes) {
                 let all = PAGE_BYTES + bytes;
@@ -188,12 +271,19 @@ impl WarmLog for WarmFile {
                     Ok(mut page) => {
                         let buffers = Buffers::keeping_in(kept_bytes, page.arena().clone());
                         Head { key: self.key, epoch, first: 0, end: 0 }.write(&mut page);
-                        let path = path.clone();
+                        self.report.borrow_mut().begin(path, failed);
+                        let (path, pointer) = (path.clone(), self.point_to(path));
                         let (ends, bytes) = (VecDeque::new(), Vec::new());
-                        self.open = Some(Open { path, page, tail: 0, head: 0, ends, bytes });
+                        let (tail, head) = (0, 0);
+                        self.open = Some(Open { path, pointer, page, tail, head, ends, bytes });
                         return Ok(buffers);
                     }
-                    Err(error) => why = format!("{}: {error}", path.display()),
+                    Err(error) => {
+                        why = format!("{}, of {all} bytes: {error}", path.display());
+                        if bytes / 2 < PAYLOAD_BYTES_MIN && place::is_worth_a_word(path, &error) {
+                            failed.push(why.clone());
+                        }
+                    }
                 }
                 bytes /= 2;
             }
@@ -236,7 +326,9 @@ impl WarmLog for WarmFile {
     fn end(&mut self) {
         self.remove_left();
         if let Some(open) = self.open.take() {
-            let _ = remove_file(&open.path);
+            for path in open.pointer.iter().chain([&open.path]) {
+                let _ = remove_file(path);
+            }
         }
     }
 }
@@ -254,7 +346,7 @@ mod tests {
     }
 
     fn of(key: Key, path: &Path, serves: bool) -> WarmFile {
-        WarmFile::of(key, vec![path.to_owned()], 0, serves).unwrap()
+        WarmFile::of(key, vec![path.to_owned()], 0, serves, true).unwrap()
     }
 
     fn payload(buffers: &Buffers, byte: u8, blocks: usize) -> Bytes {
@@ -341,7 +433,7 @@ mod tests {
         for (path, epoch) in paths.iter().zip([5, 7, 6]) {
             of(KEY, path, true).begin(epoch, 8 << 20, 1 << 20).unwrap();
         }
-        let mut heir = WarmFile::of(KEY, paths, 0, false).unwrap();
+        let mut heir = WarmFile::of(KEY, paths, 0, false, true).unwrap();
         assert_eq!(heir.epoch(), Some(7));
         heir.end();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -372,6 +464,52 @@ mod tests {
         assert_eq!(command.entries().len(), 1);
         assert!(command.begin(8, 8 << 20, 1 << 20).is_err());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    /// A log in a folder that its finder was not told of, and the pointer to it.
+    fn pointed(folder: &Path) -> (PathBuf, PathBuf, PathBuf) {
+        let (mine, usual) = (folder.join("mine.warm"), folder.join("it.warm"));
+        let mut warm = of(KEY, &mine, true);
+        warm.begin(7, 8 << 20, 1 << 20).unwrap();
+        assert!(warm.note(1, b"record", &[], 0));
+        let pointer = pointer::write([usual.clone()].iter(), &mine).unwrap();
+        (mine, usual, pointer)
+    }
+
+    #[test]
+    fn a_pointer_leads_to_a_log_and_goes_with_it() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let (mine, usual, _) = pointed(folder.path());
+        let mut heir = of(KEY, &usual, false);
+        assert_eq!(heir.entries().len(), 1);
+        let left = WarmLeft { path: mine, records: 1, bytes: 0 };
+        assert_eq!(heir.report().borrow().left, Some(left));
+        heir.end();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_pointer_that_leads_nowhere_is_an_error_until_it_is_given_up() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let (mine, usual, pointer) = pointed(folder.path());
+        remove_file(&mine).unwrap();
+        let find = |is_strict| WarmFile::of(KEY, vec![usual.clone()], 0, false, is_strict);
+        let why = find(true).err().unwrap().to_string();
+        assert!(why.contains(mine.to_str().unwrap()) && why.contains(pointer.to_str().unwrap()));
+        find(false).unwrap().end();
+        assert!(find(true).unwrap().entries().is_empty());
+    }
+
+    #[test]
+    fn a_folder_that_is_named_is_the_only_one() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let places = vec!["/nonexistent/it.warm".into(), folder.path().join("it.warm")];
+        for is_named in [true, false] {
+            let found = WarmFile::of(KEY, places.clone(), 0, true, true).unwrap();
+            let mut warm = WarmFile { is_named, ..found };
+            assert_eq!(warm.begin(1, 8 << 20, 1 << 20).is_err(), is_named);
+            assert_eq!(warm.report().borrow().path.is_none(), is_named);
+        }
     }
 
     #[test]

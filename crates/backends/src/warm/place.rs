@@ -18,11 +18,11 @@ const USUAL: &str = "/dev/shm";
 /// In which folders a warm log is looked for, and made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum WarmPlace {
-    /// Those that the environment names (`RUNTIME_DIRECTORY` of a service, `MJOLNIR_WARM_LOG`), then
+    /// Those that the environment names (`MJOLNIR_WARM_LOG`, `RUNTIME_DIRECTORY` of a service), then
     /// `/run/mjolnir`, the folders in it, and `/dev/shm`.
     #[default]
     Usual,
-    /// This one first; what was left is looked for in the others, too.
+    /// This one alone; what was left is looked for in the others, too.
     Folder(PathBuf),
 }
 
@@ -53,6 +53,22 @@ impl WarmPlace {
         }
         files
     }
+}
+
+/// Whether everybody looks for a log there, whatever the environment.
+pub(super) fn is_usual(file: &Path) -> bool {
+    let folder = |up| file.ancestors().nth(up);
+    [1, 2].iter().any(|up| folder(*up) == Some(Path::new(SERVICES)))
+        || folder(1) == Some(Path::new(USUAL))
+}
+
+/// Whether its user wonders that a log does not lie there: it was named, or would have been of use.
+pub(super) fn is_worth_a_word(file: &Path, error: &io::Error) -> bool {
+    let folder = file.parent();
+    let is_named = folder == env::var_os("MJOLNIR_WARM_LOG").as_deref().map(Path::new);
+    is_named
+        || error.kind() != ErrorKind::PermissionDenied
+            && folder.is_some_and(|folder| folder.is_dir())
 }
 
 /// What the kernel drew when the machine was started.
