@@ -168,9 +168,10 @@ impl Door {
             match outcome {
                 Ok(opened) => {
                     if !request.warns() {
-                        recovered::tell(&opened.engine);
+                        recovered::tell(&opened.engine, &opened.warm, request.changes());
                     }
-                    let circumstances = Circumstances { served: None, warnings: opened.warnings };
+                    let Opened { warnings, warm, .. } = opened;
+                    let circumstances = Circumstances { served: None, warnings, warm };
                     return Ok(Door::Local(opened.engine, circumstances));
                 }
                 // A server that is starting or ending, or another command.

@@ -16,6 +16,7 @@ use serde_json::json;
 use crate::door;
 use crate::failure::Failure;
 use crate::output;
+use crate::recovered;
 use crate::show;
 
 /// Says what is lost, then makes it so.
@@ -46,7 +47,10 @@ pub fn run(store: &Path, json: bool) -> Result<(), Failure> {
             // What was acknowledged behind a loss counts no more than what was written there.
             let warm = if salvage && !read_only { Warm::Off } else { Warm::TakeOver };
             let opened = door::open_patiently(store, device, &options, &warm, &runtime, tell).await;
-            opened.map(|Opened { engine, .. }| engine)
+            opened.map(|Opened { engine, given_up, .. }| {
+                given_up.iter().for_each(recovered::tell_given_up);
+                engine
+            })
         };
         match open(true, false, None).await {
             Ok(engine) => {

@@ -81,7 +81,7 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
         }
         Response::Stats(of) if view == View::Reclaim => reclaim(&of.stats),
         Response::Stats(of) => stats(store, of),
-        Response::Scrub(ScrubOf { warnings: odd, report }) => {
+        Response::Scrub(ScrubOf { warnings: odd, waiting, report }) => {
             let mut text = format!(
                 "read and verified {} in {}\n",
                 bytes(report.verified_bytes),
@@ -104,7 +104,7 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
                     false => "no damage to what is stored\n",
                 };
             }
-            text + &warnings(odd)
+            text + &recovered::waiting_note(waiting.as_ref()) + &warnings(odd)
         }
         Response::Check(check) => check_text(store, check),
         Response::Recording(recording) => recording_text(recording),
@@ -154,7 +154,7 @@ fn check_text(store: &Path, check: &CheckOf) -> String {
     for left_out in &check.left_out {
         text += &format!("not checked: {left_out}\n");
     }
-    text += &recovered::notes(&report.recovery);
+    text += &recovered::notes(&report.recovery, check.waiting.as_ref());
     text += &reads::of_check(check.online, report);
     text += &damage::problems(report, check.warnings);
     text += &damage::losses(&report.losses);
@@ -231,6 +231,7 @@ fn stats(store: &Path, of: &StatsOf) -> String {
         text += &format!("RECLAIM FAILS: {failed}\n");
     }
     text += &warnings(&of.warnings);
+    text += &recovered::waiting_note(of.waiting.as_ref());
     if let Some(recording) = &of.recording {
         text += &format!("recorded in {}", recording_text(recording));
     }
@@ -299,6 +300,9 @@ fn stats(store: &Path, of: &StatsOf) -> String {
         count(stats.replayed_records, "record"),
         stats.dropped_records,
     );
+    if let Some(file) = &of.warm_log {
+        text += &format!("warm log: {}\n", file.display());
+    }
     text += &reads::of_stats(stats);
     text += "\n";
     text += &reclaim(stats);
@@ -331,12 +335,9 @@ fn space(stats: &Stats) -> String {
     }
     let mut text = table.text();
     if let Some(held) = stats.held_bytes {
-        let given = match stats.segments_released {
+        let given = match stats.released_bytes {
             0 => String::new(),
-            released => format!(
-                "; {} given back since it was opened",
-                bytes(released * stats.segment_bytes)
-            ),
+            released => format!("; {} given back since it was opened", bytes(released)),
         };
         text += &format!("  on disk: {}{given}\n", bytes(held));
     }
@@ -355,8 +356,8 @@ fn reclaim(stats: &Stats) -> String {
     format!(
         "reclaim: {}, {} won, {} moved\n  \
          segments opened {}, freed {} (the map's too); mappings scanned {} in {} of processor time\n  \
-         now: {} of bandwidth, pressure {}{}; {} panics (clients stopped until space was won), \
-         {} waits for room, {} copy-forwards failed\n",
+         now: {} of bandwidth, pressure {}{}; {} (clients stopped until space was won), \
+         {} for room, {} failed\n",
         count(stats.reclaim_cycles, "cycle"),
         count(stats.segments_reclaimed, "segment"),
         bytes(stats.moved_bytes),
@@ -367,9 +368,9 @@ fn reclaim(stats: &Stats) -> String {
         percent(stats.reclaim_share),
         percent(stats.pressure),
         if stats.panic { ", clients wait" } else { "" },
-        stats.panics,
-        stats.room_waits,
-        stats.copy_forward_failures,
+        count(stats.panics, "panic"),
+        count(stats.room_waits, "wait"),
+        count(stats.copy_forward_failures, "copy-forward"),
     )
 }
 

@@ -68,10 +68,19 @@ fn a_command_brings_back_what_a_server_left_and_an_orderly_end_leaves_nothing() 
     client.write(0, 0, &pattern(1, 65536)).unwrap();
     server.kill();
     assert_eq!(folder.warm_files(), 1);
-    let checked = folder.ok("check s.mj");
-    assert!(checked.contains("brought back when the store is opened for writing"), "{checked}");
+    for command in ["check", "scrub", "stats"] {
+        let said = folder.ok(&format!("{command} s.mj"));
+        let waits = "had acknowledged and not written when it died wait";
+        assert!(
+            said.contains(waits) && said.contains(folder.warm_path().to_str().unwrap()),
+            "{said}"
+        );
+        let waiting = &folder.json(&format!("{command} s.mj"))["waiting"];
+        assert!(waiting["changes"].as_u64().unwrap() > 0, "{waiting}");
+    }
     let created = folder.run("snapshot create s.mj v@after");
     assert!(created.err.contains("had acknowledged and not written"), "{created:?}");
+    assert!(created.err.contains(folder.warm_path().to_str().unwrap()), "{created:?}");
     assert_eq!(folder.warm_files(), 0);
     let server = folder.serve("");
     let mut client = server.client("v@after");
@@ -107,4 +116,57 @@ fn a_server_without_such_memory_says_so() {
     let server = folder.start(command);
     assert_eq!(server.log(), "", "it was asked to go without");
     assert_eq!(folder.warm_files(), 0);
+}
+
+/// The server was told of the folder, and nobody else is.
+#[test]
+fn a_command_that_was_not_told_of_the_folder_finds_what_is_there() {
+    let folder = Folder::with_store();
+    let untold = |words: &str| {
+        let mut command = folder.command(words);
+        command.env_remove("MJOLNIR_WARM_LOG");
+        command
+    };
+    let place = folder.warm_path().display().to_string();
+    let serve = format!("serve s.mj --nbd unix:n.sock --warm-log {place}");
+    let kill_one = || {
+        let server = folder.start(untold(&serve));
+        server.client("v").write(0, 0, &pattern(1, 65536)).unwrap();
+        server.kill();
+    };
+    kill_one();
+    let stats = untold("stats s.mj").output().unwrap();
+    assert!(String::from_utf8(stats.stdout).unwrap().contains(&place));
+    let created = untold("snapshot create s.mj v@after").output().unwrap();
+    let said = String::from_utf8(created.stderr).unwrap();
+    assert!(created.status.success() && said.contains(&place), "{said}");
+    assert_eq!((folder.warm_files(), folder.pointers()), (0, 0));
+    let server = folder.serve("");
+    assert!(server.client("v@after").read(0, 65536).unwrap() == pattern(1, 65536));
+    server.stop();
+    // What is given up is told of.
+    kill_one();
+    let server = folder.start(untold("serve s.mj --nbd unix:n.sock --warm-log off"));
+    let log = server.log();
+    assert!(log.contains("gave up") && log.contains(&place) && log.contains("64 KiB"), "{log}");
+    server.stop();
+    assert_eq!((folder.warm_files(), folder.pointers()), (0, 0));
+}
+
+#[test]
+fn a_folder_that_was_named_and_cannot_be_used_is_an_error() {
+    let folder = Folder::with_store();
+    let missing = folder.path("missing").display().to_string();
+    let words = format!("serve s.mj --nbd unix:n.sock --warm-log {missing}");
+    folder.refused(&words, &[&missing, "--warm-log off"]);
+    // The environment proposes.
+    let mut command = folder.command("serve s.mj --nbd unix:n.sock");
+    command.env("MJOLNIR_WARM_LOG", &missing);
+    let server = folder.start(command);
+    assert!(
+        server.log().contains(&missing) && server.log().contains("/mjolnir-"),
+        "{}",
+        server.log()
+    );
+    server.stop();
 }
