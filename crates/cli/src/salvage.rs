@@ -104,20 +104,23 @@ fn tell(
     }
     if let Some(short) = &lengthened {
         output::print(&format!(
-            "{name} was made as long again as its label says, {} instead of {} bytes: data that lay there is \
-             an error where it is read now, and `mjolnir scrub {name}` lists it\n",
+            "{name} was made as long again as its label says, {} instead of {} bytes: reads of data that lay there \
+             fail from now on\n",
             short.wanted, short.actual
         ))?;
     }
+    let way_out = format!("; if anything is: {}", show::mend(store));
     output::print(&match (loss, lengthened) {
-        (None, Some(_)) => format!("{name} opens again\n"),
+        (None, Some(_)) => format!(
+            "{name} opens again; `mjolnir scrub {name}` tells whether data is lost{way_out}\n"
+        ),
         (None, None) => format!(
             "{name} opens as it is, so there was nothing to salvage; `mjolnir check {name}` and \
              `mjolnir scrub {name}` tell whether data in it is damaged\n"
         ),
         (Some(_), _) => format!(
             "{name} opens again, without that; `mjolnir check {name}` and `mjolnir scrub {name}` \
-             tell whether more is damaged\n"
+             tell whether more is damaged{way_out}\n"
         ),
     })
 }

@@ -104,6 +104,9 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
                     false => "no damage to what is stored\n",
                 };
             }
+            if !report.losses.is_empty() {
+                text += &format!("the way out: {}\n", mend(store));
+            }
             text + &recovered::waiting_note(waiting.as_ref()) + &warnings(odd)
         }
         Response::Check(check) => check_text(store, check),
@@ -156,13 +159,12 @@ fn check_text(store: &Path, check: &CheckOf) -> String {
     }
     text += &recovered::notes(&report.recovery, check.waiting.as_ref());
     text += &reads::of_check(check.online, report);
-    text += &damage::problems(report, check.warnings);
-    text += &damage::losses(&report.losses);
-    if let Some(log) = &report.log {
-        text += &damage::dropped(log);
-    }
     if let Some(missing) = &report.missing {
-        text += &damage::missing(missing);
+        text += &damage::shortened(report, missing, check.warnings);
+    } else {
+        text += &damage::problems(report, check.warnings);
+        text += &damage::losses(&report.losses);
+        text += &report.log.as_ref().map_or(String::new(), damage::dropped);
     }
     let found = count(report.problems.len() as u64, "problem");
     let is_all_there =
@@ -189,9 +191,18 @@ fn check_text(store: &Path, check: &CheckOf) -> String {
         (all, None) if all == check.warnings => {
             format!("{found}, of which nothing is lost; mend it as is said above\n")
         }
-        (_, None) => format!("{found}; copy what you need to another store\n"),
+        (_, None) => format!("{found}; copy what you need to another store, or {}\n", mend(store)),
     };
     text
+}
+
+/// The way out of a store in which data is lost.
+pub fn mend(store: &Path) -> String {
+    let name = store.display();
+    format!(
+        "write, trim or restore what `mjolnir scrub {name}` lists as lost, or delete the snapshots that have it: \
+         `mjolnir gc run {name}` then gives up the segments that are damaged"
+    )
 }
 
 fn list(targets: &[Target]) -> String {
