@@ -130,6 +130,7 @@ pub async fn handle<D: Device, R: Runtime>(
                 reserved_bytes: Some(stats.space.reserved_bytes),
                 moved_bytes: Some(moved_bytes),
                 released_bytes: Some(released_bytes),
+                interrupted: false,
             })
         }
         Request::Stats {} => {

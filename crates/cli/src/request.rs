@@ -201,6 +201,9 @@ pub enum Response {
         /// Bytes that what the store lies on got back; none if the server does not say.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         released_bytes: Option<u64>,
+        /// It was interrupted, and this is what was won by then.
+        #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+        interrupted: bool,
     },
     /// The store at a glance.
     Stats(Box<StatsOf>),

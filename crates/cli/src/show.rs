@@ -63,8 +63,10 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
             reserved_bytes,
             moved_bytes,
             released_bytes,
+            interrupted,
         } => {
             let mut won = match segments {
+                0 if *interrupted => "won nothing yet".to_owned(),
                 0 => "nothing was left to win".to_owned(),
                 _ => format!("won {}, {}", count(*segments, "segment"), bytes(*won)),
             };
@@ -77,7 +79,14 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
             let kept = reserved_bytes.map_or(String::new(), |reserved| {
                 format!(", of which {} are kept for reclaim", bytes(reserved))
             });
-            format!("{won}; {} are free now{kept}\n", bytes(*free_bytes))
+            let free = bytes(*free_bytes);
+            match interrupted {
+                true => format!(
+                    "interrupted: {won}; {free} are free now{kept}; `mjolnir gc run {}` goes on\n",
+                    store.display()
+                ),
+                false => format!("{won}; {free} are free now{kept}\n"),
+            }
         }
         Response::Stats(of) if view == View::Reclaim => reclaim(&of.stats),
         Response::Stats(of) => stats(store, of),
