@@ -25,6 +25,7 @@ use crate::door;
 use crate::failure::Failure;
 use crate::handle::{Circumstances, Serving};
 use crate::interrupt::SAME_SIGNAL;
+use crate::output::count;
 use crate::recovered;
 
 use clients::Clients;
@@ -45,8 +46,9 @@ pub fn run(mut options: ServeOptions, json: bool) -> Result<(), Failure> {
     let files_max = raise_open_files_limit().saturating_sub(FILES_KEPT).max(1);
     if u64::from(options.clients_max) > files_max {
         complain(&format!(
-            "warning: this process may have few files open, so at most {files_max} clients are let in; \
-             raise the hard limit (ulimit -Hn, or LimitNOFILE= of the service)"
+            "warning: this process may have few files open, so it lets in {} at most; \
+             raise the hard limit (ulimit -Hn, or LimitNOFILE= of the service)",
+            count(files_max, "client")
         ));
         options.clients_max = files_max as u32;
     }
