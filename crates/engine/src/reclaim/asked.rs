@@ -37,6 +37,8 @@ pub struct Collected {
     pub moved_bytes: u64,
     /// Free segments whose bytes were given back to the host.
     pub released: u64,
+    /// Bytes that this gave back: what was a hole already gives nothing.
+    pub released_bytes: u64,
 }
 
 /// See the module.
@@ -156,7 +158,7 @@ impl<D: Device, R: Runtime> Caller<D, R> {
         Collected {
             segments: asked.segments - self.before.0,
             moved_bytes: (asked.moved_blocks - self.before.1) * BLOCK_SIZE,
-            released: 0,
+            ..Collected::default()
         }
     }
 }
