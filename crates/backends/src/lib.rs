@@ -22,4 +22,4 @@ pub use container::VERSION as CONTAINER_VERSION;
 pub use file::{
     CreateOptions, Direct, FileDevice, IoChoice, OpenOptions, Short, Warning, Warnings,
 };
-pub use warm::{WarmFile, WarmPlace};
+pub use warm::{WarmFile, WarmLeft, WarmPlace, WarmReport};

@@ -3,18 +3,23 @@
 //! The file is named after the store, and readable by its owner alone: it holds what clients wrote. Its first
 //! part is a ring of entries (`ring.rs`), the rest is memory for payload. It counts only for the very
 //! same store and start of the machine, and for the device that its name tells, so that a copied store never
-//! takes what belongs to another. Whoever renames it says by that to which device it belongs. Its server has it
-//! locked, so that others know that it is in use.
+//! takes what belongs to another. Whoever renames it, or the pointer that leads to it (`pointer.rs`), says by that
+//! to which device it belongs. Its server has it locked, so that others know that it is in use.
 
+mod elsewhere;
 mod place;
+mod pointer;
+mod report;
 mod ring;
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs::{File, remove_file};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use bytes::Bytes;
 use mjolnir_device::{
@@ -25,6 +30,7 @@ use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use crate::FileDevice;
 
 pub use place::WarmPlace;
+pub use report::{WarmLeft, WarmReport};
 pub(crate) use ring::decode;
 use ring::{Entry, Head, PAGE_BYTES, RING_AT, RING_BYTES};
 
@@ -45,6 +51,8 @@ pub struct WarmFile {
     key: Key,
     /// Files in which it may lie, the best first. All have the same name.
     places: Vec<PathBuf>,
+    /// The first of them was named: no other one will do.
+    is_named: bool,
     /// The owner of the store.
     owner: u32,
     /// A process that serves nobody takes over what is left, and leaves nothing.
@@ -52,7 +60,10 @@ pub struct WarmFile {
     left: Option<Left>,
     /// What processes before the last one left: it is of no use, and goes with the rest.
     stale: Vec<PathBuf>,
+    /// Those that lead to what was left.
+    pointers: Vec<PathBuf>,
     open: Option<Open>,
+    report: Rc<RefCell<WarmReport>>,
 }
 
 /// What the last process left.
@@ -66,6 +77,8 @@ struct Left {
 /// What is being written.
 struct Open {
     path: PathBuf,
+    /// Leads to it, if it lies in none of the usual folders.
+    pointer: Option<PathBuf>,
     /// It is locked.
     _file: File,
     page: SharedPage,
@@ -79,8 +92,22 @@ struct Open {
 
 impl WarmFile {
     /// Looks for what the last process left of a store that is open here, in the places that are usual or named.
-    /// With `serves`, the log goes on in the first of them that has room.
+    /// With `serves`, the log goes on in the first of them that has room, or in the one that is named.
     pub fn find(device: &FileDevice, place: &WarmPlace, serves: bool) -> io::Result<Self> {
+        WarmFile::search(device, place, serves, true)
+    }
+
+    /// The same in the usual places, to give up what was left, as far as this user may.
+    pub fn find_to_give_up(device: &FileDevice) -> io::Result<Self> {
+        WarmFile::search(device, &WarmPlace::default(), false, false)
+    }
+
+    fn search(
+        device: &FileDevice,
+        place: &WarmPlace,
+        serves: bool,
+        is_strict: bool,
+    ) -> io::Result<Self> {
         let meta = device.file().metadata()?;
         // The file system of the store's file and its inode there; of a block device its number, and 0.
         let device_key = match meta.file_type().is_block_device() {
@@ -91,36 +118,59 @@ impl WarmFile {
         let key = Key { boot: place::boot()?, uuid };
         let name = place::name(&uuid, device_key);
         let places = place.folders().into_iter().map(|folder| folder.join(&name)).collect();
-        WarmFile::of(key, places, meta.uid(), serves)
+        let found = WarmFile::of(key, places, meta.uid(), serves, is_strict)?;
+        Ok(WarmFile { is_named: matches!(place, WarmPlace::Folder(_)), ..found })
     }
 
-    fn of(key: Key, places: Vec<PathBuf>, owner: u32, serves: bool) -> io::Result<Self> {
+    /// Unless it `is_strict`, what this user may not use is passed over.
+    fn of(
+        key: Key,
+        places: Vec<PathBuf>,
+        owner: u32,
+        serves: bool,
+        is_strict: bool,
+    ) -> io::Result<Self> {
+        let mut searched: Vec<(PathBuf, Option<PathBuf>)> =
+            places.iter().map(|path| (path.clone(), None)).collect();
+        let mut pointers = Vec::new();
+        for pointer in places.iter().map(|path| pointer::of(path)) {
+            if let Some(log) =
+                pointer::read(&pointer, owner).or_else(|error| passed(error, is_strict))?
+            {
+                pointers.push(pointer.clone());
+                searched.push((log, Some(pointer)));
+            }
+        }
         let mut found: Vec<Left> = Vec::new();
-        for path in &places {
-            if let Some(file) = place::open_existing(path, owner)? {
-                found.extend(Left::find(path, &file, &key));
+        for (path, pointer) in &searched {
+            match (
+                place::open_existing(path, owner).or_else(|error| passed(error, is_strict))?,
+                pointer,
+            ) {
+                (Some(_), _) if found.iter().any(|left| left.path == *path) => {}
+                (Some(file), _) => found.extend(Left::find(path, &file, &key)),
+                (None, Some(pointer)) if is_strict => return Err(pointer::dangles(pointer, path)),
+                (None, _) => {}
             }
         }
         // Several, if servers were started with different places: only the newest may count.
         found.sort_by_key(|left| left.opening.epoch);
         let left = found.pop();
         let stale = found.into_iter().map(|left| left.path).collect();
-        Ok(WarmFile { key, places, owner, serves, left, stale, open: None })
+        let told = left.as_ref().map(Left::report);
+        let report = Rc::new(RefCell::new(WarmReport { left: told, ..WarmReport::default() }));
+        let (is_named, open) = (false, None);
+        Ok(WarmFile { key, places, is_named, owner, serves, left, stale, pointers, open, report })
+    }
+
+    /// What there is to tell of it: more, once the store is open.
+    pub fn report(&self) -> Rc<RefCell<WarmReport>> {
+        self.report.clone()
     }
 
     /// Where the log lies, if there is one.
     pub fn path(&self) -> Option<&Path> {
         self.open.as_ref().map(|open| &*open.path)
-    }
-
-    /// Files in the same folders that belong to a store with the same uuid on another device, and to its name here.
-    fn others(&self) -> Vec<(PathBuf, PathBuf)> {
-        let of_place = |place: &PathBuf| {
-            let name = place.file_name()?.to_str()?;
-            let others = place::others(place.parent()?, &self.key.uuid, name);
-            Some(others.into_iter().map(|other| (other, place.clone())).collect::<Vec<_>>())
-        };
-        self.places.iter().filter_map(of_place).flatten().collect()
     }
 
     /// What a process that is gone left of this opening in a file.
@@ -130,10 +180,21 @@ impl WarmFile {
         Left::find(path, &file, &self.key).filter(|left| left.opening == opening)
     }
 
+    /// Makes a pointer to a log that lies in none of the usual folders.
+    fn point_to(&self, log: &Path) -> Option<PathBuf> {
+        if place::is_usual(log) {
+            return None;
+        }
+        let usual = self.places.iter().filter(|path| place::is_usual(path));
+        let made = pointer::write(usual, log);
+        made.map_err(|why| self.report.borrow_mut().is_hidden(log, &why)).ok()
+    }
+
     fn remove_left(&mut self) {
-        // They are of no more use: what they held is on the device.
+        // They are of no more use: what they held is on the device. A pointer without its log would keep a store
+        // from being opened, so pointers go first.
         let left = self.left.take().map(|left| left.path);
-        for path in left.into_iter().chain(self.stale.drain(..)) {
+        for path in self.pointers.drain(..).chain(left).chain(self.stale.drain(..)) {
             let _ = remove_file(path);
         }
     }
@@ -154,6 +215,11 @@ impl Left {
         Some(Left { path: path.to_owned(), opening: head.opening, page, entries })
     }
 
+    fn report(&self) -> WarmLeft {
+        let bytes = self.entries.iter().map(|entry| entry.payload_bytes as u64).sum();
+        WarmLeft { path: self.path.clone(), records: self.entries.len() as u64, bytes }
+    }
+
     fn told(&self) -> Vec<WarmEntry> {
         let told = |entry: &Entry| WarmEntry {
             sequence: entry.sequence,
@@ -165,14 +231,9 @@ impl Left {
     }
 }
 
-/// A path as a shell takes it.
-fn quoted(path: &Path) -> String {
-    let path = path.display().to_string();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
-    match path.chars().all(is_plain) {
-        true => path,
-        false => format!("'{}'", path.replace('\'', r"'\''")),
-    }
+/// Nothing in place of what this user may not use, unless it `is_strict`.
+fn passed<T>(error: io::Error, is_strict: bool) -> io::Result<Option<T>> {
+    if is_strict { Err(error) } else { Ok(None) }
 }
 
 /// A new file with room for so many bytes, all of which are there. It is locked.
@@ -204,10 +265,11 @@ impl WarmLog for WarmFile {
     }
 
     fn elsewhere(&self, opening: Opening) -> Option<WarmElsewhere> {
-        self.others().into_iter().find_map(|(path, place)| {
-            let left = self.left_of(&path, opening).filter(|left| !left.entries.is_empty())?;
-            let take = format!("mv {} {}", quoted(&path), quoted(&place));
-            Some(WarmElsewhere { place: path.display().to_string(), take, entries: left.told() })
+        let replaced = self.left.as_ref().map(|left| &*left.path);
+        elsewhere::others(&self.places, &self.key.uuid, self.owner).into_iter().find_map(|other| {
+            let left = self.left_of(&other.log, opening).filter(|left| !left.entries.is_empty())?;
+            let (place, take) = (other.log.display().to_string(), other.take(replaced));
+            Some(WarmElsewhere { place, take, entries: left.told() })
         })
     }
 
@@ -235,8 +297,10 @@ impl WarmLog for WarmFile {
         if !self.serves {
             return Err("nobody is served".into());
         }
+        let places = if self.is_named { &self.places[..1] } else { &self.places[..] };
         let mut why = String::from("no place for it is a memory file system");
-        for path in &self.places {
+        let mut failed = Vec::new();
+        for path in places {
             let mut bytes = payload_bytes;
             while bytes >= PAYLOAD_BYTES_MIN.min(payload_bytes) {
                 let all = PAGE_BYTES + bytes;
@@ -247,12 +311,20 @@ impl WarmLog for WarmFile {
                     Ok((_file, mut page)) => {
                         let buffers = Buffers::keeping_in(kept_bytes, page.arena().clone());
                         Head { key: self.key, opening, first: 0, end: 0 }.write(&mut page);
-                        let path = path.clone();
+                        self.report.borrow_mut().begin(path, failed);
+                        let (path, pointer) = (path.clone(), self.point_to(path));
                         let (ends, bytes) = (VecDeque::new(), Vec::new());
-                        self.open = Some(Open { path, _file, page, tail: 0, head: 0, ends, bytes });
+                        let (tail, head) = (0, 0);
+                        let open = Open { path, pointer, _file, page, tail, head, ends, bytes };
+                        self.open = Some(open);
                         return Ok(buffers);
                     }
-                    Err(error) => why = format!("{}: {error}", path.display()),
+                    Err(error) => {
+                        why = format!("{}, of {all} bytes: {error}", path.display());
+                        if bytes / 2 < PAYLOAD_BYTES_MIN && place::is_worth_a_word(path, &error) {
+                            failed.push(why.clone());
+                        }
+                    }
                 }
                 bytes /= 2;
             }
@@ -295,7 +367,9 @@ impl WarmLog for WarmFile {
     fn end(&mut self) {
         self.remove_left();
         if let Some(open) = self.open.take() {
-            let _ = remove_file(&open.path);
+            for path in open.pointer.iter().chain([&open.path]) {
+                let _ = remove_file(path);
+            }
         }
     }
 }
@@ -317,7 +391,7 @@ mod tests {
     }
 
     fn of(key: Key, path: &Path, serves: bool) -> WarmFile {
-        WarmFile::of(key, vec![path.to_owned()], 0, serves).unwrap()
+        WarmFile::of(key, vec![path.to_owned()], 0, serves, true).unwrap()
     }
 
     fn payload(buffers: &Buffers, byte: u8, blocks: usize) -> Bytes {
@@ -393,10 +467,80 @@ mod tests {
         assert_eq!((heir().opening(), heir().entries()), (Some(of_epoch(7)), told.entries));
     }
 
+    /// Runs the command that is told, as a user does.
+    fn run(command: &str) {
+        assert!(std::process::Command::new("sh").args(["-c", command]).status().unwrap().success());
+    }
+
+    /// Its folder is known to none but the server that made it.
     #[test]
-    fn a_path_reads_the_same_in_a_shell() {
-        assert_eq!(quoted(Path::new("/run/it-1.warm")), "/run/it-1.warm");
-        assert_eq!(quoted(Path::new("/a b/it's")), r"'/a b/it'\''s'");
+    fn what_another_number_hides_in_a_folder_of_its_own_is_told_and_its_pointer_is_renamed() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let [old, new] =
+            [(2, 3), (2, 4)].map(|key| folder.path().join(place::name(&KEY.uuid, key)));
+        let mine = folder.path().join("mine");
+        std::fs::create_dir(&mine).unwrap();
+        let log = mine.join(old.file_name().unwrap());
+        let mut warm = of(KEY, &log, true);
+        warm.begin(of_epoch(7), 8 << 20, 1 << 20).unwrap();
+        assert!(warm.note(1, b"record", &[], 5));
+        pointer::write([old.clone()].iter(), &log).unwrap();
+        let heir = || of(KEY, &new, false);
+        assert_eq!(heir().elsewhere(of_epoch(7)), None, "its server runs");
+        drop(warm);
+        assert_eq!(of(KEY, &old, false).opening(), Some(of_epoch(7)), "it is its own");
+        assert_eq!(heir().opening(), None);
+        let told = heir().elsewhere(of_epoch(7)).unwrap();
+        assert_eq!(told.place, log.display().to_string());
+        // Who knows the folder is told the same: others would not find a log that was renamed there.
+        let named = vec![mine.join(new.file_name().unwrap()), new.clone()];
+        let named = WarmFile::of(KEY, named, 0, false, true).unwrap();
+        assert_eq!(named.elsewhere(of_epoch(7)), Some(told.clone()));
+        run(&told.take);
+        assert_eq!((heir().opening(), heir().entries()), (Some(of_epoch(7)), told.entries));
+        assert_eq!(of(KEY, &old, false).opening(), None);
+        heir().end();
+        let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().collect();
+        assert!(left.len() == 1 && std::fs::read_dir(&mine).unwrap().next().is_none(), "{left:?}");
+    }
+
+    /// A pointer whose log is gone hides nothing.
+    #[test]
+    fn another_numbers_pointer_that_leads_nowhere_is_no_error() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let [old, new] =
+            [(2, 3), (2, 4)].map(|key| folder.path().join(place::name(&KEY.uuid, key)));
+        pointer::write([old].iter(), Path::new("/nonexistent/it.warm")).unwrap();
+        assert_eq!(of(KEY, &new, false).elsewhere(of_epoch(7)), None);
+    }
+
+    /// What counts is the newest, so one of another history must not stay beside what is taken.
+    #[test]
+    fn what_is_taken_replaces_what_belongs_to_another_history() {
+        for by_pointer in [false, true] {
+            let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+            let [old, new] =
+                [(2, 3), (2, 4)].map(|key| folder.path().join(place::name(&KEY.uuid, key)));
+            let foreign = folder.path().join("other.warm");
+            let log = if by_pointer { folder.path().join("mine.warm") } else { old.clone() };
+            for (path, epoch) in [(&log, 7), (&foreign, 9)] {
+                let mut warm = of(KEY, path, true);
+                warm.begin(of_epoch(epoch), 8 << 20, 1 << 20).unwrap();
+                assert!(warm.note(epoch, b"record", &[], 5));
+            }
+            if by_pointer {
+                pointer::write([old.clone()].iter(), &log).unwrap();
+            }
+            let heir = || {
+                let places = vec![foreign.clone(), new.clone()];
+                WarmFile::of(KEY, places, 0, false, true).unwrap()
+            };
+            assert_eq!(heir().opening(), Some(of_epoch(9)));
+            run(&heir().elsewhere(of_epoch(7)).unwrap().take);
+            assert_eq!(heir().opening(), Some(of_epoch(7)));
+            heir().end();
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        }
     }
 
     #[test]
@@ -430,7 +574,7 @@ mod tests {
         for (path, epoch) in paths.iter().zip([5, 7, 6]) {
             of(KEY, path, true).begin(of_epoch(epoch), 8 << 20, 1 << 20).unwrap();
         }
-        let mut heir = WarmFile::of(KEY, paths, 0, false).unwrap();
+        let mut heir = WarmFile::of(KEY, paths, 0, false, true).unwrap();
         assert_eq!(heir.opening(), Some(of_epoch(7)));
         heir.end();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -461,6 +605,52 @@ mod tests {
         assert_eq!(command.entries().len(), 1);
         assert!(command.begin(of_epoch(8), 8 << 20, 1 << 20).is_err());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    /// A log in a folder that its finder was not told of, and the pointer to it.
+    fn pointed(folder: &Path) -> (PathBuf, PathBuf, PathBuf) {
+        let (mine, usual) = (folder.join("mine.warm"), folder.join("it.warm"));
+        let mut warm = of(KEY, &mine, true);
+        warm.begin(of_epoch(7), 8 << 20, 1 << 20).unwrap();
+        assert!(warm.note(1, b"record", &[], 0));
+        let pointer = pointer::write([usual.clone()].iter(), &mine).unwrap();
+        (mine, usual, pointer)
+    }
+
+    #[test]
+    fn a_pointer_leads_to_a_log_and_goes_with_it() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let (mine, usual, _) = pointed(folder.path());
+        let mut heir = of(KEY, &usual, false);
+        assert_eq!(heir.entries().len(), 1);
+        let left = WarmLeft { path: mine, records: 1, bytes: 0 };
+        assert_eq!(heir.report().borrow().left, Some(left));
+        heir.end();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_pointer_that_leads_nowhere_is_an_error_until_it_is_given_up() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let (mine, usual, pointer) = pointed(folder.path());
+        remove_file(&mine).unwrap();
+        let find = |is_strict| WarmFile::of(KEY, vec![usual.clone()], 0, false, is_strict);
+        let why = find(true).err().unwrap().to_string();
+        assert!(why.contains(mine.to_str().unwrap()) && why.contains(pointer.to_str().unwrap()));
+        find(false).unwrap().end();
+        assert!(find(true).unwrap().entries().is_empty());
+    }
+
+    #[test]
+    fn a_folder_that_is_named_is_the_only_one() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let places = vec!["/nonexistent/it.warm".into(), folder.path().join("it.warm")];
+        for is_named in [true, false] {
+            let found = WarmFile::of(KEY, places.clone(), 0, true, true).unwrap();
+            let mut warm = WarmFile { is_named, ..found };
+            assert_eq!(warm.begin(of_epoch(1), 8 << 20, 1 << 20).is_err(), is_named);
+            assert_eq!(warm.report().borrow().path.is_none(), is_named);
+        }
     }
 
     #[test]

@@ -37,7 +37,8 @@ Sizes take units of 1024: 4096, 64K, 10M, 16G, 1T. Ranges are VOLUME:OFFSET+LENG
 v:1G+64K; a snapshot is VOLUME@NAME.
 
 Exit status: 0 if all went well; 1 if the command was refused or failed, or found damage or
-problems; 2 if the command line is wrong; 130 if `lab`, `advise` or `demo` was interrupted.";
+problems; 2 if the command line is wrong; 130 if `gc run`, `lab`, `advise` or `demo` was
+interrupted.";
 
 /// A log-structured block store for flash that collects its own garbage.
 #[derive(Debug, Parser)]
@@ -396,7 +397,7 @@ pub enum RecordCommand {
 /// What can be asked of reclaim.
 #[derive(Debug, Subcommand)]
 pub enum GcCommand {
-    /// Reclaim all that can be won, now.
+    /// Reclaim all that can be won, now. Interrupted, it says what was won by then.
     Run {
         /// The store.
         store: PathBuf,

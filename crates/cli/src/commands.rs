@@ -9,6 +9,7 @@ use crate::arguments::{
     GcCommand, RangeCommand, RecordCommand, SnapshotCommand, SnapshotName, StoreCommand,
     VolumeCommand,
 };
+use crate::collect;
 use crate::difference;
 use crate::door::Door;
 use crate::failure::Failure;
@@ -43,6 +44,9 @@ async fn converse(
 ) -> Result<(), Failure> {
     if let Request::Diff { old, new, .. } = request {
         return difference::print(door, old, new, json).await;
+    }
+    if request == (Request::Collect {}) {
+        return collect::run(door, store, json, runtime).await;
     }
     let meter = Meter::new(json, runtime);
     let advice = advice(&request);

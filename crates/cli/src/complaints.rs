@@ -93,7 +93,12 @@ fn write_all(out: &mut impl Write, lines: Receiver<Line>, left_out: &AtomicU64) 
             write(
                 out,
                 &format!(
-                    "mjolnir: {count} lines were left out hereabouts: nobody read them in time"
+                    "mjolnir: {} left out hereabouts: nobody read that in time",
+                    if count == 1 {
+                        "1 line was".to_owned()
+                    } else {
+                        format!("{count} lines were")
+                    }
                 ),
             );
         }

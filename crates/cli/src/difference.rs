@@ -27,11 +27,13 @@ pub async fn print(door: &mut Door, old: String, new: String, json: bool) -> Res
         let extents = pages.take(page.extents, from.is_none());
         output::print(&match json {
             true => as_json(&extents, told, from.is_none() && failed.is_none())?,
-            false if failed.is_some() && extents.is_empty() => String::new(),
-            false => text(&extents, at == 0),
+            false => text(&extents, told == 0),
         })?;
         failed.map_or(Ok(()), Err)?;
         told += extents.len();
+    }
+    if told == 0 && !json {
+        output::print(&format!("nothing differs between {old} and {new}\n"))?;
     }
     Ok(())
 }
@@ -62,10 +64,12 @@ impl Pages {
     }
 }
 
-/// Extents as text; with heads if they are the first.
+/// Extents as text; with heads if they are the first. Of none there is nothing to tell.
 pub fn text(extents: &[DiffExtent], first: bool) -> String {
-    let mut text =
-        if first { format!("{:>16} {:>16}  NOW\n", "OFFSET", "LENGTH") } else { String::new() };
+    let mut text = match first && !extents.is_empty() {
+        true => format!("{:>16} {:>16}  NOW\n", "OFFSET", "LENGTH"),
+        false => String::new(),
+    };
     for extent in extents {
         let now = if extent.data { "data" } else { "hole" };
         text += &format!("{:>16} {:>16}  {now}\n", extent.offset, extent.length);

@@ -4,8 +4,10 @@ use std::cell::RefCell;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_lite::future::or;
 use mjolnir_device::Runtime;
 use mjolnir_engine::OpenOptions;
 use mjolnir_host::{
@@ -26,6 +28,8 @@ const LATE: Duration = Duration::from_secs(5);
 /// How long to wait for another command to let go of the store.
 const BUSY_WAIT: Duration = Duration::from_secs(2);
 const BUSY_RETRY: Duration = Duration::from_millis(50);
+/// How often to look whether to stop.
+const STOP_LOOK: Duration = Duration::from_millis(50);
 
 /// A store that can be asked.
 pub enum Door {
@@ -168,9 +172,10 @@ impl Door {
             match outcome {
                 Ok(opened) => {
                     if !request.warns() {
-                        recovered::tell(&opened.engine);
+                        recovered::tell(&opened.engine, &opened.warm, request.changes());
                     }
-                    let circumstances = Circumstances { served: None, warnings: opened.warnings };
+                    let Opened { warnings, warm, .. } = opened;
+                    let circumstances = Circumstances { served: None, warnings, warm };
                     return Ok(Door::Local(opened.engine, circumstances));
                 }
                 // A server that is starting or ending, or another command.
@@ -192,12 +197,50 @@ impl Door {
         progress: &dyn Fn(f64),
     ) -> Result<Response, Refusal> {
         match self {
-            Door::Served(stream) => ask_server(stream, request, progress),
+            Door::Served(stream) => {
+                let answer = ask_server(stream, request, progress, None)?;
+                Ok(answer.expect("nothing stops it"))
+            }
             Door::Local(engine, circumstances) => {
                 payload::load(&mut request, engine.atomic_limit().1)?;
                 handle(engine, circumstances, request, progress).await.map_err(Refusal::from)
             }
         }
+    }
+
+    /// The same until it is told to `stop`: then there is no answer, and a server has to be
+    /// [knocked at again](Self::knock_again).
+    pub async fn ask_until(
+        &mut self,
+        request: Request,
+        stop: &AtomicBool,
+        runtime: &HostRuntime,
+    ) -> Result<Option<Response>, Refusal> {
+        match self {
+            Door::Served(stream) => ask_server(stream, request, &|_| {}, Some(stop)),
+            Door::Local(engine, circumstances) => {
+                let answer = async {
+                    let answer = handle(engine, circumstances, request, &|_| {}).await;
+                    answer.map(Some).map_err(Refusal::from)
+                };
+                let stopped = async {
+                    while !stop.load(Ordering::SeqCst) {
+                        runtime.sleep(STOP_LOOK).await;
+                    }
+                    Ok(None)
+                };
+                or(answer, stopped).await
+            }
+        }
+    }
+
+    /// Hangs up on a server, and connects to it again.
+    pub fn knock_again(&mut self, store: &Path) -> Result<(), Error> {
+        if let Door::Served(stream) = self {
+            let gone = || Error::new(ErrorKind::Closed, "the server of the store is gone");
+            *stream = BufReader::new(knock(store)?.ok_or_else(gone)?);
+        }
+        Ok(())
     }
 
     /// Lets go of the store; what was changed is durable then.
@@ -209,18 +252,38 @@ impl Door {
     }
 }
 
-/// Waits for the first word of a server, and says so if it takes long. What goes wrong shows when it
-/// is read.
-fn await_word(stream: &mut BufReader<UnixStream>) {
-    let _ = stream.get_ref().set_read_timeout(Some(LATE));
-    let late = [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut];
-    if stream.fill_buf().is_err_and(|error| late.contains(&error.kind())) {
-        complain(&format!(
-            "the server has said nothing for {} seconds; still waiting for it (Ctrl-C ends that)",
-            LATE.as_secs()
-        ));
+/// Reads a line of a server's, and says so if its first one takes long. `None` if it is told to stop before.
+fn read_line(
+    stream: &mut BufReader<UnixStream>,
+    is_first: bool,
+    stop: Option<&AtomicBool>,
+) -> io::Result<Option<Vec<u8>>> {
+    let period = if stop.is_some() { STOP_LOOK } else { LATE };
+    let (mut line, mut waited) = (Vec::new(), Duration::ZERO);
+    loop {
+        let waits_long = is_first && waited < LATE;
+        let timeout = (waits_long || stop.is_some()).then_some(period);
+        // What goes wrong shows when it is read.
+        let _ = stream.get_ref().set_read_timeout(timeout);
+        let mut limited = stream.by_ref().take(ANSWER_BYTES_MAX - line.len() as u64);
+        match limited.read_until(b'\n', &mut line) {
+            Err(error)
+                if [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut].contains(&error.kind()) =>
+            {
+                if stop.is_some_and(|stop| stop.load(Ordering::SeqCst)) {
+                    return Ok(None);
+                }
+                waited += period;
+                if waits_long && waited >= LATE {
+                    complain(&format!(
+                        "the server has said nothing for {} seconds; still waiting for it (Ctrl-C ends that)",
+                        LATE.as_secs()
+                    ));
+                }
+            }
+            other => return other.map(|_| Some(line)),
+        }
     }
-    let _ = stream.get_ref().set_read_timeout(None);
 }
 
 /// Nothing else runs in a program that asks a server, so this may wait.
@@ -228,7 +291,8 @@ fn ask_server(
     stream: &mut BufReader<UnixStream>,
     mut request: Request,
     progress: &dyn Fn(f64),
-) -> Result<Response, Refusal> {
+    stop: Option<&AtomicBool>,
+) -> Result<Option<Response>, Refusal> {
     let lost = |why: String| {
         Refusal::from(Error::new(
             ErrorKind::Closed,
@@ -239,15 +303,15 @@ fn ask_server(
     let mut line = serde_json::to_string(&request).map_err(|error| lost(error.to_string()))?;
     line.push('\n');
     stream.get_mut().write_all(line.as_bytes()).map_err(|error| lost(error.to_string()))?;
-    await_word(stream);
+    let mut is_first = true;
     loop {
-        let mut line = String::new();
-        let mut limited = stream.by_ref().take(ANSWER_BYTES_MAX);
-        limited.read_line(&mut line).map_err(|error| lost(error.to_string()))?;
-        if !line.ends_with('\n') {
+        let line = read_line(stream, is_first, stop).map_err(|error| lost(error.to_string()))?;
+        let Some(line) = line else { return Ok(None) };
+        is_first = false;
+        if !line.ends_with(b"\n") {
             return Err(lost(format!("{} bytes came", line.len())));
         }
-        let message = serde_json::from_str(&line).map_err(|error| {
+        let message = serde_json::from_slice(&line).map_err(|error| {
             lost(format!("its answer makes no sense: {error}; is it of another version?"))
         })?;
         match message {
@@ -259,7 +323,7 @@ fn ask_server(
                 }
             }
             Message::Progress(part) => progress(part),
-            Message::Answer(response) => return Ok(response),
+            Message::Answer(response) => return Ok(Some(response)),
             Message::Refused(refusal) => return Err(refusal),
         }
     }

@@ -50,12 +50,12 @@ pub fn run(options: &FormatOptions, json: bool) -> Result<(), Failure> {
     socket.push(".sock");
     let socket = output::quoted(Path::new(&socket));
     output::print(&format!(
-        "made {}: {} in {} segments of {}\nnext:\n  \
+        "made {}: {} in {} of {}\nnext:\n  \
          mjolnir volume create {name} v --size {size}\n  \
          mjolnir serve {name} --nbd unix:{socket}\n",
         store.display(),
         output::bytes(bytes),
-        shape.segments,
+        output::count(shape.segments, "segment"),
         output::bytes(shape.segment_bytes),
     ))
 }

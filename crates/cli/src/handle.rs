@@ -4,14 +4,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mjolnir_device::{Device, Runtime};
-use mjolnir_engine::{Collected, Engine, Growth, SECTOR_BYTES};
-use mjolnir_host::{HostError, HostErrorKind, HostRuntime, Recorder, Warnings};
+use mjolnir_engine::{Collected, Engine, Growth, RecoveryReport, SECTOR_BYTES};
+use mjolnir_host::{HostError, HostErrorKind, HostRuntime, Recorder, WarmReport, Warnings};
 use mjolnir_store::{Durability, Error, ErrorKind, Op, Store, TargetInfo, VolumeRange};
 use mjolnir_units::ByteSize;
 
 use crate::arguments::Place;
 use crate::output::count;
 use crate::payload::Payload;
+use crate::recovered::Waiting;
 use crate::request::{CheckOf, RangeOp, Request, Response, ScrubOf, StatsOf, Target};
 use crate::users::{Reserved, Users};
 
@@ -28,12 +29,20 @@ pub struct Circumstances {
     pub served: Option<Serving>,
     /// What is odd about its container.
     pub warnings: Warnings,
+    /// What its last server left, and where this one's acknowledged changes lie.
+    pub warm: WarmReport,
 }
 
 impl Circumstances {
     /// What is odd about the store's container, in words.
     fn warnings(&self) -> Vec<String> {
         self.warnings.list().iter().map(ToString::to_string).collect()
+    }
+
+    /// What waits in a warm log. None in one that is open for writing.
+    fn waiting(&self, recovery: &RecoveryReport) -> Option<Waiting> {
+        let writes = self.served.as_ref().is_some_and(|serving| !serving.read_only);
+        if writes { None } else { Waiting::of(recovery, &self.warm) }
     }
 }
 
@@ -111,7 +120,8 @@ pub async fn handle<D: Device, R: Runtime>(
             engine.atomic(ops, Durability::Durable).await.map(done)
         }
         Request::Collect {} => {
-            let Collected { segments, moved_bytes, released } = engine.collect_telling().await?;
+            let Collected { segments, moved_bytes, released_bytes, .. } =
+                engine.collect_telling().await?;
             let stats = engine.stats();
             Ok(Response::Collected {
                 segments,
@@ -119,7 +129,8 @@ pub async fn handle<D: Device, R: Runtime>(
                 free_bytes: stats.space.free_bytes,
                 reserved_bytes: Some(stats.space.reserved_bytes),
                 moved_bytes: Some(moved_bytes),
-                released_bytes: Some(released * stats.segment_bytes),
+                released_bytes: Some(released_bytes),
+                interrupted: false,
             })
         }
         Request::Stats {} => {
@@ -127,11 +138,15 @@ pub async fn handle<D: Device, R: Runtime>(
             let serving = circumstances.served.as_ref();
             let recording = serving.and_then(|serving| serving.recorder.recording());
             let (warnings, stats) = (circumstances.warnings(), engine.stats());
-            Ok(Response::Stats(Box::new(StatsOf { served, recording, warnings, stats })))
+            let waiting = circumstances.waiting(&engine.recovery());
+            let warm_log = circumstances.warm.path.clone();
+            let of = StatsOf { served, recording, warnings, waiting, warm_log, stats };
+            Ok(Response::Stats(Box::new(of)))
         }
         Request::Scrub {} => {
             let report = engine.scrub(progress).await?;
-            Ok(Response::Scrub(ScrubOf { warnings: circumstances.warnings(), report }))
+            let waiting = circumstances.waiting(&engine.recovery());
+            Ok(Response::Scrub(ScrubOf { warnings: circumstances.warnings(), waiting, report }))
         }
         Request::Check {} => check(engine, circumstances, progress).await,
         Request::Grow { bytes } => {
@@ -293,7 +308,8 @@ async fn check<D: Device, R: Runtime>(
                 .to_owned(),
         );
     }
-    Ok(Response::Check(Box::new(CheckOf { online, left_out, warnings, report })))
+    let waiting = circumstances.waiting(&engine.recovery());
+    Ok(Response::Check(Box::new(CheckOf { online, left_out, warnings, waiting, report })))
 }
 
 /// A target by a name that must be given.

@@ -12,6 +12,7 @@
 
 mod advise;
 mod arguments;
+mod collect;
 mod commands;
 mod complaints;
 mod control;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::arguments::Place;
 use crate::payload::Payload;
+use crate::recovered::Waiting;
 
 /// A request to a store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -197,10 +198,12 @@ pub enum Response {
         /// Bytes that were moved for it; none if the server does not say.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         moved_bytes: Option<u64>,
-        /// Bytes of free segments that were given back to what the store lies on; none if the server does not
-        /// say.
+        /// Bytes that what the store lies on got back; none if the server does not say.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         released_bytes: Option<u64>,
+        /// It was interrupted, and this is what was won by then.
+        #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+        interrupted: bool,
     },
     /// The store at a glance.
     Stats(Box<StatsOf>),
@@ -232,6 +235,12 @@ pub struct StatsOf {
     /// What is odd about what holds the store, and how to mend it; the store works.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub warnings: Vec<String>,
+    /// What waits in the warm log of a server that died, if anything does.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waiting: Option<Waiting>,
+    /// Where the server keeps what it acknowledged and has not written yet, if it does.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub warm_log: Option<PathBuf>,
     /// All there is to tell.
     #[serde(flatten)]
     pub stats: Stats,
@@ -243,6 +252,9 @@ pub struct ScrubOf {
     /// What is odd about what holds the store, and how to mend it; the store works.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub warnings: Vec<String>,
+    /// What waits in the warm log of a server that died, if anything does.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waiting: Option<Waiting>,
     /// What was found.
     #[serde(flatten)]
     pub report: ScrubReport,
@@ -259,6 +271,9 @@ pub struct CheckOf {
     /// they say how to mend them.
     #[serde(default)]
     pub warnings: u64,
+    /// What waits in the warm log of a server that died, if anything does.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub waiting: Option<Waiting>,
     /// What was found.
     #[serde(flatten)]
     pub report: CheckReport,
@@ -354,7 +369,14 @@ mod tests {
             assert_eq!(serde_json::from_str::<Request>(&line).unwrap(), request);
         }
         let warnings = vec!["a label is damaged".to_owned()];
-        let stats = StatsOf { served: true, recording: None, warnings, stats: Stats::default() };
+        let stats = StatsOf {
+            served: true,
+            recording: None,
+            warnings,
+            waiting: None,
+            warm_log: None,
+            stats: Stats::default(),
+        };
         let message = Message::Answer(Response::Stats(Box::new(stats)));
         let line = serde_json::to_string(&message).unwrap();
         assert_eq!(serde_json::from_str::<Message>(&line).unwrap(), message);

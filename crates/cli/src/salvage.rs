@@ -16,6 +16,7 @@ use serde_json::json;
 use crate::door;
 use crate::failure::Failure;
 use crate::output;
+use crate::recovered;
 use crate::show;
 
 /// Says what is lost, then makes it so.
@@ -50,7 +51,10 @@ pub fn run(store: &Path, json: bool) -> Result<(), Failure> {
             // What was acknowledged behind a loss counts no more than what was written there.
             let warm = if salvage && !read_only { Warm::Off } else { Warm::TakeOver };
             let opened = door::open_patiently(store, device, &options, &warm, &runtime, tell).await;
-            opened.map(|Opened { engine, .. }| engine)
+            opened.map(|Opened { engine, given_up, .. }| {
+                given_up.iter().for_each(recovered::tell_given_up);
+                engine
+            })
         };
         match open(true, false, None).await {
             Ok(engine) => {
@@ -127,20 +131,23 @@ fn tell(
     }
     if let Some(short) = lengthened {
         output::print(&format!(
-            "{name} was made as long again as its label says, {} instead of {} bytes: data that lay there is \
-             an error where it is read now, and `mjolnir scrub {name}` lists it\n",
+            "{name} was made as long again as its label says, {} instead of {} bytes: reads of data that lay there \
+             fail from now on\n",
             short.wanted, short.actual
         ))?;
     }
+    let way_out = format!("; if anything is: {}", show::mend(store));
     output::print(&match (loss, is_mended) {
-        (None, true) => format!("{name} opens again\n"),
+        (None, true) => format!(
+            "{name} opens again; `mjolnir scrub {name}` tells whether data is lost{way_out}\n"
+        ),
         (None, false) => format!(
             "{name} opens as it is, so there was nothing to salvage; `mjolnir check {name}` and \
              `mjolnir scrub {name}` tell whether data in it is damaged\n"
         ),
         (Some(_), _) => format!(
             "{name} opens again, without that; `mjolnir check {name}` and `mjolnir scrub {name}` \
-             tell whether more is damaged\n"
+             tell whether more is damaged{way_out}\n"
         ),
     })
 }

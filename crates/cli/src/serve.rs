@@ -13,9 +13,9 @@ use mjolnir_device::Runtime;
 use mjolnir_engine::{OpenOptions, ReclaimOptions, WarmState};
 use mjolnir_host::{
     DeviceOptions, Direct, HostEngine, HostError, HostErrorKind, HostRuntime, IoChoice, Listener,
-    Readiness, Recorder, SOCKET_PATH_BYTES_MAX, Shutdown, TLS_BUILT_IN, Tls, TlsKeys,
-    inherited_listeners, is_loopback, may_record, raise_open_files_limit, run as run_host,
-    tell_service_manager,
+    Readiness, Recorder, SOCKET_PATH_BYTES_MAX, Shutdown, TLS_BUILT_IN, Tls, TlsKeys, Warm,
+    WarmPlace, WarmReport, inherited_listeners, is_loopback, may_record, raise_open_files_limit,
+    run as run_host, tell_service_manager,
 };
 
 use crate::arguments::{NbdAddress, ServeOptions};
@@ -25,6 +25,7 @@ use crate::door;
 use crate::failure::Failure;
 use crate::handle::{Circumstances, Serving};
 use crate::interrupt::SAME_SIGNAL;
+use crate::output::count;
 use crate::recovered;
 
 use clients::Clients;
@@ -45,8 +46,9 @@ pub fn run(mut options: ServeOptions, json: bool) -> Result<(), Failure> {
     let files_max = raise_open_files_limit().saturating_sub(FILES_KEPT).max(1);
     if u64::from(options.clients_max) > files_max {
         complain(&format!(
-            "warning: this process may have few files open, so at most {files_max} clients are let in; \
-             raise the hard limit (ulimit -Hn, or LimitNOFILE= of the service)"
+            "warning: this process may have few files open, so it lets in {} at most; \
+             raise the hard limit (ulimit -Hn, or LimitNOFILE= of the service)",
+            count(files_max, "client")
         ));
         options.clients_max = files_max as u32;
     }
@@ -75,14 +77,21 @@ pub fn run(mut options: ServeOptions, json: bool) -> Result<(), Failure> {
         });
         let Some(opened) = opened.await? else { return Ok(()) };
         let engine = opened.engine;
-        recovered::tell(&engine);
-        tell_of_warm_log(&engine);
+        recovered::tell(&engine, &opened.warm, !options.read_only);
+        opened.given_up.iter().for_each(recovered::tell_given_up);
+        if let Err(failure) = tell_of_warm_log(&options, &engine, &opened.warm) {
+            let _ = engine.close().await;
+            return Err(failure);
+        }
         let recorder = Recorder::new(runtime.clone());
         let (users, read_only) = (Rc::default(), options.read_only);
         let (recording, world) = (recorder.clone(), runtime.clone());
         let serving = Serving { recorder: recording, users, read_only, runtime: world };
-        let circumstances =
-            Circumstances { served: Some(serving.clone()), warnings: opened.warnings };
+        let circumstances = Circumstances {
+            served: Some(serving.clone()),
+            warnings: opened.warnings,
+            warm: opened.warm,
+        };
         let doors = async {
             let doors = listen(&options, addresses, inherited)?;
             record(&options, &recorder).await?;
@@ -127,14 +136,27 @@ pub fn run(mut options: ServeOptions, json: bool) -> Result<(), Failure> {
     })
 }
 
-/// Says so if what is acknowledged does not survive a crash of this server, though it should.
-fn tell_of_warm_log(engine: &HostEngine) {
-    if let WarmState::Missing(why) = engine.warm_log() {
-        complain(&format!(
-            "warning: if this server crashes, writes that it acknowledged and no flush has covered are lost, since \
-             no memory outlives it: {why}; name a folder of a memory file system by --warm-log"
-        ));
+/// Says so if what is acknowledged does not survive a crash of this server, though it should, or lies in another
+/// place than one would think. Fails where a folder was named for it that does not do.
+fn tell_of_warm_log(
+    options: &ServeOptions,
+    engine: &HostEngine,
+    report: &WarmReport,
+) -> Result<(), Failure> {
+    report.notes.iter().for_each(|note| complain(&format!("warning: {note}")));
+    let WarmState::Missing(why) = engine.warm_log() else { return Ok(()) };
+    if let Warm::Keep(WarmPlace::Folder(folder)) = &options.warm_log.0 {
+        return Err(Failure::new(format!(
+            "the warm log cannot lie in {}, as --warm-log says ({why}); name a folder of a memory file system (tmpfs) \
+             with room, where this user may write, or leave it to --warm-log auto, or go without it by --warm-log off",
+            folder.display()
+        )));
     }
+    complain(&format!(
+        "warning: if this server crashes, writes that it acknowledged and no flush has covered are lost, since no \
+         memory outlives it: {why}; name a folder of a memory file system by --warm-log"
+    ));
+    Ok(())
 }
 
 /// Says so if clients' writes are not spread as they were asked to be.

@@ -63,8 +63,10 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
             reserved_bytes,
             moved_bytes,
             released_bytes,
+            interrupted,
         } => {
             let mut won = match segments {
+                0 if *interrupted => "won nothing yet".to_owned(),
                 0 => "nothing was left to win".to_owned(),
                 _ => format!("won {}, {}", count(*segments, "segment"), bytes(*won)),
             };
@@ -77,11 +79,18 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
             let kept = reserved_bytes.map_or(String::new(), |reserved| {
                 format!(", of which {} are kept for reclaim", bytes(reserved))
             });
-            format!("{won}; {} are free now{kept}\n", bytes(*free_bytes))
+            let free = bytes(*free_bytes);
+            match interrupted {
+                true => format!(
+                    "interrupted: {won}; {free} are free now{kept}; `mjolnir gc run {}` goes on\n",
+                    store.display()
+                ),
+                false => format!("{won}; {free} are free now{kept}\n"),
+            }
         }
         Response::Stats(of) if view == View::Reclaim => reclaim(&of.stats),
         Response::Stats(of) => stats(store, of),
-        Response::Scrub(ScrubOf { warnings: odd, report }) => {
+        Response::Scrub(ScrubOf { warnings: odd, waiting, report }) => {
             let mut text = format!(
                 "read and verified {} in {}\n",
                 bytes(report.verified_bytes),
@@ -104,7 +113,10 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
                     false => "no damage to what is stored\n",
                 };
             }
-            text + &warnings(odd)
+            if !report.losses.is_empty() {
+                text += &format!("the way out: {}\n", mend(store));
+            }
+            text + &recovered::waiting_note(waiting.as_ref()) + &warnings(odd)
         }
         Response::Check(check) => check_text(store, check),
         Response::Recording(recording) => recording_text(recording),
@@ -154,15 +166,14 @@ fn check_text(store: &Path, check: &CheckOf) -> String {
     for left_out in &check.left_out {
         text += &format!("not checked: {left_out}\n");
     }
-    text += &recovered::notes(&report.recovery);
+    text += &recovered::notes(&report.recovery, check.waiting.as_ref());
     text += &reads::of_check(check.online, report);
-    text += &damage::problems(report, check.warnings);
-    text += &damage::losses(&report.losses);
-    if let Some(log) = &report.log {
-        text += &damage::dropped(log);
-    }
     if let Some(missing) = &report.missing {
-        text += &damage::missing(missing);
+        text += &damage::shortened(report, missing, check.warnings);
+    } else {
+        text += &damage::problems(report, check.warnings);
+        text += &damage::losses(&report.losses);
+        text += &report.log.as_ref().map_or(String::new(), damage::dropped);
     }
     let found = count(report.problems.len() as u64, "problem");
     let is_all_there =
@@ -189,9 +200,18 @@ fn check_text(store: &Path, check: &CheckOf) -> String {
         (all, None) if all == check.warnings => {
             format!("{found}, of which nothing is lost; mend it as is said above\n")
         }
-        (_, None) => format!("{found}; copy what you need to another store\n"),
+        (_, None) => format!("{found}; copy what you need to another store, or {}\n", mend(store)),
     };
     text
+}
+
+/// The way out of a store in which data is lost.
+pub fn mend(store: &Path) -> String {
+    let name = store.display();
+    format!(
+        "write, trim or restore what `mjolnir scrub {name}` lists as lost, or delete the snapshots that have it: \
+         `mjolnir gc run {name}` then gives up the segments that are damaged"
+    )
 }
 
 fn list(targets: &[Target]) -> String {
@@ -231,6 +251,7 @@ fn stats(store: &Path, of: &StatsOf) -> String {
         text += &format!("RECLAIM FAILS: {failed}\n");
     }
     text += &warnings(&of.warnings);
+    text += &recovered::waiting_note(of.waiting.as_ref());
     if let Some(recording) = &of.recording {
         text += &format!("recorded in {}", recording_text(recording));
     }
@@ -299,6 +320,9 @@ fn stats(store: &Path, of: &StatsOf) -> String {
         count(stats.replayed_records, "record"),
         stats.dropped_records,
     );
+    if let Some(file) = &of.warm_log {
+        text += &format!("warm log: {}\n", file.display());
+    }
     text += &reads::of_stats(stats);
     text += "\n";
     text += &reclaim(stats);
@@ -331,12 +355,9 @@ fn space(stats: &Stats) -> String {
     }
     let mut text = table.text();
     if let Some(held) = stats.held_bytes {
-        let given = match stats.segments_released {
+        let given = match stats.released_bytes {
             0 => String::new(),
-            released => format!(
-                "; {} given back since it was opened",
-                bytes(released * stats.segment_bytes)
-            ),
+            released => format!("; {} given back since it was opened", bytes(released)),
         };
         text += &format!("  on disk: {}{given}\n", bytes(held));
     }
@@ -355,8 +376,8 @@ fn reclaim(stats: &Stats) -> String {
     format!(
         "reclaim: {}, {} won, {} moved\n  \
          segments opened {}, freed {} (the map's too); mappings scanned {} in {} of processor time\n  \
-         now: {} of bandwidth, pressure {}{}; {} panics (clients stopped until space was won), \
-         {} waits for room, {} copy-forwards failed\n",
+         now: {} of bandwidth, pressure {}{}; {} (clients stopped until space was won), \
+         {} for room, {} failed\n",
         count(stats.reclaim_cycles, "cycle"),
         count(stats.segments_reclaimed, "segment"),
         bytes(stats.moved_bytes),
@@ -367,9 +388,9 @@ fn reclaim(stats: &Stats) -> String {
         percent(stats.reclaim_share),
         percent(stats.pressure),
         if stats.panic { ", clients wait" } else { "" },
-        stats.panics,
-        stats.room_waits,
-        stats.copy_forward_failures,
+        count(stats.panics, "panic"),
+        count(stats.room_waits, "wait"),
+        count(stats.copy_forward_failures, "copy-forward"),
     )
 }
 

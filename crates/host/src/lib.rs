@@ -30,7 +30,8 @@ pub use error::{HostError, HostErrorKind};
 pub use listener::{Listener, is_loopback};
 /// How a file or device is opened: what [`open_store`] takes besides the engine's options.
 pub use mjolnir_backends::{
-    Direct, IoChoice, OpenOptions as DeviceOptions, Short, WarmPlace, Warning, Warnings,
+    Direct, IoChoice, OpenOptions as DeviceOptions, Short, WarmLeft, WarmPlace, WarmReport,
+    Warning, Warnings,
 };
 pub use open_files::raise_open_files_limit;
 pub use readiness::{Readiness, tell_service_manager};

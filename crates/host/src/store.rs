@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use mjolnir_backends::{
-    CreateOptions, FileDevice, OpenOptions as DeviceOptions, Short, WarmFile, WarmPlace, Warning,
-    Warnings,
+    CreateOptions, FileDevice, OpenOptions as DeviceOptions, Short, WarmFile, WarmLeft, WarmPlace,
+    WarmReport, Warning, Warnings,
 };
 use mjolnir_device::{DeviceError, ErrorKind as DeviceKind, Runtime, WarmLog};
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions, segments_told};
@@ -81,6 +81,10 @@ pub struct Opened {
     pub uring: bool,
     /// Whether requests bypass the page cache.
     pub direct: bool,
+    /// What the last server left of acknowledged changes, and where this one's lie.
+    pub warm: WarmReport,
+    /// What of that was given up.
+    pub given_up: Option<WarmLeft>,
 }
 
 /// Makes an empty store at `path`, durably.
@@ -203,7 +207,7 @@ async fn open_with(
     let warnings = device.warnings();
     // Before it is opened, which may fail, or mend it.
     warnings.list().iter().for_each(tell);
-    let (usual, warm_off) = (WarmPlace::default(), *warm == Warm::Off);
+    let usual = WarmPlace::default();
     let found = match warm {
         // What was left is of no use once the store was opened without it.
         Warm::Off => None,
@@ -214,16 +218,28 @@ async fn open_with(
         let what = format!("looking for what a server of {} left: {error}", path.display());
         Error::new(ErrorKind::Io, what)
     })?;
-    let warm = found.map(|found| Box::new(found) as Box<dyn WarmLog>);
-    let given_up = match warm_off && !read_only {
-        true => WarmFile::find(&device, &usual, false).ok(),
+    let report = found.as_ref().map(WarmFile::report).unwrap_or_default();
+    let given_up = match *warm == Warm::Off && !read_only {
+        true => WarmFile::find_to_give_up(&device).ok(),
         false => None,
     };
-    let engine = Engine::open_warm(device, runtime.clone(), engine, warm).await?;
-    if let Some(mut given_up) = given_up {
+    let found = found.map(|found| Box::new(found) as Box<dyn WarmLog>);
+    let opened = Engine::open_warm(device, runtime.clone(), engine, found).await;
+    let engine = opened.map_err(|error| match &report.borrow().left {
+        // An error about another warm log names that, and perhaps this one.
+        Some(left) if left.records > 0 && error.kind != ErrorKind::Invalid => {
+            let what = format!("{} (its warm log is {})", error.message, left.path.display());
+            Error::new(error.kind, what)
+        }
+        _ => error,
+    })?;
+    let given_up = given_up.and_then(|mut given_up| {
+        let left = given_up.report().borrow().left.clone();
         given_up.end();
-    }
-    Ok(Opened { engine, warnings, uring, direct })
+        left.filter(|left| left.records > 0)
+    });
+    let warm = report.borrow().clone();
+    Ok(Opened { engine, warnings, uring, direct, warm, given_up })
 }
 
 /// Makes the file at `path` as long as the label of the store in it says, durably, if it is shorter. What was

@@ -18,11 +18,11 @@ const USUAL: &str = "/dev/shm";
 /// In which folders a warm log is looked for, and made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum WarmPlace {
-    /// Those that the environment names (`RUNTIME_DIRECTORY` of a service, `MJOLNIR_WARM_LOG`), then
+    /// Those that the environment names (`MJOLNIR_WARM_LOG`, `RUNTIME_DIRECTORY` of a service), then
     /// `/run/mjolnir`, the folders in it, and `/dev/shm`.
     #[default]
     Usual,
-    /// This one first; what was left is looked for in the others, too.
+    /// This one alone; what was left is looked for in the others, too.
     Folder(PathBuf),
 }
 
@@ -64,18 +64,35 @@ pub(super) fn name(uuid: &[u8; 16], device: (u64, u64)) -> String {
     format!("{}{:x}-{:x}.warm", name_begin(uuid), device.0, device.1)
 }
 
-/// Warm logs of stores with this uuid in a folder that are not called `name`.
-pub(super) fn others(folder: &Path, uuid: &[u8; 16], name: &str) -> Vec<PathBuf> {
+/// Files beside this one that are called as it is, but for the device.
+pub(super) fn others(file: &Path, uuid: &[u8; 16]) -> Vec<PathBuf> {
+    let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else { return Vec::new() };
     let begin = name_begin(uuid);
+    let is_other = |path: &PathBuf| {
+        let found = path.file_name().unwrap_or_default();
+        let is_of_store = found.to_str().is_some_and(|found| found.starts_with(&begin));
+        is_of_store && path.extension() == file.extension() && found != name
+    };
     let found = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let is_other =
-        |found: &str| found.starts_with(&begin) && found.ends_with(".warm") && found != name;
-    let mut others: Vec<PathBuf> = found
-        .filter(|entry| entry.file_name().to_str().is_some_and(is_other))
-        .map(|entry| entry.path())
-        .collect();
+    let mut others: Vec<PathBuf> = found.map(|entry| entry.path()).filter(is_other).collect();
     others.sort();
     others
+}
+
+/// Whether everybody looks for a log there, whatever the environment.
+pub(super) fn is_usual(file: &Path) -> bool {
+    let folder = |up| file.ancestors().nth(up);
+    [1, 2].iter().any(|up| folder(*up) == Some(Path::new(SERVICES)))
+        || folder(1) == Some(Path::new(USUAL))
+}
+
+/// Whether its user wonders that a log does not lie there: it was named, or would have been of use.
+pub(super) fn is_worth_a_word(file: &Path, error: &io::Error) -> bool {
+    let folder = file.parent();
+    let is_named = folder == env::var_os("MJOLNIR_WARM_LOG").as_deref().map(Path::new);
+    is_named
+        || error.kind() != ErrorKind::PermissionDenied
+            && folder.is_some_and(|folder| folder.is_dir())
 }
 
 /// What the kernel drew when the machine was started.

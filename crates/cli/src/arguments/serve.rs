@@ -69,7 +69,8 @@ pub struct ServeOptions {
     pub memory: u64,
     /// Where acknowledged writes that no flush has covered survive a crash of this server (not of the machine), so
     /// that the next one has them: `auto` is the service's runtime directory, /run/mjolnir or /dev/shm, as
-    /// far as that is a memory file system; `off` goes without, and gives up what was left there; or a folder.
+    /// far as that is a memory file system; `off` goes without, and gives up what was left there; a folder is the
+    /// only one that will do.
     /// All of its memory is taken at once: 128M of the usual --memory.
     #[arg(long, value_name = "PLACE", default_value = "auto")]
     pub warm_log: WarmLog,

@@ -48,6 +48,7 @@ use versions::{Deal, Versions};
 use view::{View, say};
 
 use crate::interrupt;
+use crate::output;
 
 /// What can be chosen.
 #[derive(Clone, Debug, clap::Args)]
@@ -109,9 +110,11 @@ pub fn run(options: DemoOptions, json: bool) -> Result<()> {
     }
     let summary = outcome.map_err(|error| match tally.wrong() {
         (0, _) => error,
-        (wrong, findings) => {
-            error.context(format!("{wrong} blocks were wrong: {}", findings.join("; ")))
-        }
+        (wrong, findings) => error.context(format!(
+            "wrong: {}: {}",
+            output::count(wrong, "block"),
+            findings.join("; ")
+        )),
     })?;
     if json {
         say(&serde_json::to_string_pretty(&summary.figures())?);

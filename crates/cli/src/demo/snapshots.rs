@@ -14,6 +14,7 @@ use super::server::Admin;
 use super::tally::Tally;
 use super::versions::{Deal, Versions};
 use super::writer::Note;
+use crate::output::count;
 
 /// How often the clock is looked at while waiting.
 const NAP: Duration = Duration::from_millis(20);
@@ -94,7 +95,7 @@ impl Snapshots {
             if readback.part(0..self.deal.blocks())? {
                 done.read_back += 1;
                 let blocks = self.deal.blocks();
-                self.tell(format!("{} read back, {blocks} blocks", taken.export));
+                self.tell(format!("{} read back, {}", taken.export, count(blocks, "block")));
             }
             done.kept = Some(taken);
         }

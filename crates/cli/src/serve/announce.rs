@@ -50,7 +50,7 @@ pub fn ready(
     } else {
         let more = match volumes.len().saturating_sub(VOLUMES_MAX) {
             0 => String::new(),
-            more => format!(" and {more} more volumes"),
+            more => format!(" and {}", output::count(more as u64, "more volume")),
         };
         format!("ready: {}{more}", uris.join(" "))
     };

@@ -4,19 +4,47 @@ use std::collections::BTreeMap;
 
 use mjolnir_engine::{CheckReport, LogLoss, Loss, MissingPart};
 
+use super::reads::place;
 use crate::output::{bytes, count};
 
 /// The most lines of one sort.
 const LINES_MAX: usize = 20;
 
+/// The same of details that follow from what was told before.
+const DETAILS_MAX: usize = 5;
+
 /// The first lines, and how many more there are.
 pub(super) fn first(all: impl ExactSizeIterator<Item = String>) -> String {
-    let more = all.len().saturating_sub(LINES_MAX);
-    let mut text: String = all.take(LINES_MAX).map(|line| line + "\n").collect();
+    few(all, LINES_MAX)
+}
+
+/// At most so many of them.
+fn few(all: impl ExactSizeIterator<Item = String>, most: usize) -> String {
+    let more = all.len().saturating_sub(most);
+    let mut text: String = all.take(most).map(|line| line + "\n").collect();
     if more > 0 {
         text += &format!("… and {more} more; --json lists all\n");
     }
     text
+}
+
+/// What a check found of a store that became shorter: first that, then what is lost by it, then the rest, which
+/// mostly follows from it. The first `warnings` of the problems are about what holds the store.
+pub(super) fn shortened(report: &CheckReport, part: &MissingPart, warnings: u64) -> String {
+    let problem = |what: &String| format!("problem: {what}");
+    let (cause, others) =
+        report.problems.split_at_checked(warnings as usize).unwrap_or((&[], &report.problems));
+    let mut text: String = cause.iter().map(|what| problem(what) + "\n").collect();
+    text += &missing(part);
+    text += &losses(&report.losses);
+    text += &report.log.as_ref().map_or(String::new(), dropped);
+    text += &few(others.iter().map(problem), DETAILS_MAX);
+    text + &few(met(report), DETAILS_MAX)
+}
+
+/// Errors of reads that a check met.
+pub(super) fn met(report: &CheckReport) -> impl ExactSizeIterator<Item = String> {
+    report.met.iter().map(|met| format!("met: {}", place(met)))
 }
 
 /// What a check found wrong.
@@ -59,7 +87,7 @@ pub(super) fn dropped(log: &LogLoss) -> String {
 pub(super) fn missing(missing: &MissingPart) -> String {
     let MissingPart { in_use, unsure, free } = missing;
     let said = [
-        (in_use, "in use there: what is lost of that is listed above, if anything is"),
+        (in_use, "in use there: what is lost of that is listed below, if anything is"),
         (
             unsure,
             "perhaps written to since the last checkpoint, which nothing tells now: the store was not \

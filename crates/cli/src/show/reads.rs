@@ -2,7 +2,7 @@
 
 use mjolnir_engine::{CheckReport, ReadError, ReadErrorCounts, ReadPurpose, Stats};
 
-use super::damage::first;
+use super::damage::{first, met};
 
 /// Of how many reads for which purpose something is told, in parentheses; nothing of none.
 pub fn by_purpose(counts: &ReadErrorCounts) -> String {
@@ -50,7 +50,8 @@ pub(super) fn of_check(online: bool, report: &CheckReport) -> String {
             report.read_errors, report.checksum_errors
         );
     }
-    text + &first(report.met.iter().map(|met| format!("met: {}", place(met))))
+    // Of a store that became shorter these are no more than details.
+    text + &if report.missing.is_none() { first(met(report)) } else { String::new() }
 }
 
 #[cfg(test)]

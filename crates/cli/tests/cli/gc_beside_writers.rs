@@ -1,5 +1,6 @@
 //! `gc run` beside clients that go on writing ends, and stops when it is interrupted.
 
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -69,6 +70,20 @@ fn it_ends_while_clients_write() {
     assert!(folder.ok("check s.mj").contains("no problems"));
 }
 
+/// Interrupts a collection, which says what it won.
+fn interrupt_one(folder: &Folder) {
+    let mut command = folder.command("gc run s.mj");
+    let collecting = command.stdout(Stdio::piped()).spawn().unwrap();
+    thread::sleep(Duration::from_millis(300));
+    // Where it has ended by then there is nothing to stop.
+    let _ = kill_process(Pid::from_child(&collecting), Signal::INT);
+    let said = collecting.wait_with_output().unwrap();
+    let text = String::from_utf8(said.stdout).unwrap();
+    assert!(text.contains("won") && text.contains("free now"), "{text}");
+    let status = if text.starts_with("interrupted: ") { 130 } else { 0 };
+    assert_eq!(said.status.code(), Some(status), "{text}");
+}
+
 #[test]
 fn it_stops_when_it_is_interrupted() {
     let folder = Folder::empty();
@@ -76,11 +91,7 @@ fn it_stops_when_it_is_interrupted() {
     let server = folder.serve("");
     fill(&server);
     work(&server, &AtomicBool::new(false), || {
-        let mut collecting = folder.command("gc run s.mj").spawn().unwrap();
-        thread::sleep(Duration::from_millis(300));
-        // Where it has ended by then there is nothing to stop.
-        let _ = kill_process(Pid::from_child(&collecting), Signal::INT);
-        collecting.wait().unwrap();
+        interrupt_one(&folder);
         let begun = Instant::now();
         let mut moved = number(&folder, "moved_bytes");
         loop {

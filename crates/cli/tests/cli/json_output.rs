@@ -46,6 +46,8 @@ fn data_is_printed_as_json_at_rest_and_served() {
     server.stop();
     read_all(false);
     assert!(json(&folder, "grow s.mj --size 96M")["bytes"].as_u64().unwrap() > 64 << 20);
+    let said = folder.ok("snapshot diff s.mj v v");
+    assert_eq!(said, "nothing differs between v and v\n");
     let empty = json(&folder, "snapshot diff s.mj v v");
     assert_eq!(empty, Value::Array(vec![]));
 }

@@ -110,6 +110,9 @@ fn what_is_lost_is_told_and_a_salvage_goes_on_without_it() {
         let text = folder.run("check s.mj").out;
         assert_eq!(len(&folder), end, "nothing was changed");
         assert!(text.contains("missing: segment"), "{text}");
+        // What is wrong comes first, and what follows from it is cut short.
+        let told = text.lines().position(|line| line.contains("it is truncated")).unwrap();
+        assert!(told <= 3 && text.lines().count() <= 50, "{text}");
         let advice =
             if losses.is_empty() { "mend it as is said" } else { "`mjolnir salvage s.mj`" };
         assert!(text.contains(advice), "{text}");
@@ -119,6 +122,7 @@ fn what_is_lost_is_told_and_a_salvage_goes_on_without_it() {
         lost_some += 1;
         let salvaged = folder.ok("salvage s.mj");
         assert!(salvaged.contains(&format!("{WHOLE} instead of {end} bytes")), "{salvaged}");
+        assert!(salvaged.contains("`mjolnir gc run s.mj`"), "{salvaged}");
         assert_eq!(len(&folder), WHOLE);
         let is_lost = |at: u64| {
             losses.iter().any(|loss| {
@@ -139,6 +143,14 @@ fn what_is_lost_is_told_and_a_salvage_goes_on_without_it() {
         }
         client.write(1, 0, &pattern(7, 4096)).unwrap();
         server.stop();
+        // The way out that is named is one.
+        let scrub = folder.run("scrub s.mj --json").out;
+        let scrub: Value = serde_json::from_str(&scrub).unwrap();
+        for loss in scrub["losses"].as_array().unwrap() {
+            folder.ok(&format!("range trim s.mj v:{}+{}", loss["offset"], loss["length"]));
+        }
+        folder.ok("gc run s.mj");
+        assert!(folder.ok("check s.mj").contains("no problems"), "cut to {end}");
     }
     assert!(lost_some > 0, "no cut took data and left the map");
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::future::select;
 use mjolnir_device::{Device, Runtime};
 use mjolnir_store::Error;
-use mjolnir_units::ZoneId;
+use mjolnir_units::{BLOCK_SIZE, ZoneId};
 
 use crate::drive::engine::Engine;
 use crate::drive::state::State;
@@ -87,19 +87,24 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// Gives back all that is free, at once. Returns how many segments that were.
-    pub(crate) async fn release_all(&self) -> Result<u64, Error> {
+    /// Gives back all that is free, at once. Returns how many segments that were, and the bytes that came back.
+    pub(crate) async fn release_all(&self) -> Result<(u64, u64), Error> {
         if !self.device().gives_back() {
-            return Ok(0);
+            return Ok((0, 0));
         }
         for _ in 0..CHECKPOINTS {
             if self.state().space.awaits_root() {
                 self.checkpoint().await?;
             }
         }
-        let before = self.state().counters.segments_released;
+        let released = || {
+            let counters = &self.state().counters;
+            (counters.segments_released, counters.released_bytes)
+        };
+        let before = released();
         while self.release_next().await {}
-        Ok(self.state().counters.segments_released - before)
+        let after = released();
+        Ok((after.0 - before.0, after.1 - before.1))
     }
 
     /// Gives back the next segment that may be; whether there was one.
@@ -118,13 +123,20 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         let Some(zone) = zone else { return false };
         let releasing = Releasing { engine: self.clone(), zone };
+        let held = self.device().held_bytes();
         let released = self.device().release(zone).await;
         {
+            // Where the host does not tell, all of it counts.
+            let came_back = held.zip(self.device().held_bytes()).map(|(b, a)| b.saturating_sub(a));
             // Nothing depends on it: one that failed is not tried again before it was in use.
             let mut state = self.state();
             state.space.get_mut(zone).released = true;
-            state.counters.segments_released +=
-                u64::from(released.is_ok() && self.device().gives_back());
+            if released.is_ok() && self.device().gives_back() {
+                let segment_bytes = state.info.zone_blocks * BLOCK_SIZE;
+                state.counters.segments_released += 1;
+                state.counters.released_bytes +=
+                    came_back.unwrap_or(segment_bytes).min(segment_bytes);
+            }
         }
         drop(releasing);
         true

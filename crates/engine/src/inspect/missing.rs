@@ -63,7 +63,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let lost = hit.iter().filter(|hit| **hit).count();
         if lost > 0 {
             report.problems.push(format!(
-                "{lost} blocks that segment {} holds are missing: the medium ends before, at {from}",
+                "{lost} {} that segment {} holds: the medium ends before, at {from}",
+                if lost == 1 { "block is missing" } else { "blocks are missing" },
                 zone.0
             ));
         }

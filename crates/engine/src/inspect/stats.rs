@@ -48,6 +48,9 @@ pub struct Stats {
     /// Free segments whose bytes were given back to what the store lies on: a sparse file has holes there.
     #[serde(default)]
     pub segments_released: u64,
+    /// Bytes that this gave back: what was a hole already gives nothing.
+    #[serde(default)]
+    pub released_bytes: u64,
     /// Bytes that the store takes of what it lies on, where that is known and may be less than its size.
     #[serde(default)]
     pub held_bytes: Option<u64>,
@@ -203,6 +206,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             segments_allocated: state.space.allocated_total,
             segments_freed: state.space.freed_total,
             segments_released: counters.segments_released,
+            released_bytes: counters.released_bytes,
             held_bytes: self.device().held_bytes(),
             segments_reclaimed: reclaim.segments_retired,
             segments_levelled: reclaim.segments_levelled,

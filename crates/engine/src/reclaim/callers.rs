@@ -59,7 +59,7 @@ impl<D: Device, R: Runtime> Caller<D, R> {
         Collected {
             segments: asked.segments - self.before.0,
             moved_bytes: (asked.moved_blocks - self.before.1) * BLOCK_SIZE,
-            released: 0,
+            ..Collected::default()
         }
     }
 }

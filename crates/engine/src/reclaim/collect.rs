@@ -47,7 +47,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if more {
             self.checkpoint().await?;
         }
-        won.released = self.release_all().await?;
+        (won.released, won.released_bytes) = self.release_all().await?;
         match failure {
             Some(Error { kind, message }) if won.segments == 0 => {
                 Err(Error::new(kind, format!("reclaim fails: {message}")))

@@ -9,4 +9,6 @@ pub struct Collected {
     pub moved_bytes: u64,
     /// Free segments whose bytes were given back to the host.
     pub released: u64,
+    /// Bytes that this gave back: what was a hole already gives nothing.
+    pub released_bytes: u64,
 }

@@ -13,6 +13,7 @@ pub(crate) struct Counters {
     pub device_flushes: u64,
     pub zone_resets: u64,
     pub segments_released: u64,
+    pub released_bytes: u64,
     pub checkpoints: u64,
     pub nodes_loaded: u64,
     pub room_waits: u64,

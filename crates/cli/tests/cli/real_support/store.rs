@@ -19,6 +19,14 @@ pub struct TestStore {
     warm: TempDir,
 }
 
+impl Drop for TestStore {
+    fn drop(&mut self) {
+        for pointer in crate::support::pointers_to(self.warm.path()) {
+            let _ = std::fs::remove_file(pointer);
+        }
+    }
+}
+
 impl TestStore {
     /// A store of that size with a volume `v` of the other.
     pub fn new(size: &str, volume: &str) -> Self {

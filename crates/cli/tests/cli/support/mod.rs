@@ -79,6 +79,11 @@ impl Folder {
         std::fs::read_dir(self.warm.path()).unwrap().count()
     }
 
+    /// Files in a usual folder that lead to those.
+    pub fn pointers(&self) -> usize {
+        pointers_to(self.warm.path()).len()
+    }
+
     /// Runs the program with those words.
     pub fn run(&self, words: &str) -> Said {
         said(self.command(words).output().unwrap())
@@ -150,6 +155,25 @@ impl Folder {
         server.ready = server.log();
         server
     }
+}
+
+/// Servers that were killed leave them where everybody looks.
+impl Drop for Folder {
+    fn drop(&mut self) {
+        for pointer in pointers_to(self.warm.path()) {
+            let _ = std::fs::remove_file(pointer);
+        }
+    }
+}
+
+/// Files that lead to warm logs in a folder.
+pub fn pointers_to(warm: &Path) -> Vec<PathBuf> {
+    let usual = std::fs::read_dir("/dev/shm").unwrap().flatten().map(|entry| entry.path());
+    let leads = |path: &PathBuf| {
+        let log = std::fs::read_to_string(path).unwrap_or_default();
+        Path::new(&log).starts_with(warm)
+    };
+    usual.filter(|path| path.extension().is_some_and(|it| it == "at")).filter(leads).collect()
 }
 
 fn said(output: Output) -> Said {
