@@ -98,7 +98,9 @@ impl Root {
             root.manifest.push((Pba(input.u64()?), input.u32()?));
         }
         if version >= WITH_DURABLE {
-            (root.durable, root.opening) = (input.u64()?, input.u64()?);
+            root.durable = input.u64()?;
+            // The first roots of that version ended here.
+            root.opening = if input.0.is_empty() { 0 } else { input.u64()? };
         }
         root.durable = root.durable.max(root.sequence);
         Ok(root)
@@ -122,6 +124,14 @@ mod tests {
             durable: 105,
             opening: 0x0123_4567_89ab_cdef,
         }
+    }
+
+    #[test]
+    fn a_root_without_an_opening_as_the_first_of_version_3_is_read() {
+        let mut bytes = sample().encode();
+        bytes.truncate(bytes.len() - 8 - 4);
+        let first = Root { opening: 0, ..sample() };
+        assert_eq!(Root::decode(&Encoder(bytes).seal()), Ok(first));
     }
 
     #[test]
