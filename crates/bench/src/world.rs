@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use mjolnir_device::{Device, Runtime};
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions, ReclaimOptions};
 use mjolnir_host::{
-    DeviceOptions, HostEngine, HostRuntime, NewStore, Warm, create_store, open_store,
+    DeviceOptions, HostRuntime, LocalStore, NewStore, Warm, create_store, open_store,
 };
 use mjolnir_store::ErrorKind;
 use mjolnir_units::BLOCK_SIZE;
@@ -58,7 +58,7 @@ pub async fn on_disk(
     segment_bytes: Option<u64>,
     runtime: &HostRuntime,
     options: OpenOptions,
-) -> Result<HostEngine> {
+) -> Result<LocalStore> {
     let new = NewStore { bytes: Some(bytes), segment_bytes, preallocate: true, overwrite: true };
     create_store(path, new, runtime).await.context("making a store")?;
     reopen(path, runtime, options).await
@@ -70,7 +70,7 @@ pub async fn reopen(
     path: &Path,
     runtime: &HostRuntime,
     options: OpenOptions,
-) -> Result<HostEngine> {
+) -> Result<LocalStore> {
     let mut patience = 100;
     loop {
         let device = DeviceOptions::default();

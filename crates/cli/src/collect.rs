@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use mjolnir_engine::Stats;
 use mjolnir_host::HostRuntime;
+use mjolnir_store::report::Stats;
 
 use crate::door::Door;
 use crate::failure::Failure;

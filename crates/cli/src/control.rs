@@ -14,8 +14,8 @@ use async_channel::{Receiver, Sender};
 use futures_lite::future::or;
 use futures_lite::{AsyncReadExt, AsyncWriteExt};
 use mjolnir_device::Runtime;
-use mjolnir_host::{HostEngine, HostRuntime, Listener, Stream};
-use mjolnir_store::{Error, ErrorKind, Store};
+use mjolnir_host::{HostRuntime, Listener, Stream};
+use mjolnir_store::{Error, ErrorKind, Maintenance, Member};
 
 use crate::handle::{Circumstances, handle};
 use crate::payload;
@@ -38,9 +38,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Answers clients, for ever; one that takes longer than `request_time` to send a request is hung
 /// up on. Dropping this closes the socket; requests under way go on.
-pub async fn answer_all(
+pub async fn answer_all<S: Maintenance + Member>(
     listener: Listener,
-    engine: HostEngine,
+    store: S,
     circumstances: Circumstances,
     runtime: HostRuntime,
     request_time: Duration,
@@ -48,7 +48,7 @@ pub async fn answer_all(
     let (connections, requests) = (Cell::new(0), Cell::new(0));
     let (waiting, payload) = (Rc::default(), async_channel::bounded(1));
     let control = Control {
-        engine,
+        store,
         circumstances,
         runtime,
         request_time,
@@ -82,8 +82,8 @@ pub async fn answer_all(
 }
 
 /// What all conversations share.
-struct Control {
-    engine: HostEngine,
+struct Control<S> {
+    store: S,
     circumstances: Circumstances,
     runtime: HostRuntime,
     request_time: Duration,
@@ -100,7 +100,7 @@ struct Control {
 /// Why a conversation ends; the client is gone, too slow, or makes no sense.
 struct Gone;
 
-impl Control {
+impl<S: Maintenance + Member> Control<S> {
     async fn converse(&self, mut stream: Stream, mut waiting: Waiting) -> Result<(), Gone> {
         let mut buffer = Vec::new();
         loop {
@@ -154,7 +154,7 @@ impl Control {
         ahead: &mut Vec<u8>,
         mut request: Request,
     ) -> Result<Result<Response, Refusal>, Gone> {
-        let announced = match payload::admit(&mut request, self.engine.atomic_limit().1) {
+        let announced = match payload::admit(&mut request, self.store.atomic_limit().1) {
             Ok(announced) => announced,
             Err(error) => return Ok(Err(Refusal::from(error))),
         };
@@ -181,7 +181,7 @@ impl Control {
         let (part, ends_with_caller) = (Cell::new(None), request.ends_with_caller());
         let progress = |done| part.set(Some(done));
         let work = async {
-            let outcome = handle(&self.engine, &self.circumstances, request, &progress).await;
+            let outcome = handle(&self.store, &self.circumstances, request, &progress).await;
             Ok(outcome.map_err(Refusal::from))
         };
         let tell = async {

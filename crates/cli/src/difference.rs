@@ -1,6 +1,6 @@
 //! `snapshot diff`: a difference comes in pages, so that its length is not bounded by memory.
 
-use mjolnir_engine::{DiffExtent, DiffPage};
+use mjolnir_store::{DiffExtent, DiffPage};
 
 use crate::door::Door;
 use crate::failure::Failure;

@@ -11,7 +11,7 @@ use futures_lite::future::or;
 use mjolnir_device::Runtime;
 use mjolnir_engine::OpenOptions;
 use mjolnir_host::{
-    DeviceOptions, HostEngine, HostRuntime, Opened, Warm, Warning, connect_unix, open_store,
+    DeviceOptions, HostRuntime, LocalStore, Opened, Warm, Warning, connect_unix, open_store,
 };
 use mjolnir_store::{Error, ErrorKind, Store};
 
@@ -36,7 +36,7 @@ pub enum Door {
     /// Its server answers.
     Served(BufReader<UnixStream>),
     /// It is open here.
-    Local(HostEngine, Circumstances),
+    Local(LocalStore, Circumstances),
 }
 
 /// Where the control socket of a store is: beside it, whatever links lead there.

@@ -3,10 +3,13 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use mjolnir_device::{Device, Runtime};
-use mjolnir_engine::{Collected, Engine, Growth, RecoveryReport, SECTOR_BYTES};
+use mjolnir_device::Runtime;
 use mjolnir_host::{HostError, HostErrorKind, HostRuntime, Recorder, WarmReport, Warnings};
-use mjolnir_store::{Durability, Error, ErrorKind, Op, Store, TargetInfo, VolumeRange};
+use mjolnir_store::report::{Collected, Growth, RecoveryReport};
+use mjolnir_store::{
+    Durability, Error, ErrorKind, Maintenance, Member, Op, SECTOR_BYTES, Store, TargetInfo,
+    VolumeRange,
+};
 use mjolnir_units::ByteSize;
 
 use crate::arguments::Place;
@@ -60,8 +63,8 @@ pub struct Serving {
 }
 
 /// Carries out a request. `progress` hears the part done of long ones, 0 to 1.
-pub async fn handle<D: Device, R: Runtime>(
-    engine: &Engine<D, R>,
+pub async fn handle<S: Maintenance + Member>(
+    store: &S,
     circumstances: &Circumstances,
     request: Request,
     progress: &dyn Fn(f64),
@@ -70,59 +73,58 @@ pub async fn handle<D: Device, R: Runtime>(
     let target = |info: TargetInfo| {
         Response::Target(Target { name: info.name, bytes: info.size, mapped_bytes: None })
     };
-    let _reserved = reserve(engine, circumstances, &request).await?;
+    let _reserved = reserve(store, circumstances, &request).await?;
     match request {
         Request::CreateVolume { name, bytes } => {
-            engine.create_volume(&name, bytes).await.map(target)
+            store.create_volume(&name, bytes).await.map(target)
         }
         Request::DeleteVolume { name, snapshots, .. } => {
-            engine.delete_volume(&name, snapshots).await.map(done)
+            store.delete_volume(&name, snapshots).await.map(done)
         }
-        Request::RenameVolume { name, new } => engine.rename_volume(&name, &new).await.map(target),
+        Request::RenameVolume { name, new } => store.rename_volume(&name, &new).await.map(target),
         Request::ResizeVolume { name, bytes, shrink, .. } => {
             if !shrink {
-                refuse_to_shrink(engine, &name, bytes).await?;
+                refuse_to_shrink(store, &name, bytes).await?;
             }
-            engine.resize_volume(&name, bytes, shrink).await.map(target)
+            store.resize_volume(&name, bytes, shrink).await.map(target)
         }
         Request::ListVolumes { mapped } => {
-            list(engine, mapped, |target| !target.name.contains('@')).await
+            list(store, mapped, |target| !target.name.contains('@')).await
         }
         Request::CreateSnapshot { volume, name } => {
-            engine.create_snapshot(&volume, &name).await.map(target)
+            store.create_snapshot(&volume, &name).await.map(target)
         }
         Request::CreateSnapshots { snapshots } => {
-            let taken = engine.create_snapshots(&snapshots).await?;
+            let taken = store.create_snapshots(&snapshots).await?;
             let target =
                 |info: TargetInfo| Target { name: info.name, bytes: info.size, mapped_bytes: None };
             Ok(Response::Targets(taken.into_iter().map(target).collect()))
         }
         Request::DeleteSnapshot { volume, name, .. } => {
-            engine.delete_snapshot(&volume, &name).await.map(done)
+            store.delete_snapshot(&volume, &name).await.map(done)
         }
         Request::RestoreSnapshot { volume, name, .. } => {
-            engine.restore_snapshot(&volume, &name).await.map(target)
+            store.restore_snapshot(&volume, &name).await.map(target)
         }
         Request::ListSnapshots { volume, mapped } => {
             let of = match volume {
-                Some(volume) => format!("{}@", named(engine, &volume)?.name),
+                Some(volume) => format!("{}@", named(store, &volume)?.name),
                 None => String::new(),
             };
-            list(engine, mapped, |target| target.name.contains('@') && target.name.starts_with(&of))
+            list(store, mapped, |target| target.name.contains('@') && target.name.starts_with(&of))
                 .await
         }
         Request::Diff { old, new, from } => {
-            engine.diff(&old, &new, from, DIFF_EXTENTS).await.map(Response::Diff)
+            store.diff(&old, &new, from, DIFF_EXTENTS).await.map(Response::Diff)
         }
-        Request::Clone { source, new } => engine.clone_volume(&source, &new).await.map(target),
+        Request::Clone { source, new } => store.clone_volume(&source, &new).await.map(target),
         Request::Ranges { ops } => {
-            let ops = ops.iter().map(|op| resolve(engine, op)).collect::<Result<_, _>>()?;
-            engine.atomic(ops, Durability::Durable).await.map(done)
+            let ops = ops.iter().map(|op| resolve(store, op)).collect::<Result<_, _>>()?;
+            store.atomic(ops, Durability::Durable).await.map(done)
         }
         Request::Collect {} => {
-            let Collected { segments, moved_bytes, released_bytes, .. } =
-                engine.collect_telling().await?;
-            let stats = engine.stats();
+            let Collected { segments, moved_bytes, released_bytes, .. } = store.reclaim().await?;
+            let stats = store.stats();
             Ok(Response::Collected {
                 segments,
                 bytes: segments * stats.segment_bytes,
@@ -137,23 +139,23 @@ pub async fn handle<D: Device, R: Runtime>(
             let served = circumstances.served.is_some();
             let serving = circumstances.served.as_ref();
             let recording = serving.and_then(|serving| serving.recorder.recording());
-            let (warnings, stats) = (circumstances.warnings(), engine.stats());
-            let waiting = circumstances.waiting(&engine.recovery());
+            let (warnings, stats) = (circumstances.warnings(), store.stats());
+            let waiting = circumstances.waiting(&store.recovery());
             let warm_log = circumstances.warm.path.clone();
             let of = StatsOf { served, recording, warnings, waiting, warm_log, stats };
             Ok(Response::Stats(Box::new(of)))
         }
         Request::Scrub {} => {
-            let report = engine.scrub(progress).await?;
-            let waiting = circumstances.waiting(&engine.recovery());
+            let report = store.scrub(progress).await?;
+            let waiting = circumstances.waiting(&store.recovery());
             Ok(Response::Scrub(ScrubOf { warnings: circumstances.warnings(), waiting, report }))
         }
-        Request::Check {} => check(engine, circumstances, progress).await,
+        Request::Check {} => check(store, circumstances, progress).await,
         Request::Grow { bytes } => {
-            let Growth { bytes, added } = engine.grow(bytes).await?;
+            let Growth { bytes, added } = store.grow(bytes).await?;
             Ok(Response::Grown { bytes, added_bytes: Some(added) })
         }
-        Request::Checkpoint {} => engine.checkpoint().await.map(done),
+        Request::Checkpoint {} => store.checkpoint().await.map(done),
         Request::StartRecording { file, force } => {
             let recorder = recorder(circumstances)?;
             recorder.start(&file, force).await.map_err(of_host)?;
@@ -184,15 +186,15 @@ fn of_host(error: HostError) -> Error {
     Error::new(kind, error.context)
 }
 
-async fn list<D: Device, R: Runtime>(
-    engine: &Engine<D, R>,
+async fn list<S: Maintenance + Member>(
+    store: &S,
     mapped: bool,
     wanted: impl Fn(&TargetInfo) -> bool,
 ) -> Result<Response, Error> {
     let mut targets = Vec::new();
-    for info in engine.targets().into_iter().filter(wanted) {
+    for info in store.targets().into_iter().filter(wanted) {
         let mapped_bytes = match mapped {
-            true => match engine.mapped(&info.name).await {
+            true => match store.mapped_from(&info.name, 0).await {
                 Ok(bytes) => Some(bytes),
                 // Deleted since the list was made.
                 Err(error) if error.kind == ErrorKind::NotFound => continue,
@@ -206,17 +208,17 @@ async fn list<D: Device, R: Runtime>(
 }
 
 /// Refuses a smaller size, and says what would be lost. One that no volume can have is left to the
-/// engine.
-async fn refuse_to_shrink<D: Device, R: Runtime>(
-    engine: &Engine<D, R>,
+/// store.
+async fn refuse_to_shrink<S: Maintenance + Member>(
+    store: &S,
     name: &str,
     bytes: u64,
 ) -> Result<(), Error> {
-    let size = named(engine, name)?.size;
+    let size = named(store, name)?.size;
     if bytes >= size || bytes == 0 || !bytes.is_multiple_of(SECTOR_BYTES) || name.contains('@') {
         return Ok(());
     }
-    let lost = match engine.mapped_from(name, bytes).await? {
+    let lost = match store.mapped_from(name, bytes).await? {
         0 => "nothing is stored past that".to_owned(),
         lost => format!("{} stored past that would be lost", ByteSize(lost)),
     };
@@ -233,8 +235,8 @@ async fn refuse_to_shrink<D: Device, R: Runtime>(
 /// Refuses what clients would not expect of the targets that they use, unless it is forced. One that
 /// has just ended is given the time that it takes to hear of it, and who comes next waits until the
 /// request is done.
-async fn reserve<D: Device, R: Runtime>(
-    engine: &Engine<D, R>,
+async fn reserve<S: Maintenance + Member>(
+    store: &S,
     circumstances: &Circumstances,
     request: &Request,
 ) -> Result<Vec<Reserved>, Error> {
@@ -243,7 +245,7 @@ async fn reserve<D: Device, R: Runtime>(
     };
     let begun = serving.runtime.now();
     loop {
-        let affected: Vec<_> = engine
+        let affected: Vec<_> = store
             .targets()
             .into_iter()
             .filter_map(|target| Some((what_becomes_of(&target, request)?, target)))
@@ -291,12 +293,12 @@ fn what_becomes_of(target: &TargetInfo, request: &Request) -> Option<&'static st
     }
 }
 
-async fn check<D: Device, R: Runtime>(
-    engine: &Engine<D, R>,
+async fn check<S: Maintenance + Member>(
+    store: &S,
     circumstances: &Circumstances,
     progress: &dyn Fn(f64),
 ) -> Result<Response, Error> {
-    let mut report = engine.check_telling(progress).await?;
+    let mut report = store.check(progress).await?;
     let odd = circumstances.warnings();
     let warnings = odd.len() as u64;
     report.problems.splice(0..0, odd);
@@ -308,24 +310,24 @@ async fn check<D: Device, R: Runtime>(
                 .to_owned(),
         );
     }
-    let waiting = circumstances.waiting(&engine.recovery());
+    let waiting = circumstances.waiting(&store.recovery());
     Ok(Response::Check(Box::new(CheckOf { online, left_out, warnings, waiting, report })))
 }
 
 /// A target by a name that must be given.
-fn named<D: Device, R: Runtime>(engine: &Engine<D, R>, name: &str) -> Result<TargetInfo, Error> {
+fn named<S: Store>(store: &S, name: &str) -> Result<TargetInfo, Error> {
     if name.is_empty() {
         return Err(Error::new(
             ErrorKind::Invalid,
             "the name of the volume is missing; `mjolnir volume list` names all there are",
         ));
     }
-    engine.find(name)
+    store.find(name)
 }
 
-fn resolve<D: Device, R: Runtime>(engine: &Engine<D, R>, op: &RangeOp) -> Result<Op, Error> {
+fn resolve<S: Store>(store: &S, op: &RangeOp) -> Result<Op, Error> {
     let ends = |from: &VolumeRange, to: &Place| {
-        Ok::<_, Error>((named(engine, &from.target)?.id, named(engine, &to.volume)?.id))
+        Ok::<_, Error>((named(store, &from.target)?.id, named(store, &to.volume)?.id))
     };
     Ok(match op {
         RangeOp::Clone { from: source, to: place } => {
@@ -340,13 +342,13 @@ fn resolve<D: Device, R: Runtime>(engine: &Engine<D, R>, op: &RangeOp) -> Result
         }
         RangeOp::Write { from: Payload::Bytes(data), to } => {
             let (offset, data) = (to.offset, data.clone());
-            Op::Write { to: named(engine, &to.volume)?.id, offset, data }
+            Op::Write { to: named(store, &to.volume)?.id, offset, data }
         }
         RangeOp::Write { .. } => {
             return Err(Error::new(ErrorKind::Invalid, "what is to be written did not come along"));
         }
         RangeOp::Trim(range) => Op::Trim {
-            of: named(engine, &range.target)?.id,
+            of: named(store, &range.target)?.id,
             offset: range.offset,
             length: range.length,
         },

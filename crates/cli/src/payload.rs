@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use futures_lite::{AsyncRead, AsyncReadExt};
-use mjolnir_engine::SECTOR_BYTES;
+use mjolnir_store::SECTOR_BYTES;
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_SIZE, ByteSize};
 use serde::{Deserialize, Serialize};

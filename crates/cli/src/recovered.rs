@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use mjolnir_device::{Device, Runtime};
-use mjolnir_engine::{Engine, RecoveryReport, WarmLeft as Elsewhere};
 use mjolnir_host::{WarmLeft, WarmReport};
+use mjolnir_store::Maintenance;
+use mjolnir_store::report::{RecoveryReport, WarmLeft as Elsewhere};
 use serde::{Deserialize, Serialize};
 
 use crate::complaints::complain;
@@ -27,8 +27,8 @@ pub struct Waiting {
 
 /// Tells it on standard error; nothing, if there is nothing to tell. `writes` says whether the store is open for
 /// writing.
-pub fn tell<D: Device, R: Runtime>(engine: &Engine<D, R>, warm: &WarmReport, writes: bool) {
-    lines(&engine.recovery(), warm, writes).iter().for_each(|line| complain(line));
+pub fn tell(store: &impl Maintenance, warm: &WarmReport, writes: bool) {
+    lines(&store.recovery(), warm, writes).iter().for_each(|line| complain(line));
 }
 
 /// Tells what of the last server's changes was given up.

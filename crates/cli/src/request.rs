@@ -4,8 +4,9 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use mjolnir_engine::{CheckReport, DiffPage, ScrubReport, Stats};
 use mjolnir_host::Recording;
+use mjolnir_store::DiffPage;
+use mjolnir_store::report::{CheckReport, ScrubReport, Stats};
 use mjolnir_store::{Error, VolumeRange};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 

@@ -6,10 +6,11 @@
 use std::cell::RefCell;
 use std::path::Path;
 
-use mjolnir_engine::{LogLoss, OpenOptions};
+use mjolnir_engine::OpenOptions;
 use mjolnir_host::{
     DeviceOptions, HostRuntime, Opened, Short, Warm, Warning, lengthen_store, run as run_host,
 };
+use mjolnir_store::report::LogLoss;
 use mjolnir_store::{Error, ErrorKind};
 use serde_json::json;
 

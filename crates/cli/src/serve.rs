@@ -12,11 +12,12 @@ use futures_lite::future::{or, pending};
 use mjolnir_device::Runtime;
 use mjolnir_engine::{OpenOptions, ReclaimOptions, WarmState};
 use mjolnir_host::{
-    DeviceOptions, Direct, HostEngine, HostError, HostErrorKind, HostRuntime, IoChoice, Listener,
-    Readiness, Recorder, SOCKET_PATH_BYTES_MAX, Shutdown, TLS_BUILT_IN, Tls, TlsKeys, Warm,
-    WarmPlace, WarmReport, inherited_listeners, is_loopback, may_record, raise_open_files_limit,
+    DeviceOptions, Direct, HostError, HostErrorKind, HostRuntime, IoChoice, Listener, Readiness,
+    Recorder, SOCKET_PATH_BYTES_MAX, Shutdown, TLS_BUILT_IN, Tls, TlsKeys, Warm, WarmPlace,
+    WarmReport, inherited_listeners, is_loopback, may_record, raise_open_files_limit,
     run as run_host, tell_service_manager,
 };
+use mjolnir_store::Maintenance;
 
 use crate::arguments::{NbdAddress, ServeOptions};
 use crate::complaints::{complain, write_aside};
@@ -79,7 +80,7 @@ pub fn run(mut options: ServeOptions, json: bool) -> Result<(), Failure> {
         let engine = opened.engine;
         recovered::tell(&engine, &opened.warm, !options.read_only);
         opened.given_up.iter().for_each(recovered::tell_given_up);
-        if let Err(failure) = tell_of_warm_log(&options, &engine, &opened.warm) {
+        if let Err(failure) = tell_of_warm_log(&options, engine.warm_log(), &opened.warm) {
             let _ = engine.close().await;
             return Err(failure);
         }
@@ -101,7 +102,12 @@ pub fn run(mut options: ServeOptions, json: bool) -> Result<(), Failure> {
             Ok((control, doors)) => {
                 tell_of_streams(&options, &engine);
                 let lines = Rc::new(Lines::new(runtime.clone()));
-                let clients = Clients::new(engine.clone(), serving, &options, tls, lines.clone());
+                let memory = clients::Memory {
+                    payloads: engine.client_buffers(),
+                    inputs: engine.client_inputs(),
+                };
+                let (store, lines_of) = (engine.clone(), lines.clone());
+                let clients = Clients::new(store, memory, serving, &options, tls, lines_of);
                 let clients = Rc::new(clients);
                 let time = Duration::from_secs(options.control_time.into());
                 let (controlled, world) = (engine.clone(), runtime.clone());
@@ -111,7 +117,7 @@ pub fn run(mut options: ServeOptions, json: bool) -> Result<(), Failure> {
                     control::answer_all(control, controlled, circumstances, world, time).await
                 };
                 let served = Served {
-                    engine,
+                    store: engine,
                     recorder,
                     runtime,
                     clients,
@@ -140,11 +146,11 @@ pub fn run(mut options: ServeOptions, json: bool) -> Result<(), Failure> {
 /// place than one would think. Fails where a folder was named for it that does not do.
 fn tell_of_warm_log(
     options: &ServeOptions,
-    engine: &HostEngine,
+    warm_log: WarmState,
     report: &WarmReport,
 ) -> Result<(), Failure> {
     report.notes.iter().for_each(|note| complain(&format!("warning: {note}")));
-    let WarmState::Missing(why) = engine.warm_log() else { return Ok(()) };
+    let WarmState::Missing(why) = warm_log else { return Ok(()) };
     if let Warm::Keep(WarmPlace::Folder(folder)) = &options.warm_log.0 {
         return Err(Failure::new(format!(
             "the warm log cannot lie in {}, as --warm-log says ({why}); name a folder of a memory file system (tmpfs) \
@@ -160,8 +166,8 @@ fn tell_of_warm_log(
 }
 
 /// Says so if clients' writes are not spread as they were asked to be.
-fn tell_of_streams(options: &ServeOptions, engine: &HostEngine) {
-    let streams = engine.stats().client_streams;
+fn tell_of_streams(options: &ServeOptions, store: &impl Maintenance) {
+    let streams = store.stats().client_streams;
     if streams < options.streams.into() {
         complain(&format!(
             "warning: --streams {} is not in force, but {streams}: either {} gives each block a stream by itself, \
@@ -172,11 +178,11 @@ fn tell_of_streams(options: &ServeOptions, engine: &HostEngine) {
 }
 
 /// What is served, and by what.
-struct Served {
-    engine: HostEngine,
+struct Served<S> {
+    store: S,
     recorder: Rc<Recorder>,
     runtime: HostRuntime,
-    clients: Rc<Clients>,
+    clients: Rc<Clients<S>>,
     lines: Rc<Lines<HostRuntime>>,
     /// Whether there is a control socket.
     is_controlled: bool,
@@ -201,20 +207,20 @@ fn unrecorded(error: HostError) -> Failure {
 }
 
 /// From readiness to the closed store.
-async fn attend(
+async fn attend<S: Maintenance + Clone>(
     options: &ServeOptions,
-    served: &Served,
+    served: &Served<S>,
     doors: Vec<Listener>,
     shutdown: &Shutdown,
     json: bool,
 ) -> Result<(), Failure> {
-    let Served { engine, recorder, runtime, clients, lines, is_controlled, is_activated } = served;
-    announce::ready(options, engine, &doors, json, *is_controlled, *is_activated)?;
+    let Served { store, recorder, runtime, clients, lines, is_controlled, is_activated } = served;
+    announce::ready(options, store, &doors, json, *is_controlled, *is_activated)?;
     for door in doors {
         runtime.spawn(clients.clone().accept_all(door));
     }
     let stop = clients.stopping();
-    let (watched, recorded, world) = (engine.clone(), recorder.clone(), runtime.clone());
+    let (watched, recorded, world) = (store.clone(), recorder.clone(), runtime.clone());
     runtime.spawn(watch::watch(watched, recorded, world, lines.clone(), stop));
     tell(Readiness::Ready);
     shutdown.requested().await;
@@ -223,7 +229,7 @@ async fn attend(
     let ending = async {
         or(clients.all_gone(), runtime.sleep(DRAIN_TIME)).await;
         // The store first: what a recording is written to may hang.
-        let closed = engine.close().await.map_err(Failure::from);
+        let closed = store.close().await.map_err(Failure::from);
         lines.end();
         end_recording(recorder, runtime).await;
         closed

@@ -5,8 +5,8 @@ mod reads;
 
 use std::path::Path;
 
-use mjolnir_engine::{LatencySummary, Stats};
 use mjolnir_host::Recording;
+use mjolnir_store::report::{LatencySummary, Stats};
 use serde_json::Value;
 
 pub use damage::log_loss;

@@ -38,25 +38,25 @@ mod open;
 mod options;
 mod pacing;
 mod placement;
+mod prepared;
 mod reclaim;
 mod recovery;
 mod report;
+mod seams;
 mod space;
+mod transactions;
 mod volumes;
 mod yielding;
 
 pub use drive::Engine;
 #[doc(hidden)]
 pub use format::bind;
-pub use inspect::{CheckReport, ScrubReport, SegmentContent, SegmentInfo, SpaceStats, Stats};
+pub use inspect::{SegmentContent, SegmentInfo};
 pub use options::{FormatOptions, OpenOptions, ReclaimOptions};
 pub use placement::STREAMS_MAX;
 #[doc(hidden)]
 pub use reclaim::MarkLoop;
 pub use recovery::segments_told;
-pub use report::{
-    Collected, DamagedPlace, LatencySummary, LogLoss, Loss, MissingPart, ReadError,
-    ReadErrorCounts, ReadErrorKind, ReadPurpose, RecordRange, RecoveryReport, WarmLeft, WarmState,
-};
+pub use report::WarmState;
 pub use space::{RESERVE_SEGMENTS_MIN, SEGMENTS_MIN};
-pub use volumes::{DiffExtent, DiffPage, Growth, SECTOR_BYTES, SNAPSHOTS_AT_ONCE_MAX};
+pub use volumes::SNAPSHOTS_AT_ONCE_MAX;

@@ -1,8 +1,7 @@
 //! What an operator can set.
 
+use mjolnir_store::report::LogLoss;
 use std::time::Duration;
-
-use crate::report::LogLoss;
 
 /// Choices made once, when a store is formatted.
 #[derive(Clone, Debug, Default)]

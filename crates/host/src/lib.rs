@@ -39,7 +39,7 @@ pub use record::{Recorded, Recorder, Recording, may_record};
 pub use runtime::{HostRuntime, run};
 pub use shutdown::Shutdown;
 pub use store::{
-    HostEngine, NewStore, Opened, Shape, Warm, create_store, default_segment_bytes, lengthen_store,
+    LocalStore, NewStore, Opened, Shape, Warm, create_store, default_segment_bytes, lengthen_store,
     open_store,
 };
 pub use stream::Stream;

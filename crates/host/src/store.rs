@@ -19,7 +19,7 @@ use mjolnir_units::{BLOCK_SIZE, ByteSize};
 use crate::HostRuntime;
 
 /// The engine in the real world.
-pub type HostEngine = Engine<FileDevice, HostRuntime>;
+pub type LocalStore = Engine<FileDevice, HostRuntime>;
 
 /// Segments that a store is divided into by default, at least, and fewer than twice as many. Some eight
 /// are kept as a reserve, whatever their size. Where these were a sixteenth of a store that was 80 % full,
@@ -74,7 +74,7 @@ pub enum Warm {
 /// A store that was opened.
 pub struct Opened {
     /// The store.
-    pub engine: HostEngine,
+    pub engine: LocalStore,
     /// What is odd about its container.
     pub warnings: Warnings,
     /// Whether requests go through io_uring (or else through a pool of threads).

@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use mjolnir_device::Runtime as _;
 use mjolnir_engine::OpenOptions;
-use mjolnir_host::{HostEngine, HostRuntime};
+use mjolnir_host::{HostRuntime, LocalStore};
 use mjolnir_lab::experiment::{Outcome, parse_configuration};
 use mjolnir_lab::study::{
     Bytes as Size, EngineSpec, Figures, Limits, MeasureSpec, Meter, Precondition, PreconditionSpec,
@@ -180,7 +180,8 @@ impl Planned for Load {
         host.engine.close().await.map_err(words)?;
         let mut figures = Figures::default();
         let meter = host.meter.into_inner();
-        let difference = |of: fn(&mjolnir_engine::Stats) -> u64| (of(&after) - of(&before)) as f64;
+        let difference =
+            |of: fn(&mjolnir_store::report::Stats) -> u64| (of(&after) - of(&before)) as f64;
         let blocks = BLOCK_SIZE as f64;
         let (client, moved) = (
             difference(|s| s.accepted_write_bytes) / blocks,
@@ -240,7 +241,7 @@ struct Follow {
 
 /// What all clients share.
 struct Host<'a> {
-    engine: HostEngine,
+    engine: LocalStore,
     runtime: HostRuntime,
     volume: TreeId,
     payload: &'a dyn Fn(usize) -> Bytes,
@@ -322,7 +323,7 @@ impl Host<'_> {
 impl Load {
     async fn prepare(
         &self,
-        engine: &HostEngine,
+        engine: &LocalStore,
         volume: TreeId,
         payload: &dyn Fn(usize) -> Bytes,
         progress: &mut dyn FnMut(f64) -> bool,

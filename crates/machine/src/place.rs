@@ -6,7 +6,7 @@ use bytes::Bytes;
 use mjolnir_device::AlignedBuf;
 use mjolnir_engine::OpenOptions;
 use mjolnir_host::{
-    DeviceOptions, HostEngine, HostRuntime, NewStore, Warm, create_store, open_store,
+    DeviceOptions, HostRuntime, LocalStore, NewStore, Warm, create_store, open_store,
 };
 use mjolnir_lab::study::Bytes as Size;
 use mjolnir_units::{BLOCK_SIZE, ByteSize};
@@ -67,7 +67,7 @@ impl Place {
         &self,
         options: OpenOptions,
         runtime: &HostRuntime,
-    ) -> Result<HostEngine, String> {
+    ) -> Result<LocalStore, String> {
         let shown = self.folder.display();
         let hint = "choose another folder with --set machine.folder=PATH";
         let failed = |what: &str, why: &dyn std::fmt::Display| {

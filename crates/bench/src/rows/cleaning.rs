@@ -116,7 +116,7 @@ async fn clean(
         after.segments_reclaimed - before.segments_reclaimed
     );
     store.close().await?;
-    let bytes = |stats: &mjolnir_engine::Stats| stats.map_bytes + stats.map_table_bytes;
+    let bytes = |stats: &mjolnir_store::report::Stats| stats.map_bytes + stats.map_table_bytes;
     Ok(Cleaned {
         took,
         leaves: before.map_leaves,

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use mjolnir_device::{AlignedBuf, Runtime};
-use mjolnir_engine::{Engine, OpenOptions, Stats};
+use mjolnir_engine::{Engine, OpenOptions};
 use mjolnir_host::HostRuntime;
 use mjolnir_map::Map;
+use mjolnir_store::report::Stats;
 use mjolnir_units::{BLOCK_SIZE, Lba, Pba, TreeId};
 
 use super::size_text;

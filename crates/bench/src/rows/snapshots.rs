@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use futures_util::future::try_join_all;
 use mjolnir_device::Runtime;
 use mjolnir_engine::OpenOptions;
-use mjolnir_host::{HostEngine, HostRuntime};
+use mjolnir_host::{HostRuntime, LocalStore};
 use mjolnir_store::{Durability, Store};
 use mjolnir_units::{BLOCK_SIZE, TreeId};
 
@@ -91,7 +91,7 @@ async fn filled(
     bytes: u64,
     span: u64,
     options: OpenOptions,
-) -> Result<(HostEngine, TreeId)> {
+) -> Result<(LocalStore, TreeId)> {
     let store = on_disk(&bench.place.file(name), bytes, None, runtime, options).await?;
     let volume = store.create_volume("v", span).await?.id;
     load::run(&store, volume, Load::fill(span)).await?;
@@ -207,7 +207,7 @@ fn right_after(bench: &Bench, report: &mut Report) -> Result<()> {
 }
 
 /// Writes a second of a burst that ends with a flush, and its latencies.
-async fn timed_burst(store: &HostEngine, volume: TreeId, load: Load) -> Result<(f64, String)> {
+async fn timed_burst(store: &LocalStore, volume: TreeId, load: Load) -> Result<(f64, String)> {
     let timer = Timer::start();
     let seen = load::run(store, volume, load).await?;
     store.flush().await?;

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
-use mjolnir_engine::Stats;
+use mjolnir_store::report::Stats;
 
 use super::content::Content;
 use super::sample::Sample;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mjolnir_engine::Stats;
+use mjolnir_store::report::Stats;
 use mjolnir_units::BLOCK_SIZE;
 
 /// Rates between two looks, and levels at the second one.

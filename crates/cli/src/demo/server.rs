@@ -12,8 +12,9 @@ use anyhow::{Context, Result, anyhow, ensure};
 use async_channel::{Receiver, Sender};
 use mjolnir_backends::{CreateOptions, FileDevice};
 use mjolnir_device::Runtime;
-use mjolnir_engine::{CheckReport, Engine, FormatOptions, OpenOptions, Stats};
+use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
 use mjolnir_host::{HostRuntime, Listener, Stream};
+use mjolnir_store::report::{CheckReport, Stats};
 use mjolnir_units::BLOCK_SIZE;
 
 use super::client::PATIENCE;

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
-use mjolnir_engine::Stats;
+use mjolnir_store::report::Stats;
 use mjolnir_units::{BLOCK_SIZE, ByteSize};
 use serde::Serialize;
 

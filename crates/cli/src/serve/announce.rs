@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use mjolnir_host::{HostEngine, Listener};
+use mjolnir_host::Listener;
 use mjolnir_store::Store;
 use serde_json::json;
 
@@ -20,13 +20,13 @@ const VOLUMES_MAX: usize = 8;
 /// may have lent its own output, to which it writes data.
 pub fn ready(
     options: &ServeOptions,
-    engine: &HostEngine,
+    store: &impl Store,
     doors: &[Listener],
     json: bool,
     is_controlled: bool,
     is_activated: bool,
 ) -> Result<(), Failure> {
-    let volumes: Vec<String> = engine
+    let volumes: Vec<String> = store
         .targets()
         .into_iter()
         .map(|target| target.name)

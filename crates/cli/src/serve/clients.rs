@@ -8,8 +8,8 @@ use std::time::Duration;
 use event_listener::Event;
 use futures_lite::future::or;
 use futures_lite::{AsyncRead, AsyncWrite};
-use mjolnir_device::Runtime;
-use mjolnir_host::{HostEngine, HostRuntime, Listener, Recorded, Recorder, Stream, Tls, TlsStream};
+use mjolnir_device::{Buffers, Runtime};
+use mjolnir_host::{HostRuntime, Listener, Recorded, Recorder, Stream, Tls, TlsStream};
 use mjolnir_nbd::{
     self as nbd, Allowance, Disconnect, DisconnectKind, Handshake, Negotiated, Options, Session,
     negotiate, negotiate_secured, transmit, turn_away,
@@ -40,9 +40,17 @@ const TURNED_AWAY_MAX: usize = 16;
 /// How long one of them may take to hear it.
 const TURN_AWAY_TIME: Duration = Duration::from_secs(5);
 
+/// Memory of the store's for what clients send.
+pub struct Memory {
+    /// What they write is read into this, and needs no copy.
+    pub payloads: Buffers,
+    /// What they send lies in this until it is decoded.
+    pub inputs: Buffers,
+}
+
 /// All clients of a server.
-pub struct Clients {
-    engine: HostEngine,
+pub struct Clients<S> {
+    store: S,
     recorder: Rc<Recorder>,
     users: Rc<Users>,
     runtime: HostRuntime,
@@ -60,10 +68,11 @@ pub struct Clients {
     left: Event,
 }
 
-impl Clients {
+impl<S: Store + Clone> Clients<S> {
     /// Nobody yet. With `tls`, clients talk by it or about nothing.
     pub fn new(
-        engine: HostEngine,
+        store: S,
+        memory: Memory,
         Serving { recorder, users, runtime, .. }: Serving,
         options: &ServeOptions,
         tls: Option<Tls>,
@@ -76,8 +85,8 @@ impl Clients {
         let options = Options {
             bytes_in_flight_max: in_flight.min(CLIENT_BYTES_MAX),
             allowance: Allowance::new(in_flight).with_each(each.min(EACH_BYTES_MAX)),
-            buffers: engine.client_buffers(),
-            inputs: engine.client_inputs(),
+            buffers: memory.payloads,
+            inputs: memory.inputs,
             read_only: options.read_only,
             tls: if tls.is_some() { nbd::Tls::Required } else { nbd::Tls::Off },
             ..Options::default()
@@ -85,7 +94,7 @@ impl Clients {
         let (negotiations, turned_away, stop) = (Rc::default(), Rc::default(), Rc::default());
         let (count, left) = (Cell::new(0), Event::new());
         Clients {
-            engine,
+            store,
             recorder,
             users,
             runtime,
@@ -202,7 +211,7 @@ impl Clients {
 
     /// From the greeting to the choice of an export, over TLS if the client is to secure itself.
     async fn choose(&self, stream: Stream) -> Result<Chosen, Disconnect> {
-        match negotiate(&self.engine, stream, &self.options).await? {
+        match negotiate(&self.store, stream, &self.options).await? {
             Negotiated::Ready(session) => Ok(Chosen::Plain(session)),
             Negotiated::Ended => Ok(Chosen::Nothing),
             Negotiated::StartTls { transport, handshake } => {
@@ -218,7 +227,7 @@ impl Clients {
     ) -> Result<Chosen, Disconnect> {
         let tls = self.tls.as_ref().expect("TLS is offered only where it is set up");
         let stream = tls.accept(stream).await.map_err(unsecured)?;
-        match negotiate_secured(&self.engine, stream, handshake, &self.options).await? {
+        match negotiate_secured(&self.store, stream, handshake, &self.options).await? {
             Negotiated::Ready(session) => Ok(Chosen::Secured(session)),
             // A secured client that asks for TLS is told that it has it.
             Negotiated::Ended | Negotiated::StartTls { .. } => Ok(Chosen::Nothing),
@@ -229,14 +238,14 @@ impl Clients {
     where
         T: AsyncRead + AsyncWrite + Unpin,
     {
-        let (engine, recorder) = (self.engine.clone(), self.recorder.clone());
+        let (store, recorder) = (self.store.clone(), self.recorder.clone());
         let TargetInfo { id, name, size, .. } = session.export().target.clone();
         let begun = or(async { Some(self.users.clone().begin(id).await) }, async {
             self.stop.requested().await;
             None
         });
         let Some(_use) = begun.await else { return Ok(()) };
-        if engine.info(id).map_or(0, |now| now.size) < size {
+        if store.info(id).map_or(0, |now| now.size) < size {
             // It was told of more.
             return Err(Disconnect {
                 kind: DisconnectKind::Refused,
@@ -244,7 +253,7 @@ impl Clients {
                 source: None,
             });
         }
-        let store = Recorded::new(engine, recorder, id);
+        let store = Recorded::new(store, recorder, id);
         transmit(&store, session, self.stop.requested()).await.map(|_| ())
     }
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use futures_lite::future::or;
 use mjolnir_device::Runtime;
-use mjolnir_engine::{ReadErrorKind, Stats};
-use mjolnir_host::{HostEngine, HostRuntime, Recorder};
+use mjolnir_host::{HostRuntime, Recorder};
+use mjolnir_store::Maintenance;
+use mjolnir_store::report::{ReadErrorKind, Stats};
 
 use super::lines::Lines;
 use crate::complaints::complain;
@@ -82,7 +83,7 @@ impl Reads {
 /// and when reclaim or the store fails, once each time, and now and then while reads fail, damaged blocks are
 /// being read or requests are refused for want of space.
 pub async fn watch(
-    engine: HostEngine,
+    store: impl Maintenance,
     recorder: Rc<Recorder>,
     runtime: HostRuntime,
     lines: Rc<Lines<HostRuntime>>,
@@ -92,7 +93,7 @@ pub async fn watch(
     let mut reads = Reads::default();
     let (mut refused, mut seen, mut quiet_refusals, mut was_full) = (0, 0, 0, false);
     while !stop.is_requested() {
-        let stats = engine.stats();
+        let stats = store.stats();
         let space = &stats.space;
         if space.low && !was_low {
             let line = format!(
@@ -146,7 +147,7 @@ pub async fn watch(
     // Nobody else tells what was met last.
     reads.failed.hurry();
     reads.wrong.hurry();
-    reads.tell(&engine.stats());
+    reads.tell(&store.stats());
 }
 
 #[cfg(test)]

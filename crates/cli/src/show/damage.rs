@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mjolnir_engine::{CheckReport, LogLoss, Loss, MissingPart};
+use mjolnir_store::report::{CheckReport, LogLoss, Loss, MissingPart};
 
 use super::reads::place;
 use crate::output::{bytes, count};

@@ -1,6 +1,6 @@
 //! Errors of reads, for people: how many, what was read for, and where.
 
-use mjolnir_engine::{CheckReport, ReadError, ReadErrorCounts, ReadPurpose, Stats};
+use mjolnir_store::report::{CheckReport, ReadError, ReadErrorCounts, ReadPurpose, Stats};
 
 use super::damage::{first, met};
 

@@ -5,7 +5,7 @@ use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
 
 use crate::drive::{Engine, State};
-use crate::format::manifest::{Manifest, SegmentEntry, TreeEntry};
+use crate::format::manifest::{Manifest, SegmentEntry};
 use crate::format::place::Place;
 use crate::format::root::MANIFEST_CHUNKS_MAX;
 use crate::space::{Claim, Hurdle, MAP_STREAM, SegmentState};
@@ -64,14 +64,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 }
 
 impl State {
-    pub(crate) fn manifest(
-        &self,
-        scan: &[ZoneId],
-        freed: &[ZoneId],
-        trees: Vec<TreeEntry>,
-        prepared: Vec<(mjolnir_units::TreeId, Vec<crate::format::record::Remap>)>,
-        next_tree: u32,
-    ) -> Manifest {
+    /// What a manifest says of segments and the node table.
+    pub(crate) fn manifest(&self, scan: &[ZoneId], freed: &[ZoneId]) -> Manifest {
         let segments = self
             .space
             .zones()
@@ -90,14 +84,11 @@ impl State {
         free.extend_from_slice(freed);
         Manifest {
             zones: self.space.segments.len() as u32,
-            next_tree,
-            closed: false,
             segments,
             free,
             scan: scan.to_vec(),
-            trees,
-            prepared,
             pages: self.table.pages.clone(),
+            ..Manifest::default()
         }
     }
 }

@@ -7,8 +7,8 @@ use mjolnir_units::{BLOCK_SIZE, Pba, TreeId, ZoneId};
 use crate::drive::State;
 use crate::format::manifest::{Manifest, TreeEntry};
 use crate::format::place::{LOST, Place};
-use crate::format::record::Remap;
 use crate::format::root::Root;
+use crate::format::transaction::Prepared;
 use crate::options::OpenOptions;
 use crate::space::SegmentState;
 
@@ -21,7 +21,8 @@ pub(super) struct Moment {
     /// Segments that are free once it is durable.
     retiring: Vec<ZoneId>,
     trees: Vec<TreeEntry>,
-    prepared: Vec<(TreeId, Vec<Remap>)>,
+    prepared: Vec<Prepared>,
+    committed: Vec<u128>,
     next_tree: u32,
     /// The store was closing.
     closed: bool,
@@ -66,7 +67,8 @@ impl State {
             open: self.log.open_zones(),
             retiring: retiring.map(|(zone, _)| zone).collect(),
             trees,
-            prepared: self.prepared.clone(),
+            prepared: self.transactions.prepared.clone(),
+            committed: self.transactions.committed.iter().copied().collect(),
             next_tree: self.catalog.peek_next(),
             closed: self.closing,
         };
@@ -76,7 +78,7 @@ impl State {
     /// The manifest. It describes the segments as they are now, in one step: nothing is opened out of order between
     /// this and the root, because only what it lists may be opened.
     pub(super) fn list(&mut self, moment: Moment, superseded: &[u64]) -> Listed {
-        let Moment { open: mut scan, retiring: mut freed, trees, prepared, next_tree, .. } = moment;
+        let Moment { open: mut scan, retiring: mut freed, .. } = moment;
         scan.extend_from_slice(&self.space.opened);
         scan.sort();
         scan.dedup();
@@ -89,8 +91,14 @@ impl State {
         }
         freed.extend(self.space.empty_map_segments());
         freed.extend(self.space.take_grown());
-        let mut manifest = self.manifest(&scan, &freed, trees, prepared, next_tree);
-        manifest.closed = moment.closed;
+        let manifest = Manifest {
+            next_tree: moment.next_tree,
+            closed: moment.closed,
+            trees: moment.trees,
+            prepared: moment.prepared,
+            committed: moment.committed,
+            ..self.manifest(&scan, &freed)
+        };
         Listed { manifest, freed, incarnation: self.space.incarnation }
     }
 

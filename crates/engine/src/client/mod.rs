@@ -10,3 +10,4 @@ mod write;
 mod zero;
 
 pub(crate) use store::EXTENTS_AT_ONCE;
+pub(crate) use vectors::place_staged;

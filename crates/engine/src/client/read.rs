@@ -3,11 +3,12 @@
 use futures_util::future::try_join_all;
 use mjolnir_device::{Device, Runtime};
 use mjolnir_map::Run;
+use mjolnir_store::report::ReadPurpose;
 use mjolnir_store::{Chunk, Chunks, Error, ErrorKind};
 use mjolnir_units::{BLOCK_SIZE, Lba, TreeId};
 
 use crate::drive::{Engine, Piece, Version};
-use crate::report::ReadPurpose;
+
 use crate::yielding::yield_now;
 
 /// Runs that a read may find for which room is kept for the next one.

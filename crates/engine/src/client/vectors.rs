@@ -56,48 +56,6 @@ pub(crate) fn place_staged(remaps: Vec<Remap>, staging: Option<TreeId>) -> Vec<R
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Prepares an atomic vector: it is durable, but not in force until [`commit`](Self::commit)
-    /// or [`abort`](Self::abort), through any crash. Returns what to name it by.
-    pub async fn prepare(&self, ops: Vec<Op>) -> Result<TreeId, Error> {
-        let (remaps, writes) = self.check_vector(ops)?;
-        let blocks: u64 = writes.iter().map(|data| data.len() as u64 / BLOCK_SIZE).sum();
-        let staged = self.stage(&writes, blocks.max(1)).await?;
-        let tree = staged.tree;
-        let remaps = place_staged(remaps, Some(tree));
-        let check = |state: &mut State| state.check_remaps(&remaps);
-        let record = Record::Prepare { transaction: tree, remaps: remaps.clone() };
-        let sequence = self.log_record(record, check).await?;
-        staged.taken_over();
-        self.flush_to(sequence).await?;
-        Ok(tree)
-    }
-
-    /// Puts a prepared vector in force, durably. If a volume that it names was deleted or shrunk
-    /// meanwhile, or has another end than the one that a part of a block reached to, it fails and stays
-    /// prepared.
-    pub async fn commit(&self, transaction: TreeId) -> Result<(), Error> {
-        let record = Record::Commit { transaction };
-        let check = |state: &mut State| {
-            let at = state.prepared_at(transaction)?;
-            let remaps = state.prepared[at].1.clone();
-            state.check_remaps(&remaps)
-        };
-        let sequence = self.log_record(record, check).await?;
-        self.flush_to(sequence).await
-    }
-
-    /// Forgets a prepared vector, durably.
-    pub async fn abort(&self, transaction: TreeId) -> Result<(), Error> {
-        let record = Record::Abort { transaction };
-        let sequence = self.log_record(record, |_| Ok(())).await?;
-        self.flush_to(sequence).await
-    }
-
-    /// Vectors that are prepared and wait for [`commit`](Self::commit) or [`abort`](Self::abort).
-    pub fn prepared(&self) -> Vec<TreeId> {
-        self.state().prepared.iter().map(|(tree, _)| *tree).collect()
-    }
-
     /// Turns operations into remaps from a staged tree, and the payload to stage.
     pub(crate) fn check_vector(&self, ops: Vec<Op>) -> Result<(Vec<Remap>, Vec<Bytes>), Error> {
         if ops.len() > REMAPS_MAX {

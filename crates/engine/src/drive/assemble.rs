@@ -47,7 +47,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let state = State {
             map,
             catalog: Catalog::default(),
-            prepared: Vec::new(),
+            transactions: Default::default(),
             space: Space::new(info.zones, info.zone_blocks),
             log: Log::new(&info, device.block_checksum(), epoch, streams, sequence),
             placement,

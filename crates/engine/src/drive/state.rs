@@ -1,26 +1,27 @@
 //! The state of an open store: every part of it, in one cell.
 
+use mjolnir_store::report::{LogLoss, RecoveryReport};
 use std::collections::BTreeSet;
 
 use mjolnir_device::{Buffers, DeviceInfo};
 use mjolnir_map::{Map, Run};
 use mjolnir_store::{Error, ErrorKind};
-use mjolnir_units::{Pba, TreeId, ZoneId};
+use mjolnir_units::{Pba, ZoneId};
 
 use crate::catalog::Catalog;
 use crate::drive::checkpoint::CheckpointState;
 use crate::drive::read::checksums::Checksums;
-use crate::format::record::Remap;
 use crate::log::Log;
 use crate::pacing::ReclaimState;
 use crate::placement::Placement;
-use crate::report::{Counters, LogLoss, ReadErrors, RecoveryReport, WarmState};
+use crate::prepared::Transactions;
+use crate::report::{Counters, ReadErrors, WarmState};
 use crate::space::{NodeTableMedia, Space};
 
 pub(crate) struct State {
     pub map: Map,
     pub catalog: Catalog,
-    pub prepared: Vec<(TreeId, Vec<Remap>)>,
+    pub transactions: Transactions,
     pub space: Space,
     pub log: Log,
     pub placement: Placement,

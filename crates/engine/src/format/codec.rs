@@ -31,6 +31,10 @@ impl Encoder {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
+    pub fn u128(&mut self, value: u128) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
     pub fn bytes(&mut self, value: &[u8]) {
         self.0.extend_from_slice(value);
     }
@@ -100,6 +104,11 @@ impl<'a> Decoder<'a> {
     #[inline]
     pub fn u64(&mut self) -> Result<u64, Malformed> {
         Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    #[inline]
+    pub fn u128(&mut self) -> Result<u128, Malformed> {
+        Ok(u128::from_le_bytes(self.array()?))
     }
 
     pub fn uuid(&mut self) -> Result<[u8; 16], Malformed> {

@@ -11,6 +11,7 @@ use super::manifest::{Manifest, SegmentEntry, TreeEntry, TreeKind};
 use super::record::{REMAPS_MAX, Record, Remap, tests::every_kind, tests::numbered};
 use super::root::{MANIFEST_CHUNKS_MAX, Root};
 use super::segment::{Footer, SegmentHeader};
+use super::transaction::Prepared;
 
 fn group(checksums: Vec<u32>, records: Vec<(u64, Record)>) -> Vec<u8> {
     GroupHeader {
@@ -56,13 +57,16 @@ fn manifest() -> Manifest {
             tree(2, TreeKind::Snapshot(a, "monday".into())),
             tree(3, TreeKind::Staging),
         ],
-        prepared: vec![(
-            TreeId(3),
-            vec![
-                Remap::Trim { tree: a, lba: 1, bytes: 8192 },
-                Remap::Clone { from: b, from_lba: 3, to: a, to_lba: 4, bytes: 512 },
+        prepared: vec![Prepared {
+            id: 9 << 64,
+            staging: TreeId(3),
+            changes: vec![
+                Record::Remap(Remap::Trim { tree: a, lba: 1, bytes: 8192 }),
+                Record::CreateSnapshot { tree: TreeId(4), of: a, name: "s".into() },
+                Record::Remap(Remap::Clone { from: b, from_lba: 3, to: a, to_lba: 4, bytes: 512 }),
             ],
-        )],
+        }],
+        committed: vec![1, 2 << 100],
         pages: vec![0, 1 << 18 | 1],
     }
 }

@@ -2,13 +2,15 @@
 
 use mjolnir_units::{BLOCK_SIZE, TreeId, ZoneId};
 
-use crate::format::record::{Remap, decode_remaps, encode_remaps};
+use crate::format::record::decode_remaps;
+use crate::format::transaction::Prepared;
 use crate::format::{Decoder, Encoder, Malformed};
 
 const MAGIC: &[u8; 8] = b"MJMANIF\0";
 
-/// The version of manifests that this engine writes: 2 since volumes may be shorter than their blocks.
-const VERSION: u32 = 2;
+/// The version of manifests that this engine writes: 2 since volumes may be shorter than their blocks, 3 since callers
+/// name their transactions.
+const VERSION: u32 = 3;
 
 const OLDEST: u32 = 1;
 
@@ -32,8 +34,10 @@ pub struct Manifest {
     pub scan: Vec<ZoneId>,
     /// Volumes, snapshots and staged trees.
     pub trees: Vec<TreeEntry>,
-    /// Vectors that were prepared and neither committed nor aborted.
-    pub prepared: Vec<(TreeId, Vec<Remap>)>,
+    /// Transactions that were prepared and neither committed nor aborted.
+    pub prepared: Vec<Prepared>,
+    /// Transactions that were committed and not forgotten, in order.
+    pub committed: Vec<u128>,
     /// Where each page of the node table lies, as packed node addresses; 0 for none.
     pub pages: Vec<u64>,
 }
@@ -136,10 +140,9 @@ impl Manifest {
             out.bytes(&entry.root);
         }
         out.u32(self.prepared.len() as u32);
-        for (transaction, remaps) in &self.prepared {
-            out.u32(transaction.0);
-            encode_remaps(remaps, &mut out);
-        }
+        self.prepared.iter().for_each(|prepared| prepared.encode(&mut out));
+        out.u32(self.committed.len() as u32);
+        self.committed.iter().for_each(|transaction| out.u128(*transaction));
         out.u32(self.pages.len() as u32);
         self.pages.iter().for_each(|page| out.u64(*page));
         out.seal()
@@ -193,8 +196,15 @@ impl Manifest {
             manifest.trees.push(TreeEntry { tree, kind, created, short, root });
         }
         for _ in 0..input.count(5)? {
-            let transaction = TreeId(input.u32()?);
-            manifest.prepared.push((transaction, decode_remaps(&mut input)?));
+            manifest.prepared.push(match version {
+                1 | 2 => Prepared::of_vector(TreeId(input.u32()?), decode_remaps(&mut input)?),
+                _ => Prepared::decode(&mut input)?,
+            });
+        }
+        if version > 2 {
+            for _ in 0..input.count(16)? {
+                manifest.committed.push(input.u128()?);
+            }
         }
         for _ in 0..input.count(8)? {
             manifest.pages.push(input.u64()?);
@@ -206,6 +216,7 @@ impl Manifest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::record::{Record, Remap, encode_remaps};
 
     #[test]
     fn a_manifest_survives_the_round_trip() {
@@ -247,7 +258,12 @@ mod tests {
                     root: vec![9],
                 },
             ],
-            prepared: vec![(TreeId(4), vec![Remap::Trim { tree: TreeId(1), lba: 0, bytes: 512 }])],
+            prepared: vec![Prepared {
+                id: 5 << 80,
+                staging: TreeId(4),
+                changes: vec![Record::Delete { tree: TreeId(1) }],
+            }],
+            committed: vec![3, 7 << 120],
             pages: vec![0, 77],
         };
         let bytes = manifest.encode();
@@ -257,6 +273,9 @@ mod tests {
         }
     }
 
+    const REMAP: Remap = Remap::Trim { tree: TreeId(1), lba: 0, bytes: 512 };
+
+    /// As version 1 and 2 had it, with a prepared vector.
     fn of_one_volume(version: u32, short: Option<u16>) -> Vec<u8> {
         let mut out = Encoder::default();
         out.bytes(MAGIC);
@@ -269,7 +288,10 @@ mod tests {
         out.u8(1);
         out.text("v");
         out.u8(0);
-        (0..2).for_each(|_| out.u32(0));
+        out.u32(1);
+        out.u32(6);
+        encode_remaps(&[REMAP], &mut out);
+        out.u32(0);
         out.seal()
     }
 
@@ -281,6 +303,8 @@ mod tests {
         assert_eq!((read.trees, read.closed), (vec![entry], false));
         let read = Manifest::decode(&of_one_volume(2, Some(3584))).unwrap();
         assert_eq!((read.trees[0].short, read.closed), (3584, true));
+        let prepared = Prepared::of_vector(TreeId(6), vec![REMAP]);
+        assert_eq!((read.prepared, read.committed), (vec![prepared], vec![]));
         for short in [1, 4096, 65_024] {
             assert!(Manifest::decode(&of_one_volume(2, Some(short))).is_err(), "{short}");
         }

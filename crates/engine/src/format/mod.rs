@@ -11,6 +11,7 @@ pub mod place;
 pub mod record;
 pub mod root;
 pub mod segment;
+pub mod transaction;
 
 pub use codec::{Decoder, Encoder, Malformed, nearly};
 

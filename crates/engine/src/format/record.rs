@@ -2,6 +2,7 @@
 
 use mjolnir_units::{BLOCK_SIZE, TreeId};
 
+use crate::format::transaction::Prepared;
 use crate::format::{Decoder, Encoder, Malformed};
 
 /// One change, applied wholly or not at all.
@@ -17,12 +18,14 @@ pub enum Record {
     Remap(Remap),
     /// Several range changes, then the staging tree is dropped.
     Vector { staging: Option<TreeId>, remaps: Vec<Remap> },
-    /// A vector to be kept until it is committed or aborted.
-    Prepare { transaction: TreeId, remaps: Vec<Remap> },
-    /// Applies what was prepared.
-    Commit { transaction: TreeId },
-    /// Forgets what was prepared.
-    Abort { transaction: TreeId },
+    /// A transaction to be kept until it is committed or aborted.
+    Prepare(Prepared),
+    /// Applies what was prepared with this staged tree. It is remembered until it is forgotten.
+    Commit { staging: TreeId },
+    /// Drops what was prepared with this staged tree.
+    Abort { staging: TreeId },
+    /// Nobody asks any more whether this transaction was committed.
+    Forget { transaction: u128 },
     /// A tree of blocks staged for a vector, not visible to clients.
     Stage { tree: TreeId, blocks: u64 },
     /// A new empty volume of this size.
@@ -122,6 +125,21 @@ impl Record {
         !matches!(self, Record::Moved { .. })
     }
 
+    /// Whether it may be part of a transaction.
+    pub fn is_change(&self) -> bool {
+        matches!(
+            self,
+            Record::Remap(_)
+                | Record::CreateVolume { .. }
+                | Record::CreateSnapshot { .. }
+                | Record::CloneVolume { .. }
+                | Record::Restore { .. }
+                | Record::Delete { .. }
+                | Record::Resize { tail: None, .. }
+                | Record::Rename { .. }
+        )
+    }
+
     /// Payload blocks that belong to the record.
     pub fn payload_blocks(&self) -> u64 {
         match self {
@@ -143,6 +161,7 @@ impl Record {
                     | Record::Delete { .. }
                     | Record::Commit { .. }
                     | Record::Abort { .. }
+                    | Record::Forget { .. }
                     | Record::Restore { .. }
             ),
         }
@@ -172,18 +191,21 @@ impl Record {
                 out.u32(staging.map_or(0, |tree| tree.0));
                 encode_remaps(remaps, out);
             }
-            Record::Prepare { transaction, remaps } => {
-                out.u8(5);
-                out.u32(transaction.0);
-                encode_remaps(remaps, out);
+            Record::Prepare(prepared) => {
+                out.u8(18);
+                prepared.encode(out);
             }
-            Record::Commit { transaction } => {
+            Record::Commit { staging } => {
                 out.u8(6);
-                out.u32(transaction.0);
+                out.u32(staging.0);
             }
-            Record::Abort { transaction } => {
+            Record::Abort { staging } => {
                 out.u8(7);
-                out.u32(transaction.0);
+                out.u32(staging.0);
+            }
+            Record::Forget { transaction } => {
+                out.u8(19);
+                out.u128(*transaction);
             }
             Record::Stage { tree, blocks } => {
                 out.u8(8);
@@ -250,8 +272,11 @@ impl Record {
 
     pub(super) fn decode(input: &mut Decoder<'_>) -> Result<Self, Malformed> {
         let kind = input.u8()?;
-        if kind == 3 {
-            return Ok(Record::Remap(Remap::decode(input)?));
+        match kind {
+            3 => return Ok(Record::Remap(Remap::decode(input)?)),
+            18 => return Ok(Record::Prepare(Prepared::decode(input)?)),
+            19 => return Ok(Record::Forget { transaction: input.u128()? }),
+            _ => {}
         }
         let tree = TreeId(input.u32()?);
         Ok(match kind {
@@ -264,9 +289,9 @@ impl Record {
                 staging: (tree.0 != 0).then_some(tree),
                 remaps: decode_remaps(input)?,
             },
-            5 => Record::Prepare { transaction: tree, remaps: decode_remaps(input)? },
-            6 => Record::Commit { transaction: tree },
-            7 => Record::Abort { transaction: tree },
+            5 => Record::Prepare(Prepared::of_vector(tree, decode_remaps(input)?)),
+            6 => Record::Commit { staging: tree },
+            7 => Record::Abort { staging: tree },
             8 => Record::Stage { tree, blocks: input.u64()? },
             9 => Record::CreateVolume { tree, bytes: bytes_of_blocks(input)?, name: input.text()? },
             10 => Record::CreateSnapshot { tree, of: TreeId(input.u32()?), name: input.text()? },
@@ -322,9 +347,19 @@ pub(super) mod tests {
             Record::Remap(remaps[1]),
             Record::Vector { staging: None, remaps: remaps.clone() },
             Record::Vector { staging: Some(b), remaps: vec![] },
-            Record::Prepare { transaction: b, remaps },
-            Record::Commit { transaction: a },
-            Record::Abort { transaction: a },
+            Record::Prepare(Prepared {
+                id: 7 << 90,
+                staging: b,
+                changes: vec![
+                    Record::Remap(remaps[2]),
+                    Record::CreateSnapshot { tree: b, of: a, name: "s".into() },
+                    Record::Resize { tree: a, bytes: 4096, tail: None },
+                ],
+            }),
+            Record::Prepare(Prepared { id: 1, staging: a, changes: vec![] }),
+            Record::Commit { staging: a },
+            Record::Abort { staging: a },
+            Record::Forget { transaction: 9 << 100 },
             Record::Stage { tree: a, blocks: 9 },
             Record::CreateVolume { tree: a, bytes: 9 * 512, name: "v".into() },
             Record::CreateSnapshot { tree: a, of: b, name: "monday".into() },
@@ -406,6 +441,26 @@ pub(super) mod tests {
         assert_eq!(read, Ok(Record::Vector { staging: Some(b), remaps }));
         let absurd = encoded(14, &[&1u32.to_le_bytes(), &[0xff; 8]]);
         assert!(Record::decode(&mut Decoder(&absurd)).is_err());
+    }
+
+    #[test]
+    fn a_vector_that_version_3_prepared_is_a_transaction_of_its_staged_tree() {
+        let remap = Remap::Trim { tree: TreeId(1), lba: 0, bytes: 4096 };
+        let mut out = Encoder::default();
+        out.u8(5);
+        out.u32(7);
+        encode_remaps(&[remap], &mut out);
+        let prepared = Prepared { id: 7, staging: TreeId(7), changes: vec![Record::Remap(remap)] };
+        assert_eq!(Record::decode_whole(&out.0), Ok(Record::Prepare(prepared)));
+    }
+
+    #[test]
+    fn what_is_no_change_cannot_be_part_of_a_transaction() {
+        let within = Record::Commit { staging: TreeId(3) };
+        let record = Record::Prepare(Prepared { id: 1, staging: TreeId(2), changes: vec![within] });
+        let mut bytes = Vec::new();
+        record.encode_into(&mut bytes);
+        assert!(Record::decode_whole(&bytes).unwrap_err().0.contains("no part of a transaction"));
     }
 
     #[test]

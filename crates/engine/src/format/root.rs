@@ -6,10 +6,10 @@ use crate::format::{Decoder, Encoder, Malformed};
 
 const MAGIC: &[u8; 8] = b"MJROOT\0\0";
 
-/// The version of the format of a store: 2 since leaves of the map may have words in common on media, 3
-/// since the root says up to where records are durable and which opening wrote it, and sizes are in bytes. All that older versions wrote
-/// is read.
-const VERSION: u32 = 3;
+/// The version of the format of a store: 2 since leaves of the map may have words in common on media, 3 since the
+/// root says up to where records are durable and which opening wrote it, and sizes are in bytes, 4 since callers name
+/// their transactions. All that older versions wrote is read.
+const VERSION: u32 = 4;
 
 const OLDEST: u32 = 1;
 
@@ -130,6 +130,7 @@ mod tests {
     fn a_root_without_an_opening_as_the_first_of_version_3_is_read() {
         let mut bytes = sample().encode();
         bytes.truncate(bytes.len() - 8 - 4);
+        bytes[8..12].copy_from_slice(&3_u32.to_le_bytes());
         let first = Root { opening: 0, ..sample() };
         assert_eq!(Root::decode(&Encoder(bytes).seal()), Ok(first));
     }
@@ -158,7 +159,7 @@ mod tests {
         };
         assert_eq!(of(1), Ok(Root { durable: 99, opening: 0, ..sample() }));
         let refused = of(VERSION + 1).unwrap_err().0;
-        assert!(refused.contains("version 4; this program reads versions 1 to 3"), "{refused}");
+        assert!(refused.contains("version 5; this program reads versions 1 to 4"), "{refused}");
     }
 
     #[test]

@@ -1,58 +1,22 @@
 //! Check: every invariant of the format and of the map that can be checked without reading the
 //! data (that is what scrub does), and what of the volumes is lost where they do not hold.
 
+use mjolnir_store::report::{CheckReport, Loss, ReadError, ReadPurpose, join};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use mjolnir_device::{AlignedBuf, Device, DeviceInfo, Runtime};
-use mjolnir_store::{Error, ErrorKind};
+use mjolnir_store::{Error, ErrorKind, TransactionId};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, TreeId, ZoneId};
-use serde::{Deserialize, Serialize};
 
 use crate::drive::{Engine, Hole, Pin};
 use crate::fault;
 use crate::format::place::Place;
 use crate::format::segment::{Footer, SegmentHeader};
 use crate::inspect::stretch::Stretch;
-use crate::report::{LogLoss, Loss, MissingPart, ReadError, ReadPurpose, RecoveryReport, join};
-use crate::space::{MAP_STREAM, Segment, SegmentState};
 
-/// What a check looked at and found.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CheckReport {
-    /// Volumes and snapshots whose whole map was walked.
-    pub targets: u64,
-    /// Mapped extents seen.
-    pub extents: u64,
-    /// Mapped bytes, counted once for each target that refers to them.
-    pub mapped_bytes: u64,
-    /// Segments whose entry was checked.
-    pub segments: u64,
-    /// What is wrong, in words; empty if all is well.
-    pub problems: Vec<String>,
-    /// Ranges of volumes and snapshots that cannot be read any more.
-    #[serde(default)]
-    pub losses: Vec<Loss>,
-    /// What of the log is lost, if the store could only be opened by leaving that out.
-    #[serde(default)]
-    pub log: Option<LogLoss>,
-    /// What opening the store left out, and what it found damaged.
-    #[serde(default)]
-    pub recovery: RecoveryReport,
-    /// What lay in the part that is missing, if the medium has become shorter.
-    #[serde(default)]
-    pub missing: Option<MissingPart>,
-    /// Reads of the device that failed since the store was opened, for whatever purpose, those of this check
-    /// included.
-    #[serde(default)]
-    pub read_errors: u64,
-    /// Times since then that what was read did not match its checksum.
-    #[serde(default)]
-    pub checksum_errors: u64,
-    /// Of both, those that this check met, or that were met of the map meanwhile: the last ones.
-    #[serde(default)]
-    pub met: Vec<ReadError>,
-}
+use crate::prepared::targets;
+use crate::space::{MAP_STREAM, Segment, SegmentState};
 
 /// What a check thinks of a segment's first block.
 enum Header {
@@ -181,9 +145,18 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 report.problems.push(format!("tree {} has a name, but no map", tree.0));
             }
         }
-        for (tree, _) in &state.prepared {
-            if !state.map.contains(*tree) {
-                report.problems.push(format!("transaction {} has no staged tree", tree.0));
+        for prepared in &state.transactions.prepared {
+            let id = TransactionId(prepared.id);
+            if !state.map.contains(prepared.staging) {
+                report.problems.push(format!("transaction {id} has no staged tree"));
+            }
+            for target in prepared.changes.iter().flat_map(targets) {
+                if !state.map.contains(target.tree) {
+                    let tree = target.tree.0;
+                    report
+                        .problems
+                        .push(format!("transaction {id} names tree {tree}, which is gone"));
+                }
             }
         }
         Ok(report)

@@ -2,12 +2,11 @@
 
 use mjolnir_device::{Device, Runtime};
 use mjolnir_store::Error;
+use mjolnir_store::report::{CheckReport, MissingPart, ScrubReport};
 use mjolnir_units::{Pba, ZoneId};
 
 use crate::drive::Engine;
-use crate::inspect::check::CheckReport;
-use crate::inspect::scrub::ScrubReport;
-use crate::report::MissingPart;
+
 use crate::space::SegmentState;
 
 impl<D: Device, R: Runtime> Engine<D, R> {

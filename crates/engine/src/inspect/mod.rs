@@ -9,16 +9,12 @@ mod space_stats;
 mod stats;
 mod stretch;
 
-pub use check::CheckReport;
-pub use scrub::ScrubReport;
 pub use segments::{SegmentContent, SegmentInfo};
-pub use space_stats::SpaceStats;
-pub use stats::Stats;
 
 use mjolnir_device::{Device, Runtime};
+use mjolnir_store::report::{LogLoss, RecoveryReport};
 
 use crate::drive::Engine;
-use crate::report::{LogLoss, RecoveryReport};
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// The damage to the log that this store was opened in spite of; see

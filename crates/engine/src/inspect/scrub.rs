@@ -3,33 +3,17 @@
 use mjolnir_device::{Device, Runtime};
 use mjolnir_map::{BaseBefore, ONE_BASE_BYTES_MAX};
 use mjolnir_store::Error;
+use mjolnir_store::report::ScrubReport;
+use mjolnir_store::report::{Loss, ReadPurpose, join};
 use mjolnir_units::{BLOCK_SIZE, Pba, TreeId, ZoneId};
-use serde::{Deserialize, Serialize};
 
 use crate::drive::{Engine, Hole};
 use crate::fault;
 use crate::format::group::GroupHeader;
 use crate::format::place::{GRAIN, NODES_A_STEP, Place};
 use crate::inspect::stretch::Stretch;
-use crate::report::{Loss, ReadPurpose, join};
-use crate::space::SegmentState;
 
-/// What a scrub found.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ScrubReport {
-    /// Segments read.
-    pub segments: u64,
-    /// Bytes read and verified.
-    pub verified_bytes: u64,
-    /// What could not be read or did not verify, in words, with its address.
-    pub damage: Vec<String>,
-    /// Ranges of volumes and snapshots that the damage hits.
-    pub losses: Vec<Loss>,
-    /// Blocks that did not verify, but that nothing refers to: a crash or a full disk left them
-    /// half written, or the medium is failing. They go away with reclaim.
-    #[serde(default)]
-    pub stale_blocks: u64,
-}
+use crate::space::SegmentState;
 
 /// A line for each run of damaged blocks (sorted) of which the same is to be said.
 fn joined(bad: &[(Pba, String)]) -> impl Iterator<Item = String> {

@@ -1,42 +1,9 @@
 //! What the device's space is used for.
 
+use mjolnir_store::report::SpaceStats;
 use mjolnir_units::BLOCK_SIZE;
-use serde::{Deserialize, Serialize};
 
 use crate::space::{MAP_STREAM, SegmentState};
-
-/// Where the bytes of the device are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SpaceStats {
-    /// All segments.
-    pub total_bytes: u64,
-    /// Client data that something refers to, as the last mark counted it.
-    pub live_bytes: u64,
-    /// Client data in segments that were filled since: no mark has told yet what of it is live.
-    #[serde(default)]
-    pub uncounted_bytes: u64,
-    /// Client data that nothing refers to, as far as marks have counted, and what the map left
-    /// behind.
-    pub stale_bytes: u64,
-    /// The map, its table and manifests, records and footers.
-    pub metadata_bytes: u64,
-    /// Room in segments that were sealed before they were full, as when a store is closed. It comes
-    /// back when they are reclaimed.
-    #[serde(default)]
-    pub unused_bytes: u64,
-    /// Segments being filled, but for what of the map lies in them.
-    pub open_bytes: u64,
-    /// Segments that become free with the next checkpoint.
-    pub retiring_bytes: u64,
-    /// Free segments.
-    pub free_bytes: u64,
-    /// Of those, what is kept for reclaim and checkpoints.
-    pub reserved_bytes: u64,
-    /// Part of the segments that is not free.
-    pub utilization: f64,
-    /// Set well before space runs out: what to do.
-    pub low: bool,
-}
 
 impl crate::drive::State {
     pub(crate) fn space_stats(&self) -> SpaceStats {

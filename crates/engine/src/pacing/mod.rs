@@ -39,6 +39,8 @@ pub(crate) struct ReclaimState {
     pub allocated_seen: u64,
     /// Clients lack space: collect whatever there is to win, at full speed.
     pub urgent: bool,
+    /// It is not to begin by itself while there is room, as whoever coordinates it ordered.
+    pub held: bool,
     /// How many cycles had begun when that was last asked for.
     pub urgent_from: u64,
     /// What was asked for by name (`gc run`).
@@ -107,6 +109,7 @@ impl ReclaimState {
             fruitless_at: None,
             allocated_seen: 0,
             urgent: false,
+            held: false,
             urgent_from: 0,
             asked: Asked::default(),
             running: false,

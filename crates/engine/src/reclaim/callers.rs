@@ -8,6 +8,7 @@
 //!
 //! While clients are at work, reclaim rests for [`REST_FOR_WORK`] times as long as it has worked.
 
+use mjolnir_store::report::Collected;
 use std::collections::BTreeMap;
 use std::mem::replace;
 use std::pin::pin;
@@ -18,7 +19,7 @@ use mjolnir_device::{Device, Runtime};
 use mjolnir_units::{BLOCK_SIZE, Instant, ZoneId};
 
 use crate::drive::{Engine, State};
-use crate::report::Collected;
+
 use crate::space::{Segment, SegmentState};
 
 /// Reclaim that was asked for leaves clients so many times the time that it takes itself.

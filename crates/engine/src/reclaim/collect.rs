@@ -1,10 +1,11 @@
 //! Calls for reclaim by name: `gc run` and its like.
 
 use mjolnir_device::{Device, Runtime};
+use mjolnir_store::report::Collected;
 use mjolnir_store::{Error, ErrorKind};
 
 use crate::drive::Engine;
-use crate::report::Collected;
+
 use crate::space::SegmentState;
 
 impl<D: Device, R: Runtime> Engine<D, R> {

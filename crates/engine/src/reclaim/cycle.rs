@@ -174,7 +174,7 @@ impl State {
         if !more && (idle || self.closing) {
             self.reclaim.asked.answer(calls);
         }
-        if self.reclaim.asked.is_called_off() {
+        if self.reclaim.asked.is_called_off() || self.is_held_back() {
             self.forget_candidates();
         }
         let pause = idle && self.reclaim_due() && !self.closing;
@@ -190,6 +190,7 @@ impl State {
         let garbage = self.map.nodes() > 2 * reclaim.nodes_marked + GARBAGE_NODES_MIN;
         self.reclaim.is_forced()
             || garbage
-            || (reclaim.options.enabled && (reclaim.urgent || (reclaim.last_pacing.active && news)))
+            || (reclaim.options.enabled
+                && (reclaim.urgent || (reclaim.last_pacing.active && news && !self.is_held_back())))
     }
 }

@@ -19,6 +19,7 @@ mod collect;
 mod cycle;
 mod lead;
 mod mark;
+mod ordered;
 mod relocate;
 mod select;
 mod stuck;

@@ -2,6 +2,7 @@
 //! its checksums are compared ahead of the replay of its records: by each group's last record, so that
 //! it comes about when it is needed.
 
+use mjolnir_store::report::ReadPurpose;
 use std::cell::RefCell;
 use std::pin::pin;
 
@@ -16,7 +17,6 @@ use crate::fault;
 use crate::format::bind;
 use crate::format::group::GroupHeader;
 use crate::memory::buffer_bytes;
-use crate::report::ReadPurpose;
 
 /// Groups whose payload is read at once, a MiB each or less, in a budget of which that is a small part;
 /// in a smaller one as much as is kept for reads.

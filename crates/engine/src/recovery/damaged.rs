@@ -1,12 +1,12 @@
 //! What recovery had to leave out, and what it found damaged, of a store that it opened all the same.
 
 use mjolnir_device::{AlignedBuf, Device, Runtime};
+use mjolnir_store::report::{DamagedPlace, ReadPurpose};
 use mjolnir_units::{BLOCK_BYTES, Pba, ZoneId};
 
 use crate::drive::{Engine, TRIES};
 use crate::format::bind;
 use crate::format::group::GroupHeader;
-use crate::report::{DamagedPlace, ReadPurpose};
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// The blocks of a group's payload that do not hold what was written, each with what is wrong.

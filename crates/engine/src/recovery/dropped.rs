@@ -2,15 +2,38 @@
 
 use std::collections::BTreeMap;
 
+use mjolnir_store::TransactionId;
+use mjolnir_store::report::{LogLoss, Loss, RecordRange, join};
 use mjolnir_units::{BLOCK_SIZE, TreeId};
 
 use crate::drive::State;
+use crate::format::group::GROUP_BLOCKS_MAX;
 use crate::format::record::{Record, Remap};
-use crate::report::{LogLoss, Loss, RecordRange};
+use crate::format::transaction::Prepared;
 
-impl LogLoss {
+/// What is noted of records that count no more.
+pub(crate) trait Dropped {
     /// Adds what a record that counts no more did.
+    fn note(&mut self, record: &Record, names: &Names<'_>);
+
+    /// Adds what records that count no more did, in the order of their numbers; `known` are all
+    /// that can be read.
+    fn note_dropped(&mut self, known: &BTreeMap<u64, Record>, state: &State);
+
+    /// Sums up, once all is noted.
+    fn finish(&mut self);
+}
+
+impl Dropped for LogLoss {
     fn note(&mut self, record: &Record, names: &Names<'_>) {
+        if let Record::Prepare(Prepared { changes, .. }) = record {
+            changes.iter().for_each(|change| self.note(change, names));
+        }
+        if let Record::Commit { staging } = record {
+            let prepared = names.prepared.get(staging);
+            let changes = prepared.into_iter().flat_map(|prepared| &prepared.changes);
+            changes.for_each(|change| self.note(change, names));
+        }
         let mut range = |tree: TreeId, offset: u64, length: u64| {
             self.ranges.push(Loss { target: names.of(tree), offset, length });
         };
@@ -29,16 +52,17 @@ impl LogLoss {
                 remaps = all;
                 None
             }
-            Record::Prepare { transaction, remaps: all } => {
-                remaps = all;
-                Some(format!("transaction {} was prepared", transaction.0))
+            Record::Prepare(Prepared { id, .. }) => {
+                Some(format!("transaction {} was prepared", TransactionId(*id)))
             }
-            Record::Commit { transaction } => {
-                remaps = names.prepared(*transaction);
-                Some(format!("transaction {} was committed", transaction.0))
+            Record::Commit { staging } => {
+                Some(format!("transaction {} was committed", names.transaction(*staging)))
             }
-            Record::Abort { transaction } => {
-                Some(format!("transaction {} was given up", transaction.0))
+            Record::Abort { staging } => {
+                Some(format!("transaction {} was aborted", names.transaction(*staging)))
+            }
+            Record::Forget { transaction } => {
+                Some(format!("transaction {} was forgotten", TransactionId(*transaction)))
             }
             Record::Stage { .. } => None,
             Record::CreateVolume { tree, .. } => {
@@ -77,9 +101,7 @@ impl LogLoss {
         self.changes.extend(change);
     }
 
-    /// Adds what records that count no more did, in the order of their numbers; `known` are all
-    /// that can be read.
-    pub(crate) fn note_dropped(&mut self, known: &BTreeMap<u64, Record>, state: &State) {
+    fn note_dropped(&mut self, known: &BTreeMap<u64, Record>, state: &State) {
         let names = Names::new(known, state);
         for (sequence, record) in known {
             if record.is_sequenced() && *sequence > self.whole_to {
@@ -96,31 +118,43 @@ impl LogLoss {
             next = sequence + 1;
         }
     }
+
+    fn finish(&mut self) {
+        join(&mut self.ranges);
+        if self.unknown_bytes == 0 {
+            // No place is known where they were; each wrote at most a group.
+            let records: u64 = self.missing.iter().map(|range| range.last - range.first + 1).sum();
+            self.unknown_bytes = records * u64::from(GROUP_BLOCKS_MAX) * BLOCK_SIZE;
+        }
+    }
 }
 
 /// What trees are called, of which some were made by records that count no more.
-struct Names<'a> {
+pub(crate) struct Names<'a> {
     state: &'a State,
     made: BTreeMap<TreeId, String>,
-    prepared: BTreeMap<TreeId, &'a [Remap]>,
+    prepared: BTreeMap<TreeId, &'a Prepared>,
 }
 
 impl<'a> Names<'a> {
     fn new(known: &'a BTreeMap<u64, Record>, state: &'a State) -> Self {
         let mut names = Names { state, made: BTreeMap::new(), prepared: BTreeMap::new() };
-        for (tree, remaps) in &state.prepared {
-            names.prepared.insert(*tree, remaps);
+        for prepared in &state.transactions.prepared {
+            names.prepared.insert(prepared.staging, prepared);
         }
         for record in known.values() {
+            if let Record::Prepare(prepared) = record {
+                names.prepared.insert(prepared.staging, prepared);
+            }
+        }
+        let changes: Vec<&Record> =
+            names.prepared.values().flat_map(|prepared| &prepared.changes).collect();
+        for record in known.values().chain(changes) {
             let (tree, name) = match record {
                 Record::CreateVolume { tree, name, .. }
                 | Record::CloneVolume { tree, name, .. } => (*tree, name.clone()),
                 Record::CreateSnapshot { tree, of, name } => {
                     (*tree, format!("{}@{name}", names.of(*of)))
-                }
-                Record::Prepare { transaction, remaps } => {
-                    names.prepared.insert(*transaction, remaps);
-                    continue;
                 }
                 _ => continue,
             };
@@ -148,7 +182,9 @@ impl<'a> Names<'a> {
         }
     }
 
-    fn prepared(&self, transaction: TreeId) -> &'a [Remap] {
-        self.prepared.get(&transaction).copied().unwrap_or_default()
+    /// The id of the transaction that has this staged tree.
+    fn transaction(&self, staging: TreeId) -> TransactionId {
+        let prepared = self.prepared.get(&staging);
+        TransactionId(prepared.map_or(staging.0.into(), |prepared| prepared.id))
     }
 }

@@ -1,5 +1,6 @@
 //! Where replay ended, and whether that is a gap: damage took records, and not only a power cut.
 
+use mjolnir_store::report::DamagedPlace;
 use std::collections::BTreeSet;
 
 use mjolnir_store::Error;
@@ -11,7 +12,6 @@ use crate::recovery::found_log::FoundLog;
 use crate::recovery::promised::Promised;
 use crate::recovery::refusal::{WAYS_ON, refusal};
 use crate::recovery::survey::{LostGroups, Trace};
-use crate::report::DamagedPlace;
 
 /// What replay came to.
 pub(crate) struct Replayed {

@@ -1,5 +1,6 @@
 //! Loads the map's nodes that a manifest names.
 
+use mjolnir_store::report::{DamagedPlace, LogLoss, ReadPurpose};
 use std::pin::pin;
 
 use futures_util::{StreamExt, stream};
@@ -13,7 +14,6 @@ use crate::fault;
 use crate::format::manifest::{Manifest, TreeEntry};
 use crate::format::place::{LOST, Place};
 use crate::recovery::refusal::refusal;
-use crate::report::{DamagedPlace, LogLoss, ReadPurpose};
 
 /// Reads that are under way at once.
 const READS: usize = 32;
@@ -95,7 +95,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.catalog.insert(entry.tree, Entry { kind, created, short });
         }
         state.catalog.reserve_ids(manifest.next_tree);
-        state.prepared = manifest.prepared.clone();
+        state.transactions.prepared = manifest.prepared.clone();
+        state.transactions.committed = manifest.committed.iter().copied().collect();
         Ok(())
     }
 }

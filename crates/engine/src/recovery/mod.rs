@@ -37,6 +37,7 @@ mod survey;
 
 pub use root::segments_told;
 
+use mjolnir_store::report::{LogLoss, ReadPurpose};
 use std::collections::BTreeSet;
 
 use futures_util::future::try_join;
@@ -52,13 +53,14 @@ use crate::format::place::Place;
 use crate::format::root::Root;
 use crate::options::OpenOptions;
 use crate::recovery::arrivals::Arrivals;
+use crate::recovery::dropped::Dropped;
 use crate::recovery::found_log::FoundLog;
 use crate::recovery::gap::{Gap, Replayed};
 use crate::recovery::promised::Promised;
 use crate::recovery::refusal::refusal;
 use crate::recovery::root::{ManifestError, check_manifest, read_manifest, read_root};
 use crate::recovery::survey::{Survey, Walked};
-use crate::report::{LogLoss, ReadPurpose};
+
 use crate::space::{MAP_STREAM, Segment, SegmentState, Space};
 
 impl<D: Device, R: Runtime> Engine<D, R> {
@@ -277,7 +279,7 @@ impl State {
             .iter()
             .filter(|(_, entry)| entry.kind == TreeKind::Staging)
             .map(|(tree, _)| tree)
-            .filter(|tree| !self.prepared.iter().any(|(prepared, _)| prepared == tree))
+            .filter(|tree| self.transactions.of_staging(*tree).is_none())
             .collect();
         staged.into_iter().for_each(|tree| self.drop_tree(tree));
     }

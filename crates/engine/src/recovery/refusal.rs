@@ -1,8 +1,7 @@
 //! Why a store with a damaged log is not opened, and the ways on.
 
 use mjolnir_store::Error;
-
-use crate::report::DamagedPlace;
+use mjolnir_store::report::DamagedPlace;
 
 /// What to do about damage that keeps a store from opening.
 pub(crate) const WAYS_ON: &str = "`mjolnir check` tells what is lost, and `mjolnir salvage` accepts \

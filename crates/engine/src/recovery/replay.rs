@@ -1,5 +1,6 @@
 //! Replays the records that were logged after the checkpoint, in the order of their numbers, up to the first gap.
 
+use mjolnir_store::report::LogLoss;
 use std::collections::BTreeMap;
 
 use mjolnir_device::{Device, Runtime};
@@ -10,9 +11,10 @@ use crate::drive::Engine;
 use crate::fault;
 use crate::format::record::Record;
 use crate::recovery::arrivals::Arrivals;
+use crate::recovery::dropped::Dropped;
 use crate::recovery::refusal::WAYS_ON;
 use crate::recovery::rescue::copies_of;
-use crate::report::LogLoss;
+
 use crate::space::Hurdle;
 use crate::yielding::yield_now;
 

@@ -6,6 +6,7 @@
 //! changes nothing else, and what it wrote is found by the next try, if this one is cut short. The warm log
 //! stays as it is until recovery's checkpoint is durable.
 
+use mjolnir_store::report::WarmLeft;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
@@ -22,7 +23,7 @@ use crate::log::fold;
 use crate::memory::dirty_bytes_max;
 use crate::recovery::arrivals::Payload;
 use crate::recovery::survey::Survey;
-use crate::report::WarmLeft;
+
 use crate::space::RELIEF_STREAM;
 
 /// An entry that is to be logged again.

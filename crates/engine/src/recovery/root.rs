@@ -1,13 +1,13 @@
 //! Reads the root, and the manifest that it names.
 
 use mjolnir_device::{AlignedBuf, Device};
+use mjolnir_store::report::ReadErrorKind;
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
 
 use crate::fault;
 use crate::format::manifest::Manifest;
 use crate::format::root::Root;
-use crate::report::ReadErrorKind;
 
 pub(crate) async fn read_root<D: Device>(device: &D) -> Result<Root, Error> {
     let info = device.info();

@@ -1,6 +1,7 @@
 //! What recovery finds in the log: the segments that may hold records newer than the checkpoint,
 //! their groups, and what of them is damaged.
 
+use mjolnir_store::report::{DamagedPlace, ReadPurpose};
 use std::collections::BTreeSet;
 
 use futures_util::{StreamExt, stream};
@@ -16,7 +17,7 @@ use crate::format::record::Record;
 use crate::format::root::Root;
 use crate::format::segment::SegmentHeader;
 use crate::recovery::settle::LANDMARKS;
-use crate::report::{DamagedPlace, ReadPurpose};
+
 use crate::space::{CLIENT_STREAM, MAP_STREAM, ORDER_SLACK, RECLAIM_STREAM, SegmentState};
 
 /// Unopened segments in a row that end the search for opened ones: more than could be skipped or

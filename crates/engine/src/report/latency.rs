@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use mjolnir_store::report::LatencySummary;
 
 /// Latencies counted in buckets of a quarter power of two.
 #[derive(Clone)]
@@ -68,24 +68,6 @@ fn bucket(ns: u64) -> usize {
 fn upper(bucket: usize) -> u64 {
     let (power, quarter) = (bucket / 4, bucket as u64 % 4);
     if power < 2 { 4 } else { (5 + quarter) << (power - 2).min(60) }
-}
-
-/// Latency of one kind of operation since opening, in nanoseconds; percentiles are rounded up by
-/// at most a quarter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LatencySummary {
-    /// Operations.
-    pub count: u64,
-    /// Their mean.
-    pub mean_ns: u64,
-    /// Half took at most this.
-    pub p50_ns: u64,
-    /// 99 of 100 took at most this.
-    pub p99_ns: u64,
-    /// 999 of 1,000 took at most this.
-    pub p999_ns: u64,
-    /// The longest.
-    pub max_ns: u64,
 }
 
 #[cfg(test)]

@@ -1,32 +1,12 @@
 //! What differs between two snapshots, and what of a volume is mapped, page by page.
 
 use mjolnir_device::{Device, Runtime};
-use mjolnir_store::{Error, Mapping, Store};
+use mjolnir_store::{DiffExtent, DiffPage, Error, Mapping, Store};
 use mjolnir_units::{BLOCK_SIZE, Lba};
 
 use crate::client::EXTENTS_AT_ONCE;
 use crate::drive::Engine;
 use crate::yielding::yield_now;
-
-/// A range that differs between two targets, and what the newer one has there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct DiffExtent {
-    /// First byte.
-    pub offset: u64,
-    /// Bytes.
-    pub length: u64,
-    /// Whether the newer one has data there (else a hole).
-    pub data: bool,
-}
-
-/// A part of a difference.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct DiffPage {
-    /// What differs, in address order.
-    pub extents: Vec<DiffExtent>,
-    /// Where to go on, if there may be more.
-    pub next: Option<u64>,
-}
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// What `new` has that differs from `old`, from byte `from` on, up to `limit` extents. Parts

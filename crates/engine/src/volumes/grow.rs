@@ -1,22 +1,13 @@
 //! Growing: a device that has more zones than the store knew of.
 
 use mjolnir_device::{Device, Runtime};
+use mjolnir_store::report::Growth;
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_SIZE, ByteSize};
 
 use crate::drive::Engine;
 use crate::fault;
 use crate::space::check_segments;
-
-/// What growing a store came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Growth {
-    /// What the store has now, in bytes.
-    pub bytes: u64,
-    /// Of those, what was added since whoever asked for a growth last had this answer, or since the
-    /// checkpoint that the store was opened by: what one added that was cut short counts.
-    pub added: u64,
-}
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Uses a device (or file) that has grown, or makes the file larger: `bytes` in all.

@@ -4,11 +4,8 @@ mod diff;
 mod grow;
 mod resize;
 
-pub use diff::{DiffExtent, DiffPage};
-pub use grow::Growth;
-
 use mjolnir_device::{Device, Runtime};
-use mjolnir_store::{Error, ErrorKind, TargetInfo, check_name};
+use mjolnir_store::{Error, ErrorKind, SECTOR_BYTES, TargetInfo, check_name};
 use mjolnir_units::{ByteSize, TreeId};
 
 use crate::drive::{Engine, State};
@@ -17,9 +14,6 @@ use crate::format::record::Record;
 
 /// The largest volume, in bytes: 256 TiB of sparse address space.
 pub const VOLUME_BYTES_MAX: u64 = 256 << 40;
-
-/// What the size of a volume is a multiple of: disks and their images have sectors of this size.
-pub const SECTOR_BYTES: u64 = 512;
 
 /// Snapshots of several volumes that can be taken at one instant: their records share a group's header.
 pub const SNAPSHOTS_AT_ONCE_MAX: usize = 16;
@@ -39,6 +33,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Removes a volume, with its snapshots if told so. Its space comes back by and by.
     pub async fn delete_volume(&self, name: &str, with_snapshots: bool) -> Result<(), Error> {
         let tree = self.volume_named(name)?;
+        self.state().check_deletion(tree)?;
         loop {
             let snapshots = self.state().catalog.snapshots_of(tree);
             let Some(snapshot) = snapshots.first().copied() else { break };
@@ -200,6 +195,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 }
 
 impl State {
+    /// Refuses to delete a volume if a transaction holds it or a snapshot of it: before any of these is gone.
+    fn check_deletion(&self, volume: TreeId) -> Result<(), Error> {
+        let trees = self.catalog.snapshots_of(volume).into_iter().chain([volume]);
+        let mut records = trees.map(|tree| Record::Delete { tree });
+        records.try_for_each(|record| self.transactions.check(&record, &self.catalog))
+    }
+
     /// Refuses to go on if, while a request waited, the name passed to another tree.
     pub fn still_named(&self, name: &str, tree: TreeId) -> Result<(), Error> {
         if self.catalog.find(name)? == tree {

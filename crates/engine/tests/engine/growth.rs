@@ -3,8 +3,9 @@
 
 use mjolnir_device::filter::Verb;
 use mjolnir_device::{Device, MemoryDevice};
-use mjolnir_engine::{Growth, OpenOptions};
+use mjolnir_engine::OpenOptions;
 use mjolnir_store::ErrorKind;
+use mjolnir_store::report::Growth;
 
 use crate::support::{Held, dropped_after, fresh, open, run};
 

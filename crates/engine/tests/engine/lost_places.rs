@@ -8,7 +8,7 @@ use futures_lite::future::yield_now;
 use mjolnir_device::filter::{Call, Damage, Event, Fault, Record, Verb};
 use mjolnir_device::{AlignedBuf, Device, ErrorKind as DeviceKind, MemoryDevice};
 use mjolnir_engine::OpenOptions;
-use mjolnir_store::{Durability, ErrorKind, Op, Store};
+use mjolnir_store::{Change, Durability, ErrorKind, Member, Op, Store, TransactionId};
 use mjolnir_units::Pba;
 
 use crate::support::{
@@ -545,10 +545,10 @@ fn what_was_done_in_a_part_whose_growth_is_lost_is_told_with_it() {
         engine.atomic(vec![moved], Durability::Durable).await.unwrap();
         let zeroed = Op::Trim { of: to, offset: 5400 * BLOCK, length: 200 * BLOCK };
         engine.atomic(vec![zeroed], Durability::Durable).await.unwrap();
-        let transaction = {
-            let write = |lba| Op::Write { to, offset: lba * BLOCK, data: payload(TAG, 1) };
-            engine.prepare(vec![write(5100), write(5300)]).await.unwrap()
-        };
+        let transaction = TransactionId(0xab);
+        let write = |lba| Op::Write { to, offset: lba * BLOCK, data: payload(TAG, 1) };
+        let changes = [5100, 5300].map(|lba| Change::Bytes(write(lba)));
+        engine.prepare(transaction, changes.into()).await.unwrap();
         engine.commit(transaction).await.unwrap();
         engine.flush().await.unwrap();
         drop(engine);

@@ -29,6 +29,7 @@ mod smoke;
 mod snapshots_together;
 mod space_told;
 mod support;
+mod transactions;
 mod turns;
 mod vectors;
 mod victims;

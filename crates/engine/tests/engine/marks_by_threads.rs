@@ -5,7 +5,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use mjolnir_device::{MemoryDevice, Runtime};
-use mjolnir_engine::{OpenOptions, ReclaimOptions, Stats};
+use mjolnir_engine::{OpenOptions, ReclaimOptions};
+use mjolnir_store::report::Stats;
 use mjolnir_store::{Durability, Store};
 use mjolnir_units::TreeId;
 

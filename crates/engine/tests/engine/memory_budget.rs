@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use mjolnir_device::filter::{Delay, DelayOptions};
 use mjolnir_device::{MemoryDevice, Runtime};
-use mjolnir_engine::{OpenOptions, ReclaimOptions, SegmentContent, Stats};
+use mjolnir_engine::{OpenOptions, ReclaimOptions, SegmentContent};
+use mjolnir_store::report::Stats;
 use mjolnir_store::{Durability, Store};
 use mjolnir_units::TreeId;
 use rand_core::{Rng, SeedableRng};

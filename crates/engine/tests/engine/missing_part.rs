@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, MemoryDevice};
-use mjolnir_engine::{CheckReport, OpenOptions};
+use mjolnir_engine::OpenOptions;
+use mjolnir_store::report::CheckReport;
 use mjolnir_store::{ErrorKind, Store};
 use mjolnir_units::{Pba, ZoneId};
 

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use mjolnir_device::filter::Verb;
 use mjolnir_device::{AnyDevice, MemoryDevice, MemoryWarmLog};
-use mjolnir_engine::{OpenOptions, WarmLeft};
+use mjolnir_engine::OpenOptions;
+use mjolnir_store::report::WarmLeft;
 use mjolnir_store::{Durability, Op, Store, ZeroMode};
 
 use crate::support::{

@@ -4,7 +4,8 @@
 
 use futures_util::future::join_all;
 use mjolnir_device::{Device, DeviceInfo, MemoryDevice};
-use mjolnir_engine::{OpenOptions, ReclaimOptions, Stats};
+use mjolnir_engine::{OpenOptions, ReclaimOptions};
+use mjolnir_store::report::Stats;
 use mjolnir_store::{Durability, ErrorKind, Store};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64;

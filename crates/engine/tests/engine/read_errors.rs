@@ -3,7 +3,8 @@
 
 use mjolnir_device::filter::{Damage, Fault, FaultControl, Verb};
 use mjolnir_device::{AlignedBuf, Device, ErrorKind as DeviceKind, MemoryDevice};
-use mjolnir_engine::{OpenOptions, ReadErrorKind, ReadPurpose, Stats};
+use mjolnir_engine::OpenOptions;
+use mjolnir_store::report::{ReadErrorKind, ReadPurpose, Stats};
 use mjolnir_store::{Durability, ErrorKind, Store};
 use mjolnir_units::{Pba, TreeId};
 

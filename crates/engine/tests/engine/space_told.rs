@@ -2,7 +2,8 @@
 //! and growing frees nothing.
 
 use mjolnir_device::{Device, MemoryDevice};
-use mjolnir_engine::{OpenOptions, ReclaimOptions, Stats};
+use mjolnir_engine::{OpenOptions, ReclaimOptions};
+use mjolnir_store::report::Stats;
 use mjolnir_store::{Durability, Store};
 
 use crate::support::{format, open, payload, run};

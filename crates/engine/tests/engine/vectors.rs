@@ -1,4 +1,4 @@
-//! Atomic vectors and transactions at their edges: targets that vanish, nothing to write, crashes
+//! Atomic vectors at their edges: targets that vanish, nothing to write, crashes
 //! and clients that go away half way.
 
 use bytes::Bytes;
@@ -9,28 +9,6 @@ use mjolnir_store::{Durability, ErrorKind, Op, Store};
 use mjolnir_units::TreeId;
 
 use crate::support::{BLOCK, Held, dropped_after, fresh, open, payload, put, run, tag_of, turns};
-
-#[test]
-fn a_commit_whose_target_is_gone_changes_nothing_and_stays_prepared() {
-    run(async |runtime| {
-        let device = MemoryDevice::of_zones(32, 64);
-        let engine = fresh(|| device.clone(), &runtime, OpenOptions::default()).await;
-        let a = engine.create_volume("a", 8 * BLOCK).await.unwrap();
-        let b = engine.create_volume("b", 8 * BLOCK).await.unwrap();
-        let write = |to| Op::Write { to, offset: 0, data: payload(7, 1) };
-        let transaction = engine.prepare(vec![write(a.id), write(b.id)]).await.unwrap();
-        engine.delete_volume("b", false).await.unwrap();
-        for _ in 0..2 {
-            assert_eq!(engine.commit(transaction).await.unwrap_err().kind, ErrorKind::NotFound);
-        }
-        assert_eq!(engine.prepared(), [transaction]);
-        assert_eq!(tag_of(&engine, a.id, 0).await, 0);
-        engine.checkpoint().await.unwrap();
-        assert_eq!(engine.check().await.unwrap().problems, Vec::<String>::new());
-        engine.abort(transaction).await.unwrap();
-        engine.close().await.unwrap();
-    });
-}
 
 #[test]
 fn odd_vectors_are_refused_or_do_nothing() {
@@ -61,7 +39,7 @@ fn what_was_staged_for_a_vector_that_never_came_is_given_back() {
         let engine = fresh(|| device.clone(), &runtime, options).await;
         let a = engine.create_volume("a", 64 * BLOCK).await.unwrap();
         put(&engine, a.id, 0, 3).await.unwrap();
-        let staged = |report: mjolnir_engine::CheckReport| report.targets - 1;
+        let staged = |report: mjolnir_store::report::CheckReport| report.targets - 1;
         // The client goes away while its payload waits for the device.
         device.hold(Verb::Append);
         let first = Op::Write { to: a.id, offset: 0, data: payload(7, 32) };

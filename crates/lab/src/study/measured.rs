@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use mjolnir_engine::{ReclaimOptions, Stats};
+use mjolnir_engine::ReclaimOptions;
+use mjolnir_store::report::Stats;
 use mjolnir_units::{BLOCK_SIZE, ByteSize};
 use mjolnir_workload::Op;
 
@@ -249,7 +250,7 @@ impl Figures {
 
 #[cfg(test)]
 mod tests {
-    use mjolnir_engine::SpaceStats;
+    use mjolnir_store::report::SpaceStats;
 
     use super::*;
 

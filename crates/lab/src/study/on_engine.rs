@@ -4,10 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use mjolnir_engine::{
-    Engine, FormatOptions, OpenOptions, RESERVE_SEGMENTS_MIN, ReclaimOptions, SegmentContent, Stats,
+    Engine, FormatOptions, OpenOptions, RESERVE_SEGMENTS_MIN, ReclaimOptions, SegmentContent,
 };
 use mjolnir_flash::Device as Hardware;
 use mjolnir_flash::nand::Nand;
+use mjolnir_store::report::Stats;
 use mjolnir_store::{Error, ErrorKind, Store};
 use mjolnir_units::{BLOCK_SIZE, ByteSize, TreeId};
 

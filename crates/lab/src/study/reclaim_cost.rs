@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use mjolnir_device::Runtime as _;
-use mjolnir_engine::{Engine, FormatOptions, OpenOptions, ReclaimOptions, Stats};
+use mjolnir_engine::{Engine, FormatOptions, OpenOptions, ReclaimOptions};
 use mjolnir_flash::nand::Nand;
+use mjolnir_store::report::Stats;
 use serde::Deserialize;
 
 use super::data::{Data, DataSpec};

@@ -3,7 +3,8 @@
 use std::cell::{Cell, RefCell};
 
 use mjolnir_device::{Device, Runtime};
-use mjolnir_engine::{Engine, SegmentContent, Stats};
+use mjolnir_engine::{Engine, SegmentContent};
+use mjolnir_store::report::Stats;
 
 use super::measured::Figures;
 use super::spec::MeasureSpec;

@@ -1,10 +1,10 @@
 //! Reads of the device, whose errors are counted and noted.
 
 use mjolnir_device::{AlignedBuf, Device, DeviceError, Runtime};
+use mjolnir_store::report::{ReadError, ReadErrorKind, ReadPurpose};
 use mjolnir_units::{BLOCK_SIZE, Pba};
 
 use crate::drive::engine::Engine;
-use crate::report::{ReadError, ReadErrorKind, ReadPurpose};
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Reads blocks of the device. There is no other way to them once a store has its map.

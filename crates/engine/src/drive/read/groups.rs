@@ -1,5 +1,6 @@
 //! Finding a segment's groups: along their chain, and past headers that are damaged.
 
+use mjolnir_store::report::ReadPurpose;
 use std::ops::Range;
 
 use mjolnir_device::{AlignedBuf, Device, DeviceError, Runtime};
@@ -10,7 +11,6 @@ use crate::drive::engine::Engine;
 use crate::drive::read::headers_ahead::HeadersAhead;
 use crate::fault;
 use crate::format::group::{GROUP_BLOCKS_MAX, GroupHeader, GroupPlace};
-use crate::report::ReadPurpose;
 
 /// Blocks from a segment's start in which the group after a lost one begins: it cannot be longer than the
 /// longest.

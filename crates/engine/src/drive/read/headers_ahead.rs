@@ -4,6 +4,7 @@
 //! segment's checksums are in memory, they tell where headers are: these have none there. That is a hint
 //! and no more: whoever walks looks at what was read as if it had been read then.
 
+use mjolnir_store::report::ReadPurpose;
 use std::collections::VecDeque;
 
 use futures_util::FutureExt;
@@ -13,7 +14,6 @@ use mjolnir_units::{BLOCK_BYTES, Pba, ZoneId};
 
 use crate::drive::engine::Engine;
 use crate::drive::read::checksums::Sums;
-use crate::report::ReadPurpose;
 
 /// Headers that are on their way at once.
 const HEADERS_AHEAD: usize = 16;

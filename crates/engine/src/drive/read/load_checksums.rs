@@ -2,13 +2,14 @@
 
 use mjolnir_device::{Device, Runtime};
 use mjolnir_store::Error;
+use mjolnir_store::report::ReadPurpose;
 use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
 
 use crate::drive::engine::Engine;
 use crate::drive::read::checksums::Sums;
 use crate::drive::read::pins::Pin;
 use crate::format::segment::Footer;
-use crate::report::ReadPurpose;
+
 use crate::space::Segment;
 
 /// A segment's checksums are on their way, until this is dropped.

@@ -3,6 +3,7 @@
 //! Node images lie packed in the payload of the map's groups, each at a multiple of 64 bytes. A
 //! *node address* packs where: first block, offset within it, and length.
 
+use mjolnir_store::report::ReadPurpose;
 use std::future::ready;
 
 use bytes::Bytes;
@@ -17,7 +18,6 @@ use crate::drive::state::State;
 use crate::fault;
 use crate::format::place::{LOST, Place};
 use crate::memory::loads_at_once;
-use crate::report::ReadPurpose;
 
 /// Keeps a node in memory, until this is dropped.
 pub(crate) struct Keep<D: Device, R: Runtime> {

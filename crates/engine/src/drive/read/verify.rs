@@ -1,5 +1,6 @@
 //! Reads: from the map to bytes that verify.
 
+use mjolnir_store::report::ReadPurpose;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -14,7 +15,6 @@ use crate::drive::read::pieces::Piece;
 use crate::drive::state::State;
 use crate::fault;
 use crate::format::bind;
-use crate::report::ReadPurpose;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Reads blocks of one segment, wherever they are, and verifies them.

@@ -11,6 +11,7 @@ use crate::fault;
 use crate::format::group::FIXED_BYTES;
 use crate::format::manifest::TreeKind;
 use crate::format::record::{Record, Remap};
+use crate::format::transaction::Prepared;
 use crate::space::{CLIENT_STREAM, Claim, Hurdle};
 
 impl State {
@@ -25,6 +26,9 @@ impl State {
             records.len()
         );
         let Some(first) = records.first() else { return Ok(self.log.sequence) };
+        for record in records {
+            self.transactions.check(record, &self.catalog)?;
+        }
         let claim = self.claim_of(first);
         if self.space.is_crowded(claim) {
             return Err(Hurdle::Crowded(claim));
@@ -64,52 +68,44 @@ impl State {
             Record::Write { .. } | Record::Moved { .. } => {
                 unreachable!("records with payload are applied with it")
             }
-            Record::Remap(remap) => self.apply_remap(remap)?,
             Record::Vector { staging, remaps } => {
                 self.apply_remaps(remaps)?;
                 if let Some(tree) = staging {
                     self.drop_tree(*tree);
                 }
             }
-            Record::Prepare { transaction, remaps } => {
-                self.prepared.push((*transaction, remaps.clone()));
+            Record::Prepare(prepared) => {
+                let made = prepared.changes.iter().filter_map(made_tree);
+                let last = made.chain([prepared.staging]).max();
+                self.catalog.reserve_ids(last.map_or(0, |tree| tree.0 + 1));
+                self.transactions.prepared.push(prepared.clone());
             }
-            Record::Commit { transaction } => {
-                let at = self.prepared_at(*transaction)?;
-                let remaps = self.prepared[at].1.clone();
-                self.apply_remaps(&remaps)?;
-                self.prepared.remove(at);
-                self.drop_tree(*transaction);
+            Record::Commit { staging } => {
+                let prepared = self.prepared(*staging)?.clone();
+                self.apply_together(&prepared.changes, sequence)?;
+                self.transactions.take(*staging);
+                self.transactions.committed.insert(prepared.id);
+                self.drop_tree(*staging);
             }
-            Record::Abort { transaction } => {
-                let at = self.prepared_at(*transaction)?;
-                self.prepared.remove(at);
-                self.drop_tree(*transaction);
+            Record::Abort { staging } => {
+                self.prepared(*staging)?;
+                self.transactions.take(*staging);
+                self.drop_tree(*staging);
+            }
+            Record::Forget { transaction } => {
+                self.transactions.committed.remove(transaction);
             }
             Record::Stage { tree, blocks } => {
                 self.map.create(*tree, *blocks);
                 self.insert_tree(*tree, TreeKind::Staging, sequence, 0);
             }
-            Record::CreateVolume { tree, bytes, name } => {
-                self.map.create(*tree, blocks_of(*bytes));
-                let kind = TreeKind::Volume(name.clone());
-                self.insert_tree(*tree, kind, sequence, short_of(*bytes));
+            Record::Resize { tree, bytes, tail: Some(tail) } => {
+                self.resize_with_tail(*tree, *bytes, *tail)?;
             }
-            Record::CreateSnapshot { tree, of, name } => {
-                self.copy_tree(*of, *tree, TreeKind::Snapshot(*of, name.clone()), sequence)?;
+            change => {
+                self.change_map(change)?;
+                self.change_catalog(change, sequence);
             }
-            Record::CloneVolume { tree, of, name } => {
-                self.copy_tree(*of, *tree, TreeKind::Volume(name.clone()), sequence)?;
-            }
-            Record::Restore { tree, from } => {
-                self.known(*tree)?;
-                self.known(*from)?;
-                self.map.replace(*tree, *from);
-                self.set_short(*tree, self.short(*from));
-            }
-            Record::Delete { tree } => self.drop_tree(*tree),
-            Record::Resize { tree, bytes, tail } => self.resize(*tree, *bytes, *tail)?,
-            Record::Rename { tree, name } => self.catalog.rename(*tree, name),
         }
         self.reclaim.released.reckon(released);
         Ok(())
@@ -130,9 +126,10 @@ impl State {
             Record::Vector { remaps, .. } => {
                 remaps.iter().map(trimmed).fold(0, u64::saturating_add)
             }
-            Record::Commit { transaction } => {
-                let of = self.prepared.iter().filter(|(id, _)| id == transaction);
-                of.flat_map(|(_, remaps)| remaps).map(trimmed).fold(0, u64::saturating_add)
+            Record::Commit { staging } => {
+                let prepared = self.transactions.of_staging(*staging);
+                let changes = prepared.into_iter().flat_map(|prepared| &prepared.changes);
+                changes.map(|change| self.released_by(change)).fold(0, u64::saturating_add)
             }
             Record::Restore { tree, .. } | Record::Delete { tree } => from(tree, 0),
             Record::Resize { tree, bytes, .. } => from(tree, blocks_of(*bytes)),
@@ -154,16 +151,73 @@ impl State {
         self.catalog.insert(tree, Entry { kind, created, short });
     }
 
-    fn copy_tree(
-        &mut self,
-        of: TreeId,
-        tree: TreeId,
-        kind: TreeKind,
-        created: u64,
-    ) -> Result<(), Error> {
-        self.known(of)?;
-        self.map.snapshot(of, tree);
-        self.insert_tree(tree, kind, created, self.short(of));
+    /// Makes a change of the map. The catalog follows by [`change_catalog`](Self::change_catalog); a tree that is
+    /// deleted goes only then.
+    fn change_map(&mut self, change: &Record) -> Result<(), Hurdle> {
+        match change {
+            Record::Remap(remap) => self.apply_remap(remap)?,
+            Record::CreateVolume { tree, bytes, .. } => self.map.create(*tree, blocks_of(*bytes)),
+            Record::CreateSnapshot { tree, of, .. } | Record::CloneVolume { tree, of, .. } => {
+                self.known(*of)?;
+                self.map.snapshot(*of, *tree);
+            }
+            Record::Restore { tree, from } => {
+                self.known(*tree)?;
+                self.known(*from)?;
+                self.map.replace(*tree, *from);
+            }
+            Record::Resize { tree, bytes, tail: None } => {
+                self.known(*tree)?;
+                self.map.resize(*tree, blocks_of(*bytes))?;
+            }
+            Record::Delete { .. } | Record::Rename { .. } => {}
+            other => unreachable!("{other:?} is no change of the map alone"),
+        }
+        Ok(())
+    }
+
+    /// Makes the same change of the catalog. It cannot fail.
+    fn change_catalog(&mut self, change: &Record, sequence: u64) {
+        match change {
+            Record::CreateVolume { tree, bytes, name } => {
+                let kind = TreeKind::Volume(name.clone());
+                self.insert_tree(*tree, kind, sequence, short_of(*bytes));
+            }
+            Record::CreateSnapshot { tree, of, name } => {
+                let kind = TreeKind::Snapshot(*of, name.clone());
+                self.insert_tree(*tree, kind, sequence, self.short(*of));
+            }
+            Record::CloneVolume { tree, of, name } => {
+                let kind = TreeKind::Volume(name.clone());
+                self.insert_tree(*tree, kind, sequence, self.short(*of));
+            }
+            Record::Restore { tree, from } => self.set_short(*tree, self.short(*from)),
+            Record::Delete { tree } => self.drop_tree(*tree),
+            Record::Resize { tree, bytes, .. } => self.set_short(*tree, short_of(*bytes)),
+            Record::Rename { tree, name } => self.catalog.rename(*tree, name),
+            _ => {}
+        }
+    }
+
+    /// Makes all changes of a transaction, in order, or none.
+    fn apply_together(&mut self, changes: &[Record], sequence: u64) -> Result<(), Hurdle> {
+        if let [only @ Record::Remap(_)] = changes {
+            return self.change_map(only);
+        }
+        let mut changed: Vec<TreeId> = changes.iter().flat_map(changed_trees).flatten().collect();
+        changed.sort();
+        changed.dedup();
+        let made =
+            self.wholly(&changed, |state| changes.iter().try_for_each(|c| state.change_map(c)));
+        if made.is_err() {
+            for tree in changes.iter().filter_map(made_tree) {
+                if self.map.contains(tree) {
+                    self.map.drop_tree(tree);
+                }
+            }
+            return made;
+        }
+        changes.iter().for_each(|change| self.change_catalog(change, sequence));
         Ok(())
     }
 
@@ -177,22 +231,17 @@ impl State {
         }
     }
 
-    /// Gives a volume another size, and the block of `tail`, if there is one, as its last.
-    fn resize(&mut self, tree: TreeId, bytes: u64, tail: Option<TreeId>) -> Result<(), Hurdle> {
+    /// Gives a volume another size, and the one block of `tail` as its last.
+    fn resize_with_tail(&mut self, tree: TreeId, bytes: u64, tail: TreeId) -> Result<(), Hurdle> {
         self.known(tree)?;
         let blocks = blocks_of(bytes);
-        match tail {
-            None => self.map.resize(tree, blocks)?,
-            Some(tail) => {
-                self.wholly(&[tree, tail], |state| {
-                    state.map.resize(tree, blocks)?;
-                    let (from_lba, to_lba) = (0, blocks.saturating_sub(1));
-                    let (from, to, bytes) = (tail, tree, BLOCK_SIZE);
-                    state.apply_remap(&Remap::Move { from, from_lba, to, to_lba, bytes })
-                })?;
-                self.drop_tree(tail);
-            }
-        }
+        self.wholly(&[tree, tail], |state| {
+            state.map.resize(tree, blocks)?;
+            let (from_lba, to_lba) = (0, blocks.saturating_sub(1));
+            let (from, to, bytes) = (tail, tree, BLOCK_SIZE);
+            state.apply_remap(&Remap::Move { from, from_lba, to, to_lba, bytes })
+        })?;
+        self.drop_tree(tail);
         self.set_short(tree, short_of(bytes));
         Ok(())
     }
@@ -210,12 +259,12 @@ impl State {
         })
     }
 
-    pub fn prepared_at(&self, transaction: TreeId) -> Result<usize, Error> {
-        self.prepared.iter().position(|(tree, _)| *tree == transaction).ok_or_else(|| {
-            Error::new(
-                mjolnir_store::ErrorKind::NotFound,
-                format!("no transaction {} is prepared", transaction.0),
-            )
+    fn prepared(&self, staging: TreeId) -> Result<&Prepared, Error> {
+        self.transactions.of_staging(staging).ok_or_else(|| {
+            fault::damaged(format!(
+                "the log names the transaction of tree {}, which is not prepared",
+                staging.0
+            ))
         })
     }
 
@@ -264,14 +313,7 @@ impl State {
         if let [only] = remaps {
             return self.apply_remap(only);
         }
-        let mut changed: Vec<TreeId> = remaps
-            .iter()
-            .flat_map(|remap| match *remap {
-                Remap::Trim { tree, .. } => [tree, tree],
-                Remap::Clone { to, .. } => [to, to],
-                Remap::Move { from, to, .. } => [from, to],
-            })
-            .collect();
+        let mut changed: Vec<TreeId> = remaps.iter().flat_map(remapped_trees).collect();
         changed.sort();
         changed.dedup();
         self.wholly(&changed, |state| remaps.iter().try_for_each(|remap| state.apply_remap(remap)))
@@ -299,6 +341,34 @@ impl State {
             self.map.drop_tree(backup(index));
         }
         outcome
+    }
+}
+
+/// The trees whose map a remap changes.
+fn remapped_trees(remap: &Remap) -> [TreeId; 2] {
+    match *remap {
+        Remap::Trim { tree, .. } => [tree, tree],
+        Remap::Clone { to, .. } => [to, to],
+        Remap::Move { from, to, .. } => [from, to],
+    }
+}
+
+/// The trees whose map a change of a transaction changes, but for one that it makes or drops.
+fn changed_trees(change: &Record) -> [Option<TreeId>; 2] {
+    match change {
+        Record::Remap(remap) => remapped_trees(remap).map(Some),
+        Record::Restore { tree, .. } | Record::Resize { tree, .. } => [Some(*tree), None],
+        _ => [None, None],
+    }
+}
+
+/// The tree that a change makes.
+fn made_tree(change: &Record) -> Option<TreeId> {
+    match change {
+        Record::CreateVolume { tree, .. }
+        | Record::CreateSnapshot { tree, .. }
+        | Record::CloneVolume { tree, .. } => Some(*tree),
+        _ => None,
     }
 }
 

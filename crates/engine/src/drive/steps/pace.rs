@@ -36,17 +36,19 @@ impl State {
         (store_blocks / 64).max(self.space.zone_blocks)
     }
 
+    /// Blocks that reclaim could win, as far as is known.
+    pub fn reclaimable_blocks(&self) -> u64 {
+        let zone_blocks = self.space.zone_blocks;
+        let sealed = self.space.sealed_data().filter(|(_, segment)| segment.stuck().is_none());
+        // Unmarked segments are reckoned half stale until a mark knows better.
+        let live = sealed.map(|(_, segment)| segment.live.map_or(zone_blocks / 2, u64::from));
+        live.map(|live| zone_blocks.saturating_sub(live)).sum()
+    }
+
     /// Asks the pacing policy again.
     pub fn update_pacing(&mut self) {
         let zone_blocks = self.space.zone_blocks;
-        let mut reclaimable = 0;
-        for (_, segment) in self.space.sealed_data() {
-            if segment.stuck().is_none() {
-                // Unmarked segments are reckoned half stale until a mark knows better.
-                let live = segment.live.map_or(zone_blocks / 2, u64::from);
-                reclaimable += zone_blocks.saturating_sub(live);
-            }
-        }
+        let reclaimable = self.reclaimable_blocks();
         let view = PacingView {
             free_segments: self.space.free_count() as u32,
             retiring_segments: self.space.count(SegmentState::Retiring) as u32,

@@ -43,8 +43,10 @@ impl State {
     pub(crate) fn checkpoint_bytes(&self) -> u64 {
         let (segments, trees) = (self.space.segments.len(), self.catalog.len());
         let pages = self.map.pages() as usize;
-        // A prepared vector is at most a block, a tree's entry with its names some 200 bytes.
-        let manifest = 40 * segments + 200 * trees + 8 * pages + 4096 * (1 + self.prepared.len());
+        // A prepared transaction is at most a block, a tree's entry with its names some 200 bytes.
+        let transactions =
+            4096 * (1 + self.transactions.prepared.len()) + 16 * self.transactions.committed.len();
+        let manifest = 40 * segments + 200 * trees + 8 * pages + transactions;
         // Any page of the node table may have to be written again for one node.
         let tables = pages * mjolnir_map::TABLE_PAGE * 8;
         self.undurable_map_bytes() + (tables + 2 * manifest) as u64

@@ -1,5 +1,6 @@
 //! Copies the live blocks of victims: reads them ahead, verifies them and appends them to another segment.
 
+use mjolnir_store::report::ReadPurpose;
 use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
 use std::future::poll_fn;
@@ -23,7 +24,7 @@ use crate::format::group::GROUP_BLOCKS_MAX;
 use crate::memory::dirty_bytes_max;
 use crate::options::OpenOptions;
 use crate::reclaim::relocate::live_runs::{LiveBlocks, LiveRun, LiveRuns};
-use crate::report::ReadPurpose;
+
 use crate::yielding::yield_now;
 
 /// Blocks read from a victim in one go, a slice. What is moved goes to the log with each of them, so

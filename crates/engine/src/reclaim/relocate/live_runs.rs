@@ -1,6 +1,7 @@
 //! What of the victims is live: by what the mark found, if that is still so, or by what their referrers
 //! name now.
 
+use mjolnir_store::report::ReadPurpose;
 use std::sync::Arc;
 
 use mjolnir_device::{Device, Runtime};
@@ -15,7 +16,7 @@ use crate::memory::may_hold_leaves;
 use crate::reclaim::mark::are_many;
 use crate::reclaim::mark::marked::Marked;
 use crate::reclaim::relocate::Batch;
-use crate::report::ReadPurpose;
+
 use crate::yielding::yield_now;
 
 /// A live run of a victim, with what its summary says of it.

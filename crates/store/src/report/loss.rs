@@ -1,9 +1,6 @@
 //! What damage took: of the log, and of the map.
 
-use mjolnir_units::BLOCK_SIZE;
 use serde::{Deserialize, Serialize};
-
-use crate::format::group::GROUP_BLOCKS_MAX;
 
 /// A range of a volume or snapshot whose bytes are lost.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -64,16 +61,6 @@ impl LogLoss {
         self.places.is_empty() && self.missing.is_empty() && self.dropped_records == 0
     }
 
-    /// Sums up, once all is noted.
-    pub(crate) fn finish(&mut self) {
-        join(&mut self.ranges);
-        if self.unknown_bytes == 0 {
-            // No place is known where they were; each wrote at most a group.
-            let records: u64 = self.missing.iter().map(|range| range.last - range.first + 1).sum();
-            self.unknown_bytes = records * u64::from(GROUP_BLOCKS_MAX) * BLOCK_SIZE;
-        }
-    }
-
     /// What is lost, a line each, for people; without the ranges. At most `most` lines of each
     /// sort, and one that says how many more there are.
     pub fn lines(&self, most: usize) -> Vec<String> {
@@ -113,7 +100,7 @@ impl LogLoss {
 }
 
 /// Sorts ranges, and makes one of those that touch.
-pub(crate) fn join(ranges: &mut Vec<Loss>) {
+pub fn join(ranges: &mut Vec<Loss>) {
     ranges.retain(|range| range.length > 0);
     ranges.sort();
     let mut joined: Vec<Loss> = Vec::with_capacity(ranges.len());

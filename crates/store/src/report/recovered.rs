@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::report::loss::{DamagedPlace, LogLoss};
+use crate::report::{DamagedPlace, LogLoss};
 
 /// What opening a store after a crash found besides records to replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,0 +1,128 @@
+//! Transactions: those that are prepared, what they hold until they are committed or aborted, and those that are
+//! remembered as committed.
+
+use std::collections::BTreeSet;
+
+use mjolnir_store::{Error, ErrorKind, TransactionId};
+use mjolnir_units::TreeId;
+
+use crate::catalog::Catalog;
+use crate::format::manifest::TreeKind;
+use crate::format::record::{Record, Remap};
+use crate::format::transaction::Prepared;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Transactions {
+    /// In the order of their preparation.
+    pub prepared: Vec<Prepared>,
+    /// Not forgotten yet.
+    pub committed: BTreeSet<u128>,
+}
+
+impl Transactions {
+    /// A prepared transaction.
+    pub fn find(&self, id: u128) -> Option<&Prepared> {
+        self.prepared.iter().find(|prepared| prepared.id == id)
+    }
+
+    /// The one that this staged tree belongs to.
+    pub fn of_staging(&self, staging: TreeId) -> Option<&Prepared> {
+        self.prepared.iter().find(|prepared| prepared.staging == staging)
+    }
+
+    /// Takes out the one that this staged tree belongs to.
+    pub fn take(&mut self, staging: TreeId) -> Option<Prepared> {
+        let at = self.prepared.iter().position(|prepared| prepared.staging == staging)?;
+        Some(self.prepared.remove(at))
+    }
+
+    /// Refuses a change that would make the commit of a prepared transaction impossible.
+    pub fn check(&self, record: &Record, catalog: &Catalog) -> Result<(), Error> {
+        if self.prepared.is_empty() || matches!(record, Record::Remap(_)) {
+            return Ok(());
+        }
+        let is_prepare = matches!(record, Record::Prepare(_));
+        for prepared in &self.prepared {
+            for wanted in parts(record).flat_map(targets) {
+                // A volume that is to be deleted may get no snapshot; clients may go on with it.
+                let is_hindrance = is_prepare || matches!(record, Record::CreateSnapshot { .. });
+                let held = prepared.changes.iter().flat_map(targets).find(|held| {
+                    held.tree == wanted.tree && (wanted.settles || is_hindrance && held.settles)
+                });
+                if let Some(held) = held.filter(|held| held.tree != prepared.staging) {
+                    let name = catalog.full_name(held.tree).unwrap_or_default();
+                    return Err(held_by(prepared.id, &name));
+                }
+            }
+            let names: BTreeSet<String> =
+                prepared.changes.iter().filter_map(|change| new_name(change, catalog)).collect();
+            let taken = parts(record).filter_map(|part| new_name(part, catalog));
+            if let Some(name) = taken.into_iter().find(|name| names.contains(name)) {
+                return Err(held_by(prepared.id, &format!("the name {name:?}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn held_by(id: u128, what: &str) -> Error {
+    let id = TransactionId(id);
+    Error::new(
+        ErrorKind::Busy,
+        format!(
+            "transaction {id} holds {what} until it is committed or aborted; `mjolnir transaction list` says what it \
+             changes"
+        ),
+    )
+}
+
+/// The changes of a record.
+fn parts(record: &Record) -> impl Iterator<Item = &Record> {
+    match record {
+        Record::Prepare(prepared) => prepared.changes.iter(),
+        other => std::slice::from_ref(other).iter(),
+    }
+}
+
+/// A tree that a change names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub tree: TreeId,
+    /// Whether the change is of the tree as a whole: nothing else may depend on what it is then.
+    pub settles: bool,
+}
+
+/// The trees that a change names, but for those that it makes.
+pub(crate) fn targets(change: &Record) -> impl Iterator<Item = Target> + use<> {
+    let used = |tree| Some(Target { tree, settles: false });
+    let settled = |tree| Some(Target { tree, settles: true });
+    let named = match *change {
+        Record::Remap(Remap::Trim { tree, .. }) => [used(tree), None],
+        Record::Remap(Remap::Clone { from, to, .. } | Remap::Move { from, to, .. }) => {
+            [used(from), used(to)]
+        }
+        Record::CreateSnapshot { of, .. } | Record::CloneVolume { of, .. } => [used(of), None],
+        Record::Restore { tree, from } => [settled(tree), used(from)],
+        Record::Delete { tree } | Record::Resize { tree, .. } | Record::Rename { tree, .. } => {
+            [settled(tree), None]
+        }
+        _ => [None, None],
+    };
+    named.into_iter().flatten()
+}
+
+/// The name that a change gives: `volume`, or `volume@snapshot`.
+pub(crate) fn new_name(change: &Record, catalog: &Catalog) -> Option<String> {
+    match change {
+        Record::CreateVolume { name, .. } | Record::CloneVolume { name, .. } => Some(name.clone()),
+        Record::CreateSnapshot { of, name, .. } => {
+            Some(format!("{}@{name}", catalog.full_name(*of)?))
+        }
+        Record::Rename { tree, name } => match &catalog.get(*tree)?.kind {
+            TreeKind::Snapshot(of, _) => Some(format!("{}@{name}", catalog.full_name(*of)?)),
+            _ => Some(name.clone()),
+        },
+        _ => None,
+    }
+}
