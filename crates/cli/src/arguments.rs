@@ -7,7 +7,7 @@ mod values;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use mjolnir_store::VolumeRange;
+use mjolnir_store::{TransactionId, VolumeRange};
 
 pub use hint::hinted;
 pub use serve::{Io, ServeOptions, When};
@@ -137,6 +137,9 @@ pub enum StoreCommand {
     /// Clone, move, trim and write ranges, one or many at once.
     #[command(subcommand)]
     Range(RangeCommand),
+    /// List, commit, abort and forget transactions over several stores.
+    #[command(subcommand)]
+    Transaction(TransactionCommand),
     /// Record what clients of a server ask for.
     #[command(subcommand)]
     Record(RecordCommand),
@@ -309,6 +312,44 @@ pub enum SnapshotCommand {
         old: String,
         /// The newer one [default: the volume of the older one].
         new: Option<String>,
+    },
+}
+
+/// What can be done with transactions. A coordinator prepares them on several stores; one that is gone may leave them
+/// without a decision.
+#[derive(Debug, Subcommand)]
+pub enum TransactionCommand {
+    /// List transactions: the prepared ones with what they change, and those that are remembered as committed.
+    List {
+        /// The store.
+        store: PathBuf,
+    },
+    /// Put a prepared transaction in force.
+    ///
+    /// Do so if another store of the same transaction has committed it.
+    Commit {
+        /// The store.
+        store: PathBuf,
+        /// The transaction's id, up to 32 hexadecimal digits.
+        id: TransactionId,
+    },
+    /// Drop a prepared transaction, with what waits with it.
+    ///
+    /// Do so only if no other store of the same transaction has committed it.
+    Abort {
+        /// The store.
+        store: PathBuf,
+        /// The transaction's id, up to 32 hexadecimal digits.
+        id: TransactionId,
+    },
+    /// Forget that a transaction was committed.
+    ///
+    /// Do so once every store of it has committed it. A store remembers 1,024 of them at most.
+    Forget {
+        /// The store.
+        store: PathBuf,
+        /// The transaction's id, up to 32 hexadecimal digits.
+        id: TransactionId,
     },
 }
 

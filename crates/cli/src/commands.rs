@@ -7,7 +7,7 @@ use mjolnir_host::{HostRuntime, run as run_host};
 
 use crate::arguments::{
     GcCommand, RangeCommand, RecordCommand, SnapshotCommand, SnapshotName, StoreCommand,
-    VolumeCommand,
+    TransactionCommand, VolumeCommand,
 };
 use crate::collect;
 use crate::difference;
@@ -149,6 +149,12 @@ fn plan(command: StoreCommand) -> Result<(PathBuf, Request, View), Failure> {
             };
             plain(store, Request::Ranges { ops })
         }
+        StoreCommand::Transaction(command) => match command {
+            TransactionCommand::List { store } => plain(store, Request::ListTransactions {}),
+            TransactionCommand::Commit { store, id } => plain(store, Request::Commit { id }),
+            TransactionCommand::Abort { store, id } => plain(store, Request::Abort { id }),
+            TransactionCommand::Forget { store, id } => plain(store, Request::Forget { id }),
+        },
         StoreCommand::Record(RecordCommand::Start { store, file, force }) => {
             // The server has a working directory of its own.
             let file = std::path::absolute(&file).map_err(|error| {

@@ -122,6 +122,13 @@ pub async fn handle<S: Maintenance + Member>(
             let ops = ops.iter().map(|op| resolve(store, op)).collect::<Result<_, _>>()?;
             store.atomic(ops, Durability::Durable).await.map(done)
         }
+        Request::ListTransactions {} => Ok(Response::Transactions(store.transactions())),
+        Request::Commit { id } => store.commit(id).await.map(done),
+        Request::Abort { id } => store.abort(id).await.map(done),
+        Request::Forget { id } => {
+            store.forget(id).await?;
+            store.flush().await.map(done)
+        }
         Request::Collect {} => {
             let Collected { segments, moved_bytes, released_bytes, .. } = store.reclaim().await?;
             let stats = store.stats();

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use mjolnir_host::Recording;
 use mjolnir_store::DiffPage;
 use mjolnir_store::report::{CheckReport, ScrubReport, Stats};
-use mjolnir_store::{Error, VolumeRange};
+use mjolnir_store::{Error, TransactionId, TransactionInfo, VolumeRange};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::arguments::Place;
@@ -67,6 +67,14 @@ pub enum Request {
     Clone { source: String, new: String },
     /// Apply operations on ranges, in order, wholly or not at all, durably.
     Ranges { ops: Vec<RangeOp> },
+    /// All transactions that the store knows.
+    ListTransactions {},
+    /// Put a prepared transaction in force.
+    Commit { id: TransactionId },
+    /// Drop a prepared transaction.
+    Abort { id: TransactionId },
+    /// Forget that a transaction was committed.
+    Forget { id: TransactionId },
     /// Reclaim all that can be won.
     Collect {},
     /// The store at a glance.
@@ -93,6 +101,7 @@ impl Request {
             self,
             ListVolumes { .. }
                 | ListSnapshots { .. }
+                | ListTransactions {}
                 | Diff { .. }
                 | Stats {}
                 | Scrub {}
@@ -185,6 +194,8 @@ pub enum Response {
     Targets(Vec<Target>),
     /// A part of a difference.
     Diff(DiffPage),
+    /// Transactions, the prepared ones first.
+    Transactions(Vec<TransactionInfo>),
     /// What reclaim won.
     Collected {
         /// Segments given up.

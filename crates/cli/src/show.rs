@@ -7,6 +7,7 @@ use std::path::Path;
 
 use mjolnir_host::Recording;
 use mjolnir_store::report::{LatencySummary, Stats};
+use mjolnir_store::{TransactionInfo, TransactionState};
 use serde_json::Value;
 
 pub use damage::log_loss;
@@ -49,12 +50,28 @@ pub fn inside(response: &Response) -> Result<Value, Failure> {
     })
 }
 
+/// Transactions, one a line, and below each prepared one what it changes.
+fn transactions_text(transactions: &[TransactionInfo]) -> String {
+    let mut text = String::new();
+    for TransactionInfo { id, state, changes, staged_bytes } in transactions {
+        match state {
+            TransactionState::Prepared => {
+                text += &format!("{id}  prepared, {} wait with it\n", bytes(*staged_bytes));
+            }
+            _ => text += &format!("{id}  committed\n"),
+        }
+        changes.iter().for_each(|change| text += &format!("  {change}\n"));
+    }
+    if text.is_empty() { "no transactions\n".to_owned() } else { text }
+}
+
 /// The answer as text.
 pub fn text(store: &Path, response: &Response, view: View) -> String {
     match response {
         Response::Done {} => "done\n".to_owned(),
         Response::Target(target) => format!("{}: {}\n", target.name, bytes(target.bytes)),
         Response::Targets(targets) => list(targets),
+        Response::Transactions(transactions) => transactions_text(transactions),
         Response::Diff(page) => difference::text(&page.extents, true),
         Response::Collected {
             segments,

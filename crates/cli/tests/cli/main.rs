@@ -71,6 +71,7 @@ mod stalled_writes;
 mod store_in_use;
 mod support;
 mod trace_commands;
+mod transactions;
 mod truncated_file;
 mod turned_away;
 mod warm_log;

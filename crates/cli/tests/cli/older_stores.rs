@@ -4,7 +4,9 @@
 //! `older/version-2.runs` is such a store of 3 MiB: volumes `v` (block *i* of 16 holds bytes *i* + 1) and `w`
 //! of 48 KiB, `v@s`, a checkpoint; then two blocks of 33 to `v`, `range clone v:0+8K w:0`, `range move v:8K+4K
 //! w:8K`, `range trim v:16K+4K`, `range atomic trim:w:40K+4K clone:v:0+4K=w:44K`, `v` resized to 80 KiB, `x`
-//! created and filled with 65, `y` cloned from `v@s`, and `w` renamed to `z`. In the file, 0 and a length in four
+//! created and filled with 65, `y` cloned from `v@s`, and `w` renamed to `z`. `older/version-3.runs` is one as well:
+//! the same up to the checkpoint; then two blocks of 33 to `v`, `range clone v:0+8K w:0`, `v` resized to 80 KiB, `odd`
+//! of 4,608 bytes created and filled with 65, `y` cloned from `v@s`, and `w` renamed to `z`. In the files, 0 and a length in four
 //! bytes come before so many bytes, and 1 and a length before one that stands there so often.
 
 use std::fs::OpenOptions;
@@ -13,6 +15,10 @@ use std::os::unix::fs::FileExt;
 use crate::support::Folder;
 
 const VERSION_2: &[u8] = include_bytes!("older/version-2.runs");
+const VERSION_3: &[u8] = include_bytes!("older/version-3.runs");
+
+/// The version that the program writes.
+const PRESENT: u32 = 4;
 
 fn unpacked(mut packed: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -72,11 +78,39 @@ fn a_store_of_version_2_opens_with_all_that_was_logged() {
     folder.ok("volume create s.mj odd --size 4608");
     folder.ok("volume resize s.mj x --size 6656 --shrink");
     server.kill();
-    assert!(versions(&folder).contains(&3));
+    assert!(versions(&folder).contains(&PRESENT));
     assert!(folder.ok("check s.mj").contains("no problems"));
     let server = folder.serve("");
     assert_eq!(server.client("odd").size, 4608);
     let mut x = server.client("x");
     assert_eq!((x.size, x.read(0, 6656).unwrap()), (6656, vec![65; 6656]));
     server.stop();
+}
+
+#[test]
+fn a_store_of_version_3_opens_with_all_that_was_logged() {
+    let folder = Folder::empty();
+    std::fs::write(folder.path("s.mj"), unpacked(VERSION_3)).unwrap();
+    assert_eq!(versions(&folder), [3, 3]);
+    assert!(folder.ok("check s.mj").contains("no problems"));
+    assert_eq!(versions(&folder), [3, 3], "who only reads changes nothing");
+
+    let server = folder.serve("");
+    let original: Vec<u8> = (1..=16).collect();
+    let contents = [
+        ("v", [&[33, 33], &original[2..], &[0; 4]].concat()),
+        ("v@s", original.clone()),
+        ("y", original),
+        ("z", [&[33, 33][..], &[0; 10]].concat()),
+    ];
+    for (name, expected) in &contents {
+        let mut client = server.client(name);
+        let bytes = client.read(0, client.size as u32).unwrap();
+        assert_eq!(blocks(&bytes), *expected, "{name}");
+    }
+    let mut odd = server.client("odd");
+    assert_eq!((odd.size, odd.read(0, 4608).unwrap()), (4608, vec![65; 4608]));
+    server.kill();
+    assert!(versions(&folder).contains(&PRESENT));
+    assert!(folder.ok("check s.mj").contains("no problems"));
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use futures_util::future::join;
 use mjolnir_device::{MemoryDevice, Runtime};
 use mjolnir_engine::{OpenOptions, ReclaimOptions};
-use mjolnir_store::{Durability, Store};
+use mjolnir_store::{CollectOrder, Collects, Durability, Store};
 use mjolnir_units::TreeId;
 
 use crate::support::{
@@ -150,5 +150,44 @@ fn what_is_wholly_live_is_not_moved() {
         let won = soon("collecting", engine.collect_telling()).await.unwrap();
         assert_eq!((won.segments, won.moved_bytes), (0, 0));
         soon("closing", engine.close()).await.unwrap();
+    });
+}
+
+#[test]
+fn reclaim_is_held_back_until_space_is_scarce_and_collects_up_to_a_target_when_told() {
+    run(async |runtime| {
+        let device = MemoryDevice::of_zones(64, 64);
+        let engine = fresh(|| device.clone(), &runtime, OpenOptions::default()).await;
+        let volume = engine.create_volume("v", 1200 * BLOCK).await.unwrap().id;
+        let before = engine.pressure();
+        assert_eq!(before.total_bytes, 64 * 64 * BLOCK);
+        assert!(before.hard_bytes <= before.soft_bytes && before.soft_bytes < before.total_bytes);
+        assert!(engine.order(CollectOrder::Hold).await.unwrap().held);
+        let overwrite = async |blocks: u64| {
+            for block in 0..blocks {
+                put(&engine, volume, block * 7 % 1200, 1 + block).await.unwrap();
+            }
+        };
+        while engine.pressure().free_bytes > before.hard_bytes + 6 * 64 * BLOCK {
+            overwrite(16).await;
+            assert_eq!(engine.stats().segments_reclaimed, 0, "it was told to hold");
+        }
+        let scarce = engine.pressure();
+        assert!(scarce.free_bytes < scarce.soft_bytes && scarce.winnable_bytes > 0, "{scarce:?}");
+        // Below the hard threshold it begins all the same, and nobody runs out of space.
+        overwrite(4 * 1200).await;
+        assert!(engine.stats().segments_reclaimed > 0);
+        let target = engine.pressure().free_bytes + 8 * 64 * BLOCK;
+        let order = CollectOrder::Collect { free_bytes: target };
+        let after = engine.order(order).await.unwrap();
+        assert!(after.free_bytes >= target && !after.held, "{target} of {after:?}");
+        let moved = engine.stats().moved_bytes;
+        let again = engine.order(order).await.unwrap();
+        assert_eq!(engine.stats().moved_bytes, moved, "there was nothing to do: {again:?}");
+        // More than there can be ends as well.
+        engine.order(CollectOrder::Collect { free_bytes: u64::MAX }).await.unwrap();
+        engine.order(CollectOrder::Free).await.unwrap();
+        assert_eq!(engine.check().await.unwrap().problems, Vec::<String>::new());
+        engine.close().await.unwrap();
     });
 }
