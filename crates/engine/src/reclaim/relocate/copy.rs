@@ -26,22 +26,22 @@ use crate::reclaim::relocate::live_runs::{LiveBlocks, LiveRun, LiveRuns};
 use crate::report::ReadPurpose;
 use crate::yielding::yield_now;
 
-/// Blocks read from a victim in one go, a slice. What is moved goes to the log with each of them, so
-/// shorter ones make shorter groups.
-const SLICE_BLOCKS: RangeInclusive<u64> = 128..=512;
+/// Live blocks of a round: what is read from a victim, and then copied, in one go. The moved blocks are sent
+/// to the log at the end of each round, so shorter rounds make shorter groups.
+const ROUND_BLOCKS: RangeInclusive<u64> = 128..=512;
 
-/// The part of what may wait unwritten that a slice is, within these bounds: one in so many.
-const SLICE_SHARE: u64 = 16;
+/// Within these bounds, a round is this part of the bytes that may wait to be written: one in so many.
+const ROUND_SHARE: u64 = 16;
 
-/// The part of it that those are which are being read, one in so many, but no fewer or more than these.
-/// Beside them one is in memory that is being copied, the next victim's first, and what of those before is
-/// being written.
+/// The rounds that are being read are this part of those bytes, one in so many, within the bounds of
+/// [`ROUNDS_AHEAD`]. Beside them, memory holds the round that is being copied, the first round of the next
+/// victim, and the blocks of earlier rounds that are being written.
 const AHEAD_SHARE: u64 = 8;
 
-const SLICES_AHEAD: RangeInclusive<u64> = 1..=3;
+const ROUNDS_AHEAD: RangeInclusive<u64> = 1..=3;
 
-/// Blocks of one read: more than the longest run has, which is verified out of a single one; as a rule
-/// a whole slice with its headers.
+/// Blocks of one read: no fewer than the longest run has, since a run is verified out of a single read; as a
+/// rule a whole round with its headers.
 const READ_BLOCKS_MAX: u64 = 640;
 
 const _: () = assert!(READ_BLOCKS_MAX >= GROUP_BLOCKS_MAX as u64);
@@ -70,7 +70,7 @@ pub(crate) struct Ready<D: Device, R: Runtime> {
     /// Its checksums, which memory may have no room to keep otherwise. If they could not be loaded, whoever
     /// verifies hears why.
     sums: Option<Sums>,
-    /// Its first slice, on its way.
+    /// Its first round, on its way.
     first: Option<Reads<D, R>>,
 }
 
@@ -121,7 +121,7 @@ pub(crate) struct Verified<'a> {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Finds out what of a victim is to be copied, while another one is; has its first slice read once
+    /// Finds out what of a victim is to be copied, while another one is; has its first round read once
     /// all of that one was, if it will be copied at once.
     pub(crate) async fn get_ready(
         &self,
@@ -133,7 +133,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let sums = self.load_checksums(ReadPurpose::Reclaim, zone).await.ok();
         let runs = self.live_runs(zone, live).await?;
         before.noted().await;
-        let first = slices(&runs.runs, slice_blocks(&self.inner.options)).next();
+        let first = rounds(&runs.runs, round_blocks(&self.inner.options)).next();
         // What would be held while reclaim waits can be read again.
         let first = first.filter(|_| {
             let state = self.state();
@@ -160,21 +160,21 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let now = state.log.sequence;
             state.placement.reclaimed(state.space.get(zone), live, opened, now);
         }
-        // The next slices are on their way while this one is copied.
-        let slices: Vec<&[LiveRun]> = slices(&runs, slice_blocks(&self.inner.options)).collect();
+        // The next rounds are on their way while this one is copied.
+        let rounds: Vec<&[LiveRun]> = rounds(&runs, round_blocks(&self.inner.options)).collect();
         let read_on = |ahead: &mut VecDeque<Reads<D, R>>, from: usize| {
             // Where reclaim waits again and again, what is ahead may be given up each time.
             let is_paced = self.state().is_paced();
-            let most = if is_paced { 1 } else { slices_ahead(&self.inner.options) };
+            let most = if is_paced { 1 } else { rounds_ahead(&self.inner.options) };
             while ahead.len() < most
-                && let Some(next) = slices.get(from + ahead.len())
+                && let Some(next) = rounds.get(from + ahead.len())
             {
                 ahead.push_back(self.start_reads(zone, next));
             }
-            from + ahead.len() == slices.len()
+            from + ahead.len() == rounds.len()
         };
         let mut ahead: VecDeque<Reads<D, R>> = first.into_iter().collect();
-        for (index, slice) in slices.iter().enumerate() {
+        for (index, round) in rounds.iter().enumerate() {
             if !self.has_share_within(HOLD).await {
                 // That may be long: no payload is held meanwhile that can be read again.
                 for reads in ahead.drain(..) {
@@ -203,7 +203,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 yield_now().await; // The next victim's is begun before this one is copied.
             }
             let copied =
-                self.copy_slice(zone, slice, read, sums.as_ref(), &mut moves, groups).await;
+                self.copy_round(zone, round, read, sums.as_ref(), &mut moves, groups).await;
             // Before any wait, and though the copy failed: clients may wait for what has not been
             // sent.
             self.send_relocated();
@@ -215,13 +215,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(Copied::Whole(moves))
     }
 
-    /// Begins to read the live runs of a slice, as the read plan says.
-    fn start_reads(&self, zone: ZoneId, slice: &[LiveRun]) -> Reads<D, R> {
+    /// Begins to read the live runs of a round, as the read plan says.
+    fn start_reads(&self, zone: ZoneId, round: &[LiveRun]) -> Reads<D, R> {
         let mut guard = self.state();
         let state = &mut *guard;
         let start = zone.start(state.space.zone_blocks);
         let live: Vec<Span> =
-            slice.iter().map(|run| Span { at: run.at.0 - start.0, blocks: run.blocks }).collect();
+            round.iter().map(|run| Span { at: run.at.0 - start.0, blocks: run.blocks }).collect();
         let view = ReadPlanView { live: &live, read_blocks_max: READ_BLOCKS_MAX };
         let plan = state.reclaim.read_plan.plan(&view);
         let pin = Pin::new(self, state, zone);
@@ -258,20 +258,20 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.read_verified(ReadPurpose::Reclaim, run.at, run.blocks).await
     }
 
-    /// Verifies the runs of a slice, then appends each to the stream that placement names and notes
+    /// Verifies the runs of a round, then appends each to the stream that placement names and notes
     /// where its parts went.
-    async fn copy_slice(
+    async fn copy_round(
         &self,
         zone: ZoneId,
-        slice: &[LiveRun],
+        round: &[LiveRun],
         read: Vec<(Pba, Bytes)>,
         sums: Option<&Sums>,
         moves: &mut RelocationsBuilder,
         groups: &mut BTreeSet<u64>,
     ) -> Result<(), Error> {
-        let mut content = Vec::with_capacity(slice.iter().map(|run| run.blocks as usize).sum());
-        let mut verified = Vec::with_capacity(slice.len());
-        for run in slice {
+        let mut content = Vec::with_capacity(round.iter().map(|run| run.blocks as usize).sum());
+        let mut verified = Vec::with_capacity(round.len());
+        for run in round {
             let from = content.len();
             let bytes = self.verified(&read, run, sums, &mut content).await?;
             verified.push(Verified { run, bytes, content: from..content.len() });
@@ -351,21 +351,20 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 }
 
-/// Blocks of a slice.
-fn slice_blocks(options: &OpenOptions) -> u64 {
-    let blocks = dirty_bytes_max(options) / SLICE_SHARE / BLOCK_SIZE;
-    blocks.clamp(*SLICE_BLOCKS.start(), *SLICE_BLOCKS.end())
+/// Live blocks of a round.
+fn round_blocks(options: &OpenOptions) -> u64 {
+    let blocks = dirty_bytes_max(options) / ROUND_SHARE / BLOCK_SIZE;
+    blocks.clamp(*ROUND_BLOCKS.start(), *ROUND_BLOCKS.end())
 }
 
-/// Slices that are being read at once.
-fn slices_ahead(options: &OpenOptions) -> usize {
-    let slices = dirty_bytes_max(options) / AHEAD_SHARE / (slice_blocks(options) * BLOCK_SIZE);
-    slices.clamp(*SLICES_AHEAD.start(), *SLICES_AHEAD.end()) as usize
+/// Rounds that are being read at once.
+fn rounds_ahead(options: &OpenOptions) -> usize {
+    let rounds = dirty_bytes_max(options) / AHEAD_SHARE / (round_blocks(options) * BLOCK_SIZE);
+    rounds.clamp(*ROUNDS_AHEAD.start(), *ROUNDS_AHEAD.end()) as usize
 }
 
-/// Groups runs so that each group is moved in one go: it ends with the run that makes it `most` blocks
-/// or more.
-fn slices(runs: &[LiveRun], most: u64) -> impl Iterator<Item = &[LiveRun]> {
+/// Divides runs into rounds: each ends with the run that makes it `most` blocks or more.
+fn rounds(runs: &[LiveRun], most: u64) -> impl Iterator<Item = &[LiveRun]> {
     let mut rest = runs;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -380,9 +379,9 @@ fn slices(runs: &[LiveRun], most: u64) -> impl Iterator<Item = &[LiveRun]> {
                 fits
             })
             .count();
-        let (slice, tail) = rest.split_at(count);
+        let (round, tail) = rest.split_at(count);
         rest = tail;
-        Some(slice)
+        Some(round)
     })
 }
 

@@ -95,7 +95,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     self.get_ready(zone, &live, &nothing_before).await
                 }
             };
-            // The headers of the next one are read while this one is copied, and its first slice once
+            // The headers of the next one are read while this one is copied, and its first round once
             // all of this one is on its way: else the device would wait for us in between.
             let all_read = AllRead::default();
             let following = next.peek().map(|zone| self.get_ready(*zone, &live, &all_read));
