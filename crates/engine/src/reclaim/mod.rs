@@ -14,16 +14,21 @@
 //!   has been repointed and no touched leaf is unchecked.
 //! * What is given up is *retiring* until a checkpoint frozen afterwards is durable.
 
+mod batch;
 mod callers;
 mod collect;
+mod conclude;
 mod cycle;
 mod lead;
 mod mark;
+mod referrers;
 mod relocate;
+mod repoint;
 mod select;
 mod stuck;
 mod sweep;
 mod task;
+mod victim;
 mod wear;
 
 pub use mark::scan::MarkLoop;

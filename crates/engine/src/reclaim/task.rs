@@ -9,7 +9,7 @@ use mjolnir_device::{Device, Runtime};
 use mjolnir_store::Error;
 
 use crate::drive::Engine;
-use crate::reclaim::cycle::Begun;
+use crate::reclaim::conclude::Begun;
 use crate::space::SegmentState;
 
 /// A cycle that won nothing is followed by a rest of so many times its processor time, and of at

@@ -1,10 +1,11 @@
 //! Mark: one walk of the map that counts live blocks and indexes the candidates' referrers.
 
-pub(crate) mod live;
-pub(crate) mod marked;
-pub(crate) mod portions;
-pub(crate) mod scan;
-pub(crate) mod zone_set;
+pub(in crate::reclaim) mod live;
+mod mapped;
+mod portions;
+pub(in crate::reclaim) mod scan;
+pub(in crate::reclaim) mod sheets;
+pub(in crate::reclaim) mod zone_set;
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -20,9 +21,10 @@ use mjolnir_store::Error;
 
 use crate::drive::Engine;
 use crate::memory::{leaves_held, loads_at_once, may_hold_leaves};
-use crate::reclaim::mark::live::{LiveMap, Sheets};
+use crate::reclaim::mark::live::Live;
 use crate::reclaim::mark::portions::{Portions, take_portion};
 use crate::reclaim::mark::scan::{Found, scan};
+use crate::reclaim::mark::sheets::Sheets;
 use crate::reclaim::mark::zone_set::ZoneSet;
 use crate::yielding::yield_now;
 
@@ -50,20 +52,6 @@ const LEAVES_A_TURN: usize = 128;
 /// Leaves that are added to candidates' before clients get their turn, each counted for each of them.
 const PAIRS_A_TURN: usize = 4096;
 
-/// What a mark found, but for what went into the reverse index.
-pub(crate) struct Walked {
-    pub live: LiveMap,
-    /// Live blocks in all.
-    pub blocks: u64,
-    /// Whether nothing was referred to twice when it began.
-    pub singly: bool,
-    /// How often something had been referred to again by then
-    /// ([`Map::referred_again`](mjolnir_map::Map::referred_again)).
-    pub again: u64,
-    /// Whether many leaves that refer to candidates had a twin, and leaves may be held for it.
-    pub twins: bool,
-}
-
 /// What the jobs of a mark found, in numbers.
 #[derive(Default)]
 struct Tally {
@@ -81,8 +69,8 @@ pub(crate) fn are_many(with_twin: u64, leaves: u64) -> bool {
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Walks the map once. Leaves the candidates' referrers in the reverse index.
-    pub(crate) async fn mark(&self) -> Result<Walked, Error> {
-        let (live, candidates, singly, again) = {
+    pub(in crate::reclaim) async fn mark(&self) -> Result<Live, Error> {
+        let (sheets, candidates, again, singly_at) = {
             let mut state = self.state();
             let tracking = !state.reclaim.index.is_empty();
             state.map.track_leaves(tracking);
@@ -94,15 +82,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.map.watch_displaced(zones, zone_blocks, &candidates);
             let judged = state.space.sealed_data().map(|(zone, _)| zone).collect();
             let jobs = self.runtime().parallelism();
-            let live = Sheets::new(zones, zone_blocks, judged, jobs);
-            state.reclaim.mark_bytes = live.sheet_bytes() * jobs as u64;
+            let sheets = Sheets::new(zones, zone_blocks, judged, jobs);
+            state.reclaim.mark_bytes = sheets.sheet_bytes() * jobs as u64;
             let candidates = ZoneSet::new(zones, zone_blocks, state.reclaim.index.candidates());
             let again = state.map.referred_again();
-            let singly = state.reclaim.singly_at == Some(again);
-            (Arc::new(live), Arc::new(candidates), singly, again)
+            let singly_at = state.reclaim.singly_at.filter(|at| *at == again);
+            (Arc::new(sheets), Arc::new(candidates), again, singly_at)
         };
         let mut jobs = FuturesUnordered::new();
-        let scanned = self.scan_map(&live, &candidates, &mut jobs).await;
+        let scanned = self.scan_map(&sheets, &candidates, &mut jobs).await;
         if scanned.is_err() {
             // Given up: none goes on that holds leaves and sheets.
             while let Some((_, took)) = jobs.next().await {
@@ -113,23 +101,23 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         // Nothing is grey and nothing in flight, in this very step.
         self.state().map.end_mark();
         self.sweep().await;
-        let live = Arc::into_inner(live).expect("all jobs have ended");
-        let live = self.count(live, &candidates).await;
+        let sheets = Arc::into_inner(sheets).expect("all jobs have ended");
+        let mut live = self.count(sheets, &candidates).await;
         let mut state = self.state();
         state.reclaim.nodes_marked = state.map.nodes();
-        let blocks = live.total();
-        let once = mapped_blocks == blocks && state.map.referred_again() == again;
+        let once = mapped_blocks == live.blocks && state.map.referred_again() == again;
         state.reclaim.singly_at = once.then_some(again);
         drop(state);
-        let twins = may_hold_leaves(&self.inner.options) && are_many(with_twin, referring);
-        Ok(Walked { live, blocks, singly, again, twins })
+        live.singly_at = singly_at;
+        live.twins = may_hold_leaves(&self.inner.options) && are_many(with_twin, referring);
+        Ok(live)
     }
 
     /// Has all leaves scanned, by jobs that are among `jobs` until they have ended. Returns in the step in
     /// which nothing was left to visit, and none of them.
     async fn scan_map(
         &self,
-        live: &Arc<Sheets>,
+        sheets: &Arc<Sheets>,
         candidates: &Arc<ZoneSet>,
         jobs: &mut FuturesUnordered<LocalBoxFuture<'static, (Found, Duration)>>,
     ) -> Result<Tally, Error> {
@@ -163,9 +151,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             while jobs.len() < jobs_most
                 && let Some(leaves) = take_portion(&mut leaves, portions.leaves, step.done)
             {
-                let (live, candidates) = (live.clone(), candidates.clone());
+                let (sheets, candidates) = (sheets.clone(), candidates.clone());
                 let job = self.runtime().parallel_steps(move |job| {
-                    let found = scan(&leaves, &live, job, &candidates);
+                    let found = scan(&leaves, &sheets, job, &candidates);
                     let words = found.words;
                     (found, words)
                 });
@@ -178,7 +166,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let full = jobs.len() >= portions.jobs;
             match own {
                 Some(number) if full && !leaves.is_empty() => {
-                    found.push(self.scan_some(&mut leaves, live, number, candidates));
+                    found.push(self.scan_some(&mut leaves, sheets, number, candidates));
                 }
                 _ if step.done || (full && own.is_none()) => found.extend(jobs.next().await),
                 _ => {}
@@ -226,22 +214,22 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     fn scan_some(
         &self,
         leaves: &mut Vec<(NodeId, Arc<Node>)>,
-        live: &Sheets,
+        sheets: &Sheets,
         job: usize,
         candidates: &ZoneSet,
     ) -> (Found, Duration) {
         let before = self.runtime().cpu_time();
         let some = leaves.split_off(leaves.len().saturating_sub(LEAVES_A_TURN));
-        let found = scan(&some, live, job, candidates);
+        let found = scan(&some, sheets, job, candidates);
         drop(some);
         (found, self.runtime().cpu_time().saturating_sub(before))
     }
 
-    /// What the jobs marked, counted, with the bits of the candidates. All but a little is work for jobs, and
-    /// for this thread between turns of clients.
-    async fn count(&self, marked: Sheets, candidates: &Arc<ZoneSet>) -> LiveMap {
+    /// Counts the bits of all sheets, and joins those of the candidates. Jobs do that, and this thread between
+    /// turns of clients; this thread alone where it is little work.
+    async fn count(&self, sheets: Sheets, candidates: &Arc<ZoneSet>) -> Live {
         let processors = self.runtime().parallelism();
-        let ended = marked.end(processors);
+        let ended = sheets.end(processors);
         self.state().reclaim.mark_bytes += ended.candidates_bytes(candidates);
         if ended.is_little() {
             let pieces = ended.count_left(candidates).collect();

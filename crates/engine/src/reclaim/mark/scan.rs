@@ -6,10 +6,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::reclaim::mark::NODES_A_STEP;
-use crate::reclaim::mark::live::{Mapped, Sheets, set_all};
+use crate::reclaim::mark::mapped::{Mapped, set_all};
+use crate::reclaim::mark::sheets::Sheets;
 use crate::reclaim::mark::zone_set::ZoneSet;
 
-/// Words of a leaf that are asked at once whether any refers to a candidate.
+/// Leaf words tested together for references to candidates.
 const WORDS_AT_ONCE: usize = 8;
 
 /// What one job found.
@@ -161,7 +162,7 @@ impl MarkLoop {
 
     /// Live blocks in the end.
     pub fn live_blocks(self) -> u64 {
-        self.live.counted(&self.candidates).counts().map(|(_, blocks)| u64::from(blocks)).sum()
+        self.live.counted(&self.candidates).blocks
     }
 }
 
@@ -222,8 +223,7 @@ pub(crate) mod tests {
             mapped = mapped + found.mapped;
         }
         let [live, alone] = [live, alone].map(|sheets| sheets.counted(&candidates));
-        assert_eq!(live.total(), alone.total());
-        assert!(live.counts().eq(alone.counts()));
+        assert_eq!((live.blocks, live.counts), (alone.blocks, alone.counts));
         assert_eq!((found.mapped, found.leaves), (mapped, leaves.len() as u64));
         // Some are told of a leaf because its twin refers to them; each once.
         let told: BTreeSet<_> = found.referrers.iter().copied().collect();
@@ -254,6 +254,6 @@ pub(crate) mod tests {
         expected.sort();
         assert_eq!(referrers, expected);
         assert_eq!((found.leaves, found.mapped.words), (leaves.len() as u64, 4000));
-        assert_eq!(live.counted(&candidates).total(), 4000);
+        assert_eq!(live.counted(&candidates).blocks, 4000);
     }
 }

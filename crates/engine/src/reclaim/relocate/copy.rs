@@ -22,7 +22,7 @@ use crate::drive::{Engine, Pin, State, Sums};
 use crate::format::group::GROUP_BLOCKS_MAX;
 use crate::memory::dirty_bytes_max;
 use crate::options::OpenOptions;
-use crate::reclaim::relocate::live_runs::{LiveBlocks, LiveRun, LiveRuns};
+use crate::reclaim::victim::{LiveRun, LiveRuns, Victim};
 use crate::report::ReadPurpose;
 use crate::yielding::yield_now;
 
@@ -55,7 +55,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const HOLD: Duration = Duration::from_millis(100);
 
 /// What was done with a victim's live blocks.
-pub(crate) enum Copied {
+pub(super) enum Copied {
     /// All of them lie elsewhere, too.
     Whole(RelocationsBuilder),
     /// Some do, and reclaim is to rest: nothing was written since this sequence number.
@@ -65,8 +65,8 @@ pub(crate) enum Copied {
 }
 
 /// A victim that can be copied.
-pub(crate) struct Ready<D: Device, R: Runtime> {
-    runs: LiveRuns,
+pub(super) struct Ready<D: Device, R: Runtime> {
+    victim: Victim,
     /// Its checksums, which memory may have no room to keep otherwise. If they could not be loaded, whoever
     /// verifies hears why.
     sums: Option<Sums>,
@@ -77,16 +77,21 @@ pub(crate) struct Ready<D: Device, R: Runtime> {
 /// Whether all of the victim that is being copied is in memory or on its way: the device has time for
 /// the next one.
 #[derive(Default)]
-pub(crate) struct AllRead(Cell<bool>);
+pub(super) struct AllRead(Cell<bool>);
 
 impl AllRead {
+    /// Where no victim is being copied.
+    pub fn noted() -> Self {
+        AllRead(Cell::new(true))
+    }
+
     pub fn note(&self) {
         self.0.set(true);
     }
 
-    /// Waits for it. Nobody is woken: it is noted by a copy that runs beside whoever waits, and has them
-    /// look right afterwards ([`beside`](super::relocate::beside)), or by who waits for them next.
-    async fn noted(&self) {
+    /// Waits for it. Registers no waker: [`beside`](super::beside) polls the waiter after each poll of the copy,
+    /// and it is polled again once the copy has ended.
+    async fn wait(&self) {
         poll_fn(|_| if self.0.get() { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 }
@@ -113,7 +118,7 @@ impl<D: Device, R: Runtime> Reads<D, R> {
 }
 
 /// A live run that was read.
-pub(crate) struct Verified<'a> {
+pub(super) struct Verified<'a> {
     pub run: &'a LiveRun,
     pub bytes: Bytes,
     /// Where the checksums of its content are, as far as they are known.
@@ -121,36 +126,41 @@ pub(crate) struct Verified<'a> {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Finds out what of a victim is to be copied, while another one is; has its first round read once
-    /// all of that one was, if it will be copied at once.
-    pub(crate) async fn get_ready(
+    /// Finds out what of a victim is to be copied, while the victim before it is being copied; has its first
+    /// round read once all of that one was, if the round will be copied at once. Returns the victim's zone, too.
+    pub(super) async fn get_ready(
         &self,
-        zone: ZoneId,
-        live: &LiveBlocks,
+        victim: Victim,
         before: &AllRead,
-    ) -> Result<Ready<D, R>, Error> {
+    ) -> (ZoneId, Result<Ready<D, R>, Error>) {
+        (victim.zone, self.make_ready(victim, before).await)
+    }
+
+    async fn make_ready(&self, mut victim: Victim, before: &AllRead) -> Result<Ready<D, R>, Error> {
+        let zone = victim.zone;
         // They are needed anyway, and tell where the headers are.
         let sums = self.load_checksums(ReadPurpose::Reclaim, zone).await.ok();
-        let runs = self.live_runs(zone, live).await?;
-        before.noted().await;
-        let first = rounds(&runs.runs, round_blocks(&self.inner.options)).next();
+        victim.runs = self.live_runs(&victim).await?;
+        before.wait().await;
+        let first = rounds(&victim.runs.runs, round_blocks(&self.inner.options)).next();
         // What would be held while reclaim waits can be read again.
         let first = first.filter(|_| {
             let state = self.state();
             !state.is_paced() && !state.is_at_reserve()
         });
-        Ok(Ready { first: first.map(|first| self.start_reads(zone, first)), runs, sums })
+        let first = first.map(|first| self.start_reads(zone, first));
+        Ok(Ready { victim, sums, first })
     }
 
     /// Copies a victim's live runs forward. Returns where they went; `groups` gains the groups that
     /// hold them. If it fails, the old data stays in force and nothing is lost but the effort.
-    pub(crate) async fn copy_out(
+    pub(super) async fn copy_out(
         &self,
-        zone: ZoneId,
-        Ready { runs: LiveRuns { runs, opened }, first, sums }: Ready<D, R>,
+        Ready { victim, first, sums }: Ready<D, R>,
         all_read: &AllRead,
         groups: &mut BTreeSet<u64>,
     ) -> Result<Copied, Error> {
+        let Victim { zone, runs: LiveRuns { runs, opened }, .. } = victim;
         let mut moves = Relocations::builder();
         moves.reserve(runs.len());
         {
