@@ -37,30 +37,30 @@ impl State {
         self.update_pacing();
     }
 
-    /// Nor will the next cycle win what anybody waits for.
+    /// The next cycle would win nothing either: answers callers and clients that wait for it.
     fn give_up_what_was_asked(&mut self, error: &Error) {
         self.reclaim.asked.answer_all();
-        // What cannot be marked cannot be won: whoever waits for room hears of it.
+        // Without a mark nothing can be won: clients that wait for room hear why.
         let lasts = matches!(error.kind, ErrorKind::Io | ErrorKind::Damaged);
         self.reclaim.failure = lasts.then(|| error.clone());
         let begun = self.reclaim.cycles_begun.saturating_sub(1);
         self.reclaim.fruitless_from = Some(begun);
         if error.kind == ErrorKind::Damaged {
-            // Nor would others fare better, until something is written.
+            // Other cycles would fail, too, until something is written.
             self.reclaim.fruitless_at = Some(self.reclaim.begun_at);
         }
         self.reclaim.urgent &= self.reclaim.urgent_from > begun;
     }
 
-    /// Draws the sum of a cycle. Returns whether another follows at once, and whether to pause
-    /// first because space is scarce and there is nothing to win.
+    /// Concludes a cycle. Returns whether another one follows at once, and whether to pause first because space
+    /// is scarce and there is nothing to win.
     pub(in crate::reclaim) fn conclude_cycle(&mut self, won: Won, at: Begun) -> (bool, bool) {
         let Begun { calls, begun, free, sequence } = at;
         (self.reclaim.stumbled, self.reclaim.failure) = (false, None);
         let gained = self.space.free_count() > free || won.retired > 0;
         let fruitless = !gained && won.rests.is_none() && (won.selected == 0 || won.cramped);
         if won.rests.is_some() && self.reclaim.released.reckoned() == 0 {
-            // Until somebody writes again, or did meanwhile.
+            // Reclaim rests until somebody writes, or goes on if somebody did meanwhile.
             self.reclaim.fruitless_at = won.rests;
         }
         if fruitless {
@@ -69,11 +69,11 @@ impl State {
                 // clients write.
                 self.reclaim.released.give_up();
             }
-            // Who reads what is damaged hears of that.
+            // An outage is told to whoever lacks space; damage, to whoever reads the data.
             self.reclaim.failure = self.space.lost_to_outage().cloned();
             self.reclaim.fruitless_from = Some(begun);
             self.reclaim.fruitless_at = Some(sequence);
-            // Whoever asked after this cycle began is owed another.
+            // A client that asked after this cycle began is owed another one.
             self.reclaim.urgent &= self.reclaim.urgent_from > begun;
             self.reclaim.asked.answer(calls);
         } else if self.space.free_count() > 2 * self.space.reserve() {

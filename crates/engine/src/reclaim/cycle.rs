@@ -16,7 +16,7 @@ pub(in crate::reclaim) struct Won {
     pub cramped: bool,
     /// Candidates selected for the next cycle.
     pub selected: usize,
-    /// Nobody writes any more: since this sequence number.
+    /// Set if nobody writes any more, or the callers have left: since this sequence number.
     pub rests: Option<u64>,
 }
 
@@ -85,7 +85,7 @@ impl State {
         self.reclaim.counters.cycles += 1;
     }
 
-    /// Nothing is being moved any more, nor is to be.
+    /// Ends all candidacies: nothing is being moved any more.
     pub(in crate::reclaim) fn forget_candidates(&mut self) {
         self.reclaim.index.clear();
         self.reclaim.mark_bytes = 0;

@@ -6,7 +6,7 @@ use mjolnir_map::{Bits, a_line, prefetch_line, word};
 
 /// What words refer to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mapped {
+pub(super) struct Mapped {
     /// Words that are no holes.
     pub words: u64,
     /// Blocks, each as often as it is referred to.
@@ -42,7 +42,7 @@ impl Sub for Mapped {
 /// Sets the bits of all that a leaf's words refer to. Words `ahead` are asked for on the way, a line for
 /// each line that is gone through: all of them at once would be more than can be under way.
 #[inline]
-pub(crate) fn set_all(live: &mut Bits, entries: &[u64], ahead: &[u64]) -> Mapped {
+pub(super) fn set_all(live: &mut Bits, entries: &[u64], ahead: &[u64]) -> Mapped {
     let (mut words, mut blocks) = (entries.len() as u64, entries.len() as u64);
     let mut lines_ahead = ahead.chunks(a_line::<u64>());
     for line in entries.chunks(a_line::<u64>()) {

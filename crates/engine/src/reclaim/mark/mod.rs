@@ -29,27 +29,28 @@ use crate::reclaim::mark::zone_set::ZoneSet;
 use crate::yielding::yield_now;
 
 /// Map nodes that are visited before clients get their turn.
-pub(crate) const NODES_A_STEP: usize = 256;
+const NODES_A_STEP: usize = 256;
 
-/// Leaves per job, and of all jobs together, those that wait included, where there are two to eight processors.
-/// So many per job that the processors' caches stay with them, though this thread has to do with each that ends;
-/// few enough to freeze little of the map, and to end together.
-pub(crate) const LEAVES_A_JOB: RangeInclusive<usize> = 256..=1024;
+/// Leaves of a job: enough that a processor's cache stays with the job, though this thread handles each job that
+/// ends; few enough that little of the map is frozen, and that the last jobs end together.
+const LEAVES_A_JOB: RangeInclusive<usize> = 256..=1024;
 
-pub(crate) const LEAVES_IN_JOBS: usize = 4096;
+/// Leaves of all jobs together, those that wait included, where there are two to eight processors.
+const LEAVES_IN_JOBS: usize = 4096;
 
-/// Jobs for each processor, where there are few and this thread is none of those that do them: three wait, of
-/// half a millisecond each. So long it may wait for one of the processors behind a job, even while another is
-/// idle.
-pub(crate) const JOBS_A_PROCESSOR: usize = 4;
+/// Jobs for each processor, where there are few processors and this thread does no job itself: one runs and
+/// three wait, of half a millisecond each. This thread may have to wait as long for a processor that runs a job,
+/// even while another processor is idle.
+const JOBS_A_PROCESSOR: usize = 4;
 
-/// The same where this thread does a part: unless clients keep it, it comes back sooner than two jobs end.
-pub(crate) const JOBS_BESIDE: usize = 2;
+/// Jobs for each processor where this thread scans, too: unless clients keep it, it comes back before two jobs
+/// have ended.
+const JOBS_BESIDE: usize = 2;
 
 /// Leaves that this thread scans before clients get their turn.
 const LEAVES_A_TURN: usize = 128;
 
-/// Leaves that are added to candidates' before clients get their turn, each counted for each of them.
+/// Pairs of a candidate and a leaf that are added to the reverse index before clients get their turn.
 const PAIRS_A_TURN: usize = 4096;
 
 /// What the jobs of a mark found, in numbers.
@@ -58,12 +59,12 @@ struct Tally {
     /// Leaves that refer to candidates, and how many of them had a twin.
     referring: u64,
     with_twin: u64,
-    /// Blocks that are mapped, each as often as it is.
+    /// Blocks that are mapped, each counted as often as it is mapped.
     mapped_blocks: u64,
 }
 
-/// Whether so many of some leaves have a twin that it is worth looking for one.
-pub(crate) fn are_many(with_twin: u64, leaves: u64) -> bool {
+/// Whether enough of these leaves have a twin that it is worth looking for twins.
+pub(in crate::reclaim) fn are_many(with_twin: u64, leaves: u64) -> bool {
     with_twin > leaves / 4
 }
 
@@ -92,7 +93,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut jobs = FuturesUnordered::new();
         let scanned = self.scan_map(&sheets, &candidates, &mut jobs).await;
         if scanned.is_err() {
-            // Given up: none goes on that holds leaves and sheets.
+            // The mark is given up: no job may go on that holds leaves and sheets.
             while let Some((_, took)) = jobs.next().await {
                 self.state().reclaim.counters.scan_cpu_ns += took.as_nanos() as u64;
             }
@@ -129,18 +130,18 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             Some(_) => Portions::beside(processors, held),
         };
         let jobs_most = own.map_or(usize::MAX, |_| portions.jobs);
-        // What is loaded stays until the next step has seen it, which sees no more leaves than these.
+        // Loaded nodes stay until the next step has seen them. A step sees no more leaves than these.
         let loads_most = loads_at_once(&self.inner.options).min(portions.leaves);
         let (mut leaves, mut kept) = (Vec::new(), Vec::new());
         loop {
             let wall_before = self.runtime().now();
             let (mut step, mut cpu) = (MarkStep::default(), Duration::ZERO);
-            // Else enough is gathered for as long as all jobs are taken.
+            // Otherwise enough leaves are gathered until a job ends.
             if own.is_none() || leaves.len() < portions.leaves {
                 (step, cpu) = self.mark_piece(portions.leaves);
                 drop(kept);
                 leaves.append(&mut step.leaves);
-                // It tells of the others again.
+                // The next step names the others again.
                 step.absent.truncate(loads_most);
                 kept = self.load_nodes(step.absent).try_collect().await?;
             }
@@ -160,7 +161,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 jobs.push(job.boxed_local());
             }
             if step.done && jobs.is_empty() && found.is_empty() {
-                // Nor is any leaf left: all were handed out.
+                // No leaf is left either: all were handed out.
                 return Ok(tally);
             }
             let full = jobs.len() >= portions.jobs;
@@ -173,7 +174,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
             for (number, (found, took)) in found.into_iter().enumerate() {
                 if number > 0 {
-                    yield_now().await; // What follows the last one is below.
+                    yield_now().await; // The turn after the last one is below.
                 }
                 cpu += took + self.take_over(found, &mut tally).await;
             }

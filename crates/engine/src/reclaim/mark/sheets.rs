@@ -37,7 +37,7 @@ impl Judged {
 }
 
 /// What the jobs of a mark have found live so far.
-pub(crate) struct Sheets {
+pub(in crate::reclaim) struct Sheets {
     judged: Judged,
     /// One for each job that may run at once; without room before it is first used.
     sheets: Vec<Mutex<Bits>>,
@@ -66,7 +66,7 @@ impl Sheets {
     }
 
     /// Ends the marking. What is left to do can be done by `threads` threads at once.
-    pub fn end(self, threads: usize) -> Ended {
+    pub(super) fn end(self, threads: usize) -> Ended {
         let unlocked = |sheet: Mutex<Bits>| sheet.into_inner().expect("no job panicked");
         let sheets = self.sheets.into_iter().map(unlocked);
         let sheets: Vec<Bits> = sheets.filter(|sheet| sheet.room() > 0).collect();
@@ -85,7 +85,7 @@ impl Sheets {
 }
 
 /// The sheets of a mark that has ended, to be counted piece by piece.
-pub(crate) struct Ended {
+pub(super) struct Ended {
     judged: Judged,
     sheets: Vec<Bits>,
     /// Of all sheets.
@@ -96,7 +96,7 @@ pub(crate) struct Ended {
 }
 
 /// What is live of some zones, one after the other.
-pub(crate) struct Piece {
+pub(super) struct Piece {
     counts: Vec<u32>,
     /// The blocks, counted from the zone's start, of those that are candidates.
     candidates: Vec<(ZoneId, Bits)>,

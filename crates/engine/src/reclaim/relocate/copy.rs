@@ -46,15 +46,15 @@ const READ_BLOCKS_MAX: u64 = 640;
 
 const _: () = assert!(READ_BLOCKS_MAX >= GROUP_BLOCKS_MAX as u64);
 
-/// Where reclaim has waited for its share so long, and nobody wrote anything, it gives up what it
-/// holds for going on at once. Then it has to mark again, which must not be for every few writes.
+/// If reclaim has waited for its share this long, and nobody wrote anything, it ends the cycle and frees the
+/// memory that it holds. It has to mark again then, so this must not happen after every few writes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long what was read ahead is held while reclaim waits for its share: as a rule a client's write is
-/// done sooner, and what is given up has to be read again.
+/// How long rounds that were read ahead are held while reclaim waits for its share. As a rule a client writes
+/// sooner, and rounds that are given up have to be read again.
 const HOLD: Duration = Duration::from_millis(100);
 
-/// What was done with a victim's live blocks.
+/// How far a victim's live blocks were copied, and where they went.
 pub(super) enum Copied {
     /// All of them lie elsewhere, too.
     Whole(RelocationsBuilder),
@@ -67,8 +67,8 @@ pub(super) enum Copied {
 /// A victim that can be copied.
 pub(super) struct Ready<D: Device, R: Runtime> {
     victim: Victim,
-    /// Its checksums, which memory may have no room to keep otherwise. If they could not be loaded, whoever
-    /// verifies hears why.
+    /// Its checksums: memory may have no room to keep them elsewhere. If they could not be loaded, verifying
+    /// fails and says why.
     sums: Option<Sums>,
     /// Its first round, on its way.
     first: Option<Reads<D, R>>,
@@ -103,8 +103,8 @@ struct Reads<D: Device, R: Runtime> {
 }
 
 impl<D: Device, R: Runtime> Reads<D, R> {
-    /// All that could be read, in order. A stale block that fails takes its neighbours along, so
-    /// what is missing is worth another try without it.
+    /// The spans that could be read, in order. A stale block that cannot be read fails its whole span, so the
+    /// live runs of a missing span are worth another read without it.
     async fn finish(self) -> Vec<(Pba, Bytes)> {
         let mut read = Vec::with_capacity(self.spans.len());
         for (at, reading) in self.spans {
@@ -143,7 +143,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         victim.runs = self.live_runs(&victim).await?;
         before.wait().await;
         let first = rounds(&victim.runs.runs, round_blocks(&self.inner.options)).next();
-        // What would be held while reclaim waits can be read again.
+        // Where reclaim would wait and hold the round, it is read later.
         let first = first.filter(|_| {
             let state = self.state();
             !state.is_paced() && !state.is_at_reserve()
@@ -173,7 +173,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         // The next rounds are on their way while this one is copied.
         let rounds: Vec<&[LiveRun]> = rounds(&runs, round_blocks(&self.inner.options)).collect();
         let read_on = |ahead: &mut VecDeque<Reads<D, R>>, from: usize| {
-            // Where reclaim waits again and again, what is ahead may be given up each time.
+            // Where reclaim waits again and again, it may have to give up the rounds ahead each time.
             let is_paced = self.state().is_paced();
             let most = if is_paced { 1 } else { rounds_ahead(&self.inner.options) };
             while ahead.len() < most
@@ -186,7 +186,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut ahead: VecDeque<Reads<D, R>> = first.into_iter().collect();
         for (index, round) in rounds.iter().enumerate() {
             if !self.has_share_within(HOLD).await {
-                // That may be long: no payload is held meanwhile that can be read again.
+                // The wait may be long: payload that can be read again is not held meanwhile.
                 for reads in ahead.drain(..) {
                     reads.finish().await;
                 }
@@ -207,15 +207,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             read_on(&mut ahead, index);
             let reads = ahead.pop_front().expect("it was begun");
             let read = reads.finish().await;
-            // Before it is looked at: a device that tells of several at once has nothing to do else.
+            // Before this round is verified: the device would be idle meanwhile if it completed several reads at once.
             if read_on(&mut ahead, index + 1) {
                 all_read.note();
                 yield_now().await; // The next victim's is begun before this one is copied.
             }
             let copied =
                 self.copy_round(zone, round, read, sums.as_ref(), &mut moves, groups).await;
-            // Before any wait, and though the copy failed: clients may wait for what has not been
-            // sent.
+            // Before any wait, even if the copy failed: clients may wait for a group that has not been sent.
             self.send_relocated();
             copied?;
             self.wait_while_dirty().await?;
