@@ -173,6 +173,9 @@ pub struct Stats {
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// The store at a glance.
+    ///
+    /// As long as `Stats` has fields: a line for each, in their order. In pieces that fill some fields each, one that
+    /// was forgotten would be 0; here the compiler tells of it.
     pub fn stats(&self) -> Stats {
         let now = self.runtime().now();
         let mut state = self.state();
