@@ -39,9 +39,8 @@ mod waiting;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use arguments::{Arguments, Command};
+use clap::Parser;
 use failure::Failure;
 
 fn main() -> ExitCode {

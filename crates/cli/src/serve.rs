@@ -8,7 +8,9 @@ mod watch;
 use std::rc::Rc;
 use std::time::Duration;
 
+use clients::Clients;
 use futures_lite::future::{or, pending};
+use lines::Lines;
 use mjolnir_device::Runtime;
 use mjolnir_engine::{OpenOptions, ReclaimOptions, WarmState};
 use mjolnir_host::{
@@ -28,9 +30,6 @@ use crate::handle::{Circumstances, Serving};
 use crate::interrupt::SAME_SIGNAL;
 use crate::output::count;
 use crate::recovered;
-
-use clients::Clients;
-use lines::Lines;
 
 /// How long requests in flight may take to end once the server is told to stop.
 const DRAIN_TIME: Duration = Duration::from_secs(5);

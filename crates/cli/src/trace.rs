@@ -14,11 +14,11 @@ use mjolnir_workload::trace::{
     convert,
 };
 use serde_json::json;
+use target::Target;
 
 use crate::complaints::complain;
 use crate::failure::Failure;
 use crate::output;
-use target::Target;
 
 const FORMATS: &str = "\
 Formats, recognised by content:

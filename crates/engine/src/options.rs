@@ -1,7 +1,8 @@
 //! What an operator can set.
 
-use mjolnir_store::report::LogLoss;
 use std::time::Duration;
+
+use mjolnir_store::report::LogLoss;
 
 /// Choices made once, when a store is formatted.
 #[derive(Clone, Debug, Default)]

@@ -44,7 +44,7 @@ proptest! {
 }
 
 #[test]
-fn near_reads_a_live_segment_in_slices_across_its_records() {
+fn near_reads_a_live_segment_in_long_reads_across_its_records() {
     let live: Vec<Span> = (0..10).map(|group| Span { at: 1 + group * 129, blocks: 128 }).collect();
     let view = ReadPlanView { live: &live, read_blocks_max: 512 };
     let reads = by_name("near").unwrap().plan(&view);

@@ -11,8 +11,8 @@ const MS: Duration = Duration::from_millis(1);
 fn batch(rhythm: &mut Rhythm, now: &mut Instant) {
     rhythm.expect(1_000);
     *now = *now + 50 * MS;
-    for slice in 0..10 {
-        *now = *now + if slice == 0 { Duration::ZERO } else { 5 * MS };
+    for round in 0..10 {
+        *now = *now + if round == 0 { Duration::ZERO } else { 5 * MS };
         rhythm.copied(*now, 100);
     }
     *now = *now + 5 * MS;
@@ -38,7 +38,7 @@ fn before_a_whole_batch_was_seen_nobody_runs_ahead() {
 fn between_batches_the_lead_grows_at_the_mean_pace_to_half_a_batch() {
     let (mut rhythm, now) = after_batches(5);
     rhythm.expect(1_000);
-    // 1,000 blocks in 100 ms, and the last slice was copied 5 ms ago.
+    // 1,000 blocks in 100 ms, and the last round was copied 5 ms ago.
     for (passed, lead) in [(1, 60.0), (10, 150.0), (40, 450.0), (60, 500.0), (900, 500.0)] {
         let got = rhythm.lead_blocks(now + passed * MS);
         assert!((got - lead).abs() < 1.0, "{passed} ms: {got} for {lead}");
@@ -58,9 +58,9 @@ fn what_clients_were_ahead_by_is_made_up_for_over_the_batch() {
         let waited = rhythm.lead_blocks(now);
         rhythm.copied(now, 100);
         let lead = rhythm.lead_blocks(now);
-        assert!(lead < waited, "a slice takes back what its time gave: {lead} of {waited}");
+        assert!(lead < waited, "a round takes back what its time gave: {lead} of {waited}");
         let left = first * f64::from(10 - copied) / 9.0;
-        assert!((lead - left).abs() < 1.0, "{copied} slices: {lead} for {left}");
+        assert!((lead - left).abs() < 1.0, "{copied} rounds: {lead} for {left}");
     }
     assert_eq!(rhythm.lead_blocks(now), 0.0);
 }

@@ -34,11 +34,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use mjolnir_engine::OpenOptions;
-use mjolnir_units::ByteSize;
-
 use content::Content;
 use load::{Load, Loaded};
+use mjolnir_engine::OpenOptions;
+use mjolnir_units::ByteSize;
 use place::Place;
 use readback::{DEPTH, Readback};
 use server::{NewStore, Server};

@@ -16,13 +16,12 @@ use mjolnir_nbd::{
 };
 use mjolnir_store::{Store, TargetInfo};
 
+use super::lines::{Kind, Lines};
 use crate::arguments::ServeOptions;
 use crate::handle::Serving;
 use crate::output;
 use crate::users::Users;
 use crate::waiting::{Stop, Waiting, WaitingRoom};
-
-use super::lines::{Kind, Lines};
 
 /// The part of the memory budget that clients' requests and replies may take together, beyond what each
 /// may have at any time: one in so many.

@@ -8,7 +8,6 @@ use mjolnir_store::{Chunk, Chunks, Error, ErrorKind};
 use mjolnir_units::{BLOCK_SIZE, Lba, TreeId};
 
 use crate::drive::{Engine, Piece, Version};
-
 use crate::yielding::yield_now;
 
 /// Runs that a read may find for which room is kept for the next one.

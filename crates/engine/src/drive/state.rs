@@ -1,10 +1,10 @@
 //! The state of an open store: every part of it, in one cell.
 
-use mjolnir_store::report::{LogLoss, RecoveryReport};
 use std::collections::BTreeSet;
 
 use mjolnir_device::{Buffers, DeviceInfo};
 use mjolnir_map::{Map, Run};
+use mjolnir_store::report::{LogLoss, RecoveryReport};
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{Pba, ZoneId};
 

@@ -119,6 +119,12 @@ pub(crate) fn decode_remaps(input: &mut Decoder<'_>) -> Result<Vec<Remap>, Malfo
     (0..count).map(|_| Remap::decode(input)).collect()
 }
 
+/// What all records but a [`Record::Remap`] begin with.
+fn begin(out: &mut Encoder, kind: u8, tree: TreeId) {
+    out.u8(kind);
+    out.u32(tree.0);
+}
+
 impl Record {
     /// Whether it has a sequence number. What was moved has none: it is not replayed.
     pub fn is_sequenced(&self) -> bool {
@@ -170,14 +176,12 @@ impl Record {
     pub(super) fn encode(&self, out: &mut Encoder) {
         match self {
             Record::Write { tree, lba, blocks } => {
-                out.u8(1);
-                out.u32(tree.0);
+                begin(out, 1, *tree);
                 out.u64(*lba);
                 out.u32(*blocks);
             }
             Record::Moved { tree, lba, blocks, birth } => {
-                out.u8(2);
-                out.u32(tree.0);
+                begin(out, 2, *tree);
                 out.u64(*lba);
                 out.u32(*blocks);
                 out.u64(*birth);
@@ -187,67 +191,52 @@ impl Record {
                 remap.encode(out);
             }
             Record::Vector { staging, remaps } => {
-                out.u8(4);
-                out.u32(staging.map_or(0, |tree| tree.0));
+                begin(out, 4, staging.unwrap_or(TreeId(0)));
                 encode_remaps(remaps, out);
             }
             Record::Prepare(prepared) => {
                 out.u8(18);
                 prepared.encode(out);
             }
-            Record::Commit { staging } => {
-                out.u8(6);
-                out.u32(staging.0);
-            }
-            Record::Abort { staging } => {
-                out.u8(7);
-                out.u32(staging.0);
-            }
+            Record::Commit { staging } => begin(out, 6, *staging),
+            Record::Abort { staging } => begin(out, 7, *staging),
             Record::Forget { transaction } => {
                 out.u8(19);
                 out.u128(*transaction);
             }
             Record::Stage { tree, blocks } => {
-                out.u8(8);
-                out.u32(tree.0);
+                begin(out, 8, *tree);
                 out.u64(*blocks);
             }
             Record::CreateVolume { tree, bytes, name } => {
-                out.u8(16);
-                out.u32(tree.0);
+                begin(out, 16, *tree);
                 out.u64(*bytes);
                 out.text(name);
             }
             Record::CreateSnapshot { tree, of, name } => {
-                out.u8(10);
-                out.u32(tree.0);
+                begin(out, 10, *tree);
                 out.u32(of.0);
                 out.text(name);
             }
             Record::CloneVolume { tree, of, name } => {
-                out.u8(11);
-                out.u32(tree.0);
+                begin(out, 11, *tree);
                 out.u32(of.0);
                 out.text(name);
             }
             Record::Restore { tree, from } => {
-                out.u8(12);
-                out.u32(tree.0);
+                begin(out, 12, *tree);
                 out.u32(from.0);
             }
             Record::Delete { tree } => {
-                out.u8(13);
-                out.u32(tree.0);
+                begin(out, 13, *tree);
             }
             Record::Resize { tree, bytes, tail } => {
-                out.u8(17);
-                out.u32(tree.0);
+                begin(out, 17, *tree);
                 out.u64(*bytes);
                 out.u32(tail.map_or(0, |tree| tree.0));
             }
             Record::Rename { tree, name } => {
-                out.u8(15);
-                out.u32(tree.0);
+                begin(out, 15, *tree);
                 out.text(name);
             }
         }

@@ -1,11 +1,11 @@
 //! Check: every invariant of the format and of the map that can be checked without reading the
-//! data (that is what scrub does), and what of the volumes is lost where they do not hold.
+//! data (scrub reads it), and which ranges of the volumes are lost where they do not hold.
 
-use mjolnir_store::report::{CheckReport, Loss, ReadError, ReadPurpose, join};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use mjolnir_device::{AlignedBuf, Device, DeviceInfo, Runtime};
+use mjolnir_store::report::{CheckReport, Loss, ReadError, ReadPurpose, join};
 use mjolnir_store::{Error, ErrorKind, TransactionId};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, TreeId, ZoneId};
 
@@ -14,7 +14,6 @@ use crate::fault;
 use crate::format::place::Place;
 use crate::format::segment::{Footer, SegmentHeader};
 use crate::inspect::stretch::Stretch;
-
 use crate::prepared::targets;
 use crate::space::{MAP_STREAM, Segment, SegmentState};
 
@@ -49,8 +48,8 @@ fn judge_header(block: &[u8], zone: ZoneId, segment: &Segment, info: &DeviceInfo
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Of a store that failed, memory knows more than the device: what is missing there is no damage.
-    /// `what` is not done then.
+    /// Refuses to do `what` on a store that failed: memory knows more than the device then, and blocks that are
+    /// missing on the device are no damage.
     pub(crate) fn refuse_if_failed(&self, what: &str) -> Result<(), Error> {
         match &self.state().failed {
             Some(error) if !self.inner.options.read_only => Err(Error::new(
@@ -83,6 +82,21 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if let Some(log) = &report.log {
             report.problems.extend(log.lines(usize::MAX));
         }
+        self.check_manifest(&mut report).await?;
+        let (unknown, holes) =
+            self.check_segments(&mut report, |part| progress(0.5 * part)).await?;
+        self.check_trees(&mut report, |part| progress(0.5 + 0.5 * part)).await;
+        self.check_holes(unknown, holes, &mut report).await?;
+        self.check_missing(&mut report).await?;
+        join(&mut report.losses);
+        self.check_accounts(&mut report);
+        self.check_names(&mut report);
+        self.tell_read_errors(errors_before, &mut report);
+        Ok(report)
+    }
+
+    /// Reads both copies of the manifest.
+    async fn check_manifest(&self, report: &mut CheckReport) -> Result<(), Error> {
         let manifest = self.state().table.manifest.clone();
         for (pba, blocks) in manifest {
             match self.read_verified(ReadPurpose::Check, pba, u64::from(blocks)).await {
@@ -94,13 +108,28 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 outcome => drop(outcome?),
             }
         }
+        Ok(())
+    }
+
+    /// Checks all segments. Returns the blocks whose checksums are known nowhere any more, and the holes in the
+    /// segments' groups. `progress` hears the part done, 0 to 1.
+    async fn check_segments(
+        &self,
+        report: &mut CheckReport,
+        mut progress: impl FnMut(f64),
+    ) -> Result<(Vec<Pba>, Vec<Hole>), Error> {
         let zones: Vec<ZoneId> = self.state().space.zones().map(|(zone, _)| zone).collect();
         let mut unknown: Vec<Pba> = self.state().damaged_at.clone();
         let mut holes: Vec<Hole> = Vec::new();
         for (index, zone) in zones.iter().enumerate() {
-            self.check_segment(*zone, &mut unknown, &mut holes, &mut report).await?;
-            progress(0.5 * (index + 1) as f64 / zones.len() as f64);
+            self.check_segment(*zone, &mut unknown, &mut holes, report).await?;
+            progress((index + 1) as f64 / zones.len() as f64);
         }
+        Ok((unknown, holes))
+    }
+
+    /// Walks the trees of all volumes and snapshots, and those staged. `progress` hears the part done, 0 to 1.
+    async fn check_trees(&self, report: &mut CheckReport, mut progress: impl FnMut(f64)) {
         let trees: Vec<(TreeId, String, u64)> = {
             let state = self.state();
             let name = |tree: TreeId| {
@@ -115,10 +144,19 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if self.state().catalog.get(*tree).is_none() && self.state().map.contains(*tree) {
                 report.problems.push(format!("{name} is in the map, but has no name"));
             }
-            let told = |lba: u64| progress(0.5 + 0.5 * (before + lba as f64) / total.max(1.0));
-            self.check_tree(*tree, name, &mut report, told).await;
+            let told = |lba: u64| progress((before + lba as f64) / total.max(1.0));
+            self.check_tree(*tree, name, report, told).await;
             before += *blocks as f64;
         }
+    }
+
+    /// Tells of the holes that something may lie in, and which ranges refer to the `unknown` blocks.
+    async fn check_holes(
+        &self,
+        mut unknown: Vec<Pba>,
+        holes: Vec<Hole>,
+        report: &mut CheckReport,
+    ) -> Result<(), Error> {
         let holes = self.holes_in_force(holes).await?;
         report.problems.extend(holes.into_iter().map(|hole| hole.message));
         if !unknown.is_empty() {
@@ -127,19 +165,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             report.losses.clear(); // Found again.
             self.losses(&unknown, &mut hit, &mut report.losses).await?;
         }
-        self.check_missing(&mut report).await?;
-        join(&mut report.losses);
-        self.check_accounts(&mut report);
-        let verified = self.state().map.verify();
-        if let Err(problem) = verified {
+        Ok(())
+    }
+
+    /// The map's own invariants, and that each tree has a name and each name a tree.
+    fn check_names(&self, report: &mut CheckReport) {
+        let state = self.state();
+        if let Err(problem) = state.map.verify() {
             report.problems.push(format!("the map: {problem}"));
         }
-        let state = self.state();
-        report.read_errors = state.read_errors.failed.total();
-        report.checksum_errors = state.read_errors.mismatched.total();
-        let own =
-            |error: &&ReadError| matches!(error.purpose, ReadPurpose::Check | ReadPurpose::Map);
-        report.met = state.read_errors.since(errors_before).filter(own).cloned().collect();
         for (tree, _) in state.catalog.iter() {
             if !state.map.contains(tree) {
                 report.problems.push(format!("tree {} has a name, but no map", tree.0));
@@ -159,7 +193,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 }
             }
         }
-        Ok(report)
+    }
+
+    /// Reads that failed or did not verify, of which there had been `before` when the check began.
+    fn tell_read_errors(&self, before: u64, report: &mut CheckReport) {
+        let state = self.state();
+        report.read_errors = state.read_errors.failed.total();
+        report.checksum_errors = state.read_errors.mismatched.total();
+        let own =
+            |error: &&ReadError| matches!(error.purpose, ReadPurpose::Check | ReadPurpose::Map);
+        report.met = state.read_errors.since(before).filter(own).cloned().collect();
     }
 
     /// Walks one tree: every mapping must lie in the payload of a segment in use.

@@ -6,7 +6,6 @@ use mjolnir_store::report::{CheckReport, MissingPart, ScrubReport};
 use mjolnir_units::{Pba, ZoneId};
 
 use crate::drive::Engine;
-
 use crate::space::SegmentState;
 
 impl<D: Device, R: Runtime> Engine<D, R> {

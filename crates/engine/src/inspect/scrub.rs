@@ -12,7 +12,6 @@ use crate::fault;
 use crate::format::group::GroupHeader;
 use crate::format::place::{GRAIN, NODES_A_STEP, Place};
 use crate::inspect::stretch::Stretch;
-
 use crate::space::SegmentState;
 
 /// A line for each run of damaged blocks (sorted) of which the same is to be said.

@@ -6,11 +6,13 @@ use mjolnir_store::report::Stats;
 use mjolnir_units::BLOCK_SIZE;
 
 use crate::drive::Engine;
-
 use crate::space::{MAP_STREAM, RECLAIM_STREAM, RELIEF_STREAM};
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// The store at a glance.
+    ///
+    /// As long as `Stats` has fields: a line for each, in their order. In pieces that fill some fields each, one that
+    /// was forgotten would be 0; here the compiler tells of it.
     pub fn stats(&self) -> Stats {
         let now = self.runtime().now();
         let mut state = self.state();

@@ -2,8 +2,8 @@
 //!
 //! It has a budget. Where many leaves refer to many candidates, the least promising candidates are
 //! given up: fewer of them, never more memory (Mjölnir, INFLOW'15, section 4.2.1, selective segment
-//! tracking). The last one is always kept, whose leaves are at most those of the map, and so are
-//! those that are being relocated.
+//! tracking). The last candidate is always kept: its leaves are at most those of the map. Candidates that
+//! are being relocated are kept, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use mjolnir_units::ZoneId;
 
 use crate::pacing::leaf_set::LeafSet;
 
-/// What a leaf costs, in a list that is half full at least.
+/// Bytes of memory of a leaf, in a list that is at least half full.
 const LEAF_BYTES: u64 = 4;
 
-/// What each list costs besides.
+/// Bytes of memory of each list besides.
 const LIST_BYTES: u64 = 64;
 
 /// The leaves that refer to a candidate, and the memory that they take.
@@ -29,7 +29,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Adds a leaf. Returns the bytes of memory that it takes more.
+    /// Adds a leaf. Returns by how many bytes of memory the entry grew.
     fn add(&mut self, leaf: NodeId) -> u64 {
         if !self.leaves.insert(leaf) {
             return 0;
@@ -57,7 +57,7 @@ pub(crate) struct ReverseIndex {
 }
 
 impl ReverseIndex {
-    /// Without candidates; at most `bytes` of memory, but for the last candidate.
+    /// Without candidates. Takes at most `bytes` of memory, unless the last candidate needs more.
     pub fn new(bytes: u64) -> Self {
         ReverseIndex {
             entries: BTreeMap::new(),
@@ -69,7 +69,7 @@ impl ReverseIndex {
         }
     }
 
-    /// Takes other candidates, the most promising first, with no leaf known of them.
+    /// Takes other candidates, the most promising first. No leaf is known to refer to them.
     pub fn choose(&mut self, candidates: Vec<ZoneId>) {
         self.entries = candidates.iter().map(|zone| (*zone, Entry::default())).collect();
         self.order = candidates;
@@ -100,7 +100,7 @@ impl ReverseIndex {
         self.order.iter().copied()
     }
 
-    /// A leaf refers to a zone, or may: which may be a candidate or not.
+    /// A leaf refers to a zone, or may refer to it. Nothing happens if the zone is no candidate.
     pub fn add(&mut self, zone: ZoneId, leaf: NodeId) {
         let Some(entry) = self.entries.get_mut(&zone) else { return };
         self.bytes += entry.add(leaf);
@@ -129,7 +129,7 @@ impl ReverseIndex {
         }
     }
 
-    /// The leaves that refer to a candidate, or did, or whose twin does; none if it is no candidate any
+    /// The leaves that refer to a candidate, or did, or whose twin does; `None` if it is no candidate any
     /// more.
     pub fn leaves(&self, zone: ZoneId) -> Option<&LeafSet> {
         self.entries.get(&zone).map(|entry| &entry.leaves)

@@ -3,11 +3,11 @@
 use mjolnir_map::NodeId;
 use roaring::RoaringBitmap;
 
-/// Leaves whose numbers differ in so many low bits alone are in one list.
+/// Leaves whose numbers differ in this many low bits alone are in one list.
 const LIST_BITS: u32 = 16;
 
-/// Some leaves of the map, in order: two bytes for each, or a bit for each that there is where they are many.
-/// Few victims are referred to by less than a large part of the leaves.
+/// A set of leaves of the map, in order: two bytes for each, or a bit for each leaf of the map where they are
+/// many. A large part of the leaves refers to most victims.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct LeafSet {
     ids: RoaringBitmap,

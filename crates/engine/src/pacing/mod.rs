@@ -1,6 +1,6 @@
-//! What reclaim and its pacing keep between their steps.
+//! The state that reclaim and its pacing keep between their steps.
 //!
-//! Steps of clients look at it too: how fast they may go, whether what they touch refers to a candidate.
+//! Steps of clients look at it, too: how fast clients may go, whether a leaf that they touch refers to a candidate.
 
 mod asked;
 mod index;
@@ -14,23 +14,23 @@ use mjolnir_policy::read_plan::ReadPlanPolicy;
 use mjolnir_policy::victim::VictimPolicy;
 use mjolnir_policy::{pacing, read_plan, victim};
 use mjolnir_store::Error;
-use mjolnir_units::Instant;
+use mjolnir_units::{Instant, ZoneId};
 
 use crate::options::ReclaimOptions;
 use crate::pacing::asked::Asked;
 use crate::pacing::index::ReverseIndex;
 use crate::pacing::released::Released;
-use crate::space::Retry;
+use crate::space::{Retry, Segment, Space};
 
-/// Blocks that either side of the gate may run ahead by.
+/// Blocks by which either side of the gate may run ahead.
 const BURST_BLOCKS: u64 = 256;
 
-/// What reclaim knows between its steps.
+/// See the module.
 pub(crate) struct ReclaimState {
     pub cycles_begun: u64,
     /// The log's sequence number when the last one began.
     pub begun_at: u64,
-    /// For each of the last cycles that won nothing: how many had begun when it began.
+    /// How many cycles had begun when the last one that won nothing began.
     pub fruitless_from: Option<u64>,
     /// The log's sequence number when the last such cycle began, or when reclaim went to rest: until
     /// it grows there is nothing new to win.
@@ -46,15 +46,15 @@ pub(crate) struct ReclaimState {
     /// What was asked for by name (`gc run`).
     pub asked: Asked,
     pub running: bool,
-    /// Why nothing is won, as far as is known.
+    /// Why nothing is won, if that is known.
     pub failure: Option<Error>,
     /// The last cycle failed by a request that may succeed the next time.
     pub stumbled: bool,
-    /// Where the device failed for a mark, the last time.
+    /// Set if the device failed for a mark: when that is tried again.
     pub mark_retry: Option<Retry>,
     /// When something that the device failed for is tried again next.
     pub retry_at: Option<Instant>,
-    /// Times that something was.
+    /// How often something was.
     pub retries: u64,
     /// Map nodes in use when the last mark ended (or the store was opened).
     pub nodes_marked: usize,
@@ -91,7 +91,7 @@ pub(crate) struct ReclaimCounters {
     pub segments_retired: u64,
     /// Segments chosen for the sake of wear alone.
     pub segments_levelled: u64,
-    /// Payload of the segments given up that nothing referred to when it was last counted.
+    /// Stale blocks of the segments given up, as they were last counted.
     pub blocks_won: u64,
     pub blocks_moved: u64,
     pub leaves_repointed: u64,
@@ -144,6 +144,21 @@ impl ReclaimState {
         self.asked.is_open()
     }
 
+    /// Whether even what is wholly live is moved where reclaim is asked for: the paper's way of measuring.
+    pub fn moves_everything(&self) -> bool {
+        self.options.candidate_threshold >= 1.0
+    }
+
+    /// Whether a segment was there, and sealed unless all are to be moved, when the last call by name came.
+    pub fn was_there(&self, segment: &Segment) -> bool {
+        self.asked.was_there(segment, self.moves_everything())
+    }
+
+    /// Makes a plan of these segments, for the first `calls` calls by name.
+    pub fn plan(&mut self, zones: impl IntoIterator<Item = ZoneId>, space: &Space, calls: u64) {
+        self.asked.make_plan(zones, space, calls, self.options.candidates_max);
+    }
+
     /// Whether clients' writes must wait for reclaim.
     pub fn gate_closed(&self) -> bool {
         self.options.enabled && !self.index.is_empty() && !self.gate.client_may_write()
@@ -154,7 +169,7 @@ impl ReclaimState {
     }
 
     /// Reclaim moved blocks of a batch.
-    pub(crate) fn moved(&mut self, blocks: u64, now: Instant) {
+    pub fn moved(&mut self, blocks: u64, now: Instant) {
         self.counters.blocks_moved += blocks;
         self.gate.reclaim_moved(blocks);
         self.rhythm.copied(now, blocks);
@@ -162,18 +177,18 @@ impl ReclaimState {
     }
 
     /// Reclaim has moved all that it will of a batch.
-    pub(crate) fn batch_copied(&mut self, now: Instant) {
+    pub fn batch_copied(&mut self, now: Instant) {
         self.rhythm.end(now);
         self.follow_rhythm(now);
     }
 
     /// Lets clients run ahead by as much as they may now.
-    pub(crate) fn follow_rhythm(&mut self, now: Instant) {
+    pub fn follow_rhythm(&mut self, now: Instant) {
         self.gate.allow(self.rhythm.lead_blocks(now));
     }
 
-    /// For the last cycle that won nothing: how many had begun before it. Where reclaim is off, none
-    /// will ever win anything.
+    /// How many cycles had begun before the last one that won nothing. Where reclaim is off, no cycle will ever
+    /// win anything.
     pub fn fruitless_from(&self) -> Option<u64> {
         if self.options.enabled { self.fruitless_from } else { Some(u64::MAX) }
     }

@@ -1,12 +1,11 @@
 //! Space that deletions and trims leave behind, as far as is known.
 //!
-//! Overwrites make as much garbage as they write, and reclaim keeps pace with them. What is deleted
-//! comes all at once: how much it was only a mark can tell, since snapshots share their blocks, and
-//! what was trimmed may not have been there. It shows as live blocks that are fewer than the last
-//! mark's and what clients wrote since; what they overwrote meanwhile counts along, up to what was
-//! deleted at most. What is reckoned with before a mark does no more than hasten it. The first mark
-//! after opening has nothing to compare with, so what was deleted before it is won at the pace of
-//! overwrites.
+//! Overwrites make as much garbage as they write, and reclaim keeps pace with them. Deletions make garbage
+//! all at once. Only a mark can tell how much, since snapshots share blocks, and a trimmed range may have been
+//! empty: the mark finds fewer live blocks than the last mark found and clients wrote since. Blocks that
+//! clients overwrote meanwhile are counted along, but no more than may have been deleted. Before the mark, the
+//! number that may have been deleted does no more than hasten it. The first mark after opening has nothing to
+//! compare with, so garbage of earlier deletions is won at the pace of overwrites.
 
 /// Blocks that ceased to be live otherwise than by overwrites.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,21 +14,21 @@ pub(crate) struct Released {
     live: Option<u64>,
     /// Blocks that clients had written when it ended.
     written: u64,
-    /// What marks have found, and reclaim has not won yet.
+    /// Blocks that marks have found, and reclaim has not won yet.
     found: u64,
-    /// What may have come since the last mark began.
+    /// Blocks that may have been released since the last mark began.
     reckoned: u64,
-    /// What may have come before it, and after the one before that.
+    /// Blocks that may have been released before it, and after the mark before that began.
     sought: u64,
 }
 
 impl Released {
-    /// At most so many blocks ceased to be live.
+    /// At most `blocks` more blocks ceased to be live.
     pub fn reckon(&mut self, blocks: u64) {
         self.reckoned = self.reckoned.saturating_add(blocks);
     }
 
-    /// A mark begins, which will tell how much of it is so.
+    /// A mark begins. It will tell how many of the reckoned blocks were released.
     pub fn begin_mark(&mut self) {
         self.sought = self.sought.saturating_add(std::mem::take(&mut self.reckoned));
     }
@@ -39,7 +38,7 @@ impl Released {
         self.reckoned = self.reckoned.saturating_add(std::mem::take(&mut self.sought));
     }
 
-    /// A mark found so many live blocks; clients have written so many by now.
+    /// A mark found `live` live blocks, and clients have written `written` blocks by now.
     pub fn end_mark(&mut self, live: u64, written: u64) {
         let sought = std::mem::take(&mut self.sought);
         if let Some(before) = self.live.replace(live) {
@@ -49,22 +48,22 @@ impl Released {
         self.written = written;
     }
 
-    /// Reclaim has won so many blocks.
+    /// Reclaim has won `blocks` blocks.
     pub fn won(&mut self, blocks: u64) {
         self.found = self.found.saturating_sub(blocks);
     }
 
-    /// Nothing is left that could be won: what is found is of no use.
+    /// Nothing is left that could be won: the found blocks are of no use.
     pub fn give_up(&mut self) {
         self.found = 0;
     }
 
-    /// What is to be won.
+    /// Blocks that are to be won.
     pub fn blocks(&self) -> u64 {
         self.found
     }
 
-    /// What a new mark may find more, at most.
+    /// Blocks that a new mark may find besides, at most.
     pub fn reckoned(&self) -> u64 {
         self.reckoned
     }

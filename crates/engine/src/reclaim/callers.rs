@@ -8,34 +8,28 @@
 //!
 //! While clients are at work, reclaim rests for [`REST_FOR_WORK`] times as long as it has worked.
 
-use mjolnir_store::report::Collected;
-use std::collections::BTreeMap;
-use std::mem::replace;
 use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::select;
 use mjolnir_device::{Device, Runtime};
-use mjolnir_units::{BLOCK_SIZE, Instant, ZoneId};
+use mjolnir_store::report::Collected;
+use mjolnir_units::{BLOCK_SIZE, Instant};
 
 use crate::drive::{Engine, State};
 
-use crate::space::{Segment, SegmentState};
-
-/// Reclaim that was asked for leaves clients so many times the time that it takes itself.
+/// While clients are at work, reclaim that was asked for rests this many times as long as it worked.
 const REST_FOR_WORK: u32 = 3;
 
 /// The longest rest at once.
 const REST_MAX: Duration = Duration::from_secs(2);
 
-/// Cycles that a plan may take beyond those that its segments fill twice over: where clients lack space
-/// others come first, and no plan is to wait for ever.
-const CYCLES_SPARE: usize = 4;
-
 /// A caller that waits. Dropped with its future, it takes back what it asked for.
 struct Caller<D: Device, R: Runtime> {
     engine: Engine<D, R>,
+    /// The number of its call.
     number: u64,
+    /// What had been won for all calls when it came.
     before: (u64, u64),
 }
 
@@ -45,21 +39,20 @@ impl<D: Device, R: Runtime> Caller<D, R> {
         let (incarnation, sequence) = (state.space.incarnation, state.log.sequence);
         let requests = state.counters.client_requests();
         let asked = &mut state.reclaim.asked;
-        asked.requests_seen = requests;
-        asked.calls += 1;
-        asked.callers += 1;
-        (asked.incarnation, asked.sequence) = (incarnation, sequence);
-        let before = (asked.segments, asked.moved_blocks);
-        Caller { engine: engine.clone(), number: asked.calls, before }
+        let before = asked.won();
+        Caller {
+            engine: engine.clone(),
+            number: asked.call(incarnation, sequence, requests),
+            before,
+        }
     }
 
     /// What was won since it came.
     fn won(&self) -> Collected {
-        let state = self.engine.state();
-        let asked = &state.reclaim.asked;
+        let (segments, moved_blocks) = self.engine.state().reclaim.asked.won();
         Collected {
-            segments: asked.segments - self.before.0,
-            moved_bytes: (asked.moved_blocks - self.before.1) * BLOCK_SIZE,
+            segments: segments - self.before.0,
+            moved_bytes: (moved_blocks - self.before.1) * BLOCK_SIZE,
             ..Collected::default()
         }
     }
@@ -67,16 +60,7 @@ impl<D: Device, R: Runtime> Caller<D, R> {
 
 impl<D: Device, R: Runtime> Drop for Caller<D, R> {
     fn drop(&mut self) {
-        let called_off = {
-            let mut state = self.engine.state();
-            let asked = &mut state.reclaim.asked;
-            asked.callers -= 1;
-            let called_off = asked.callers == 0 && asked.is_open();
-            if called_off {
-                asked.answer_all();
-            }
-            called_off
-        };
+        let called_off = self.engine.state().reclaim.asked.leave();
         if called_off {
             self.engine.call_reclaim();
         }
@@ -85,12 +69,12 @@ impl<D: Device, R: Runtime> Drop for Caller<D, R> {
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Waits until what can be won now is won. Dropped before, it calls that off.
-    pub(crate) async fn ask_for_all(&self) -> Collected {
+    pub(in crate::reclaim) async fn ask_for_all(&self) -> Collected {
         let caller = Caller::new(self);
         self.state().retry_all();
         self.call_reclaim();
         self.wait_while(|state| {
-            let waits = state.reclaim.asked.answered < caller.number;
+            let waits = !state.reclaim.asked.is_answered(caller.number);
             state.failed.is_none() && !state.stopping && waits
         })
         .await;
@@ -99,7 +83,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     /// Leaves the device to clients for a while, where reclaim was asked for and they are at work: called
     /// between pieces of work.
-    pub(crate) async fn leave_room_to_clients(&self) {
+    pub(in crate::reclaim) async fn leave_room_to_clients(&self) {
         if !self.state().reclaim.is_forced() {
             return;
         }
@@ -110,21 +94,20 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             select(pin!(hurry), pin!(self.runtime().sleep(rest))).await;
         }
         let now = self.runtime().now();
-        self.state().reclaim.asked.working_since = Some(now);
+        self.state().reclaim.asked.end_rest(now);
     }
 }
 
 impl State {
     /// Whether clients have asked for anything since this was last asked, or wait.
-    pub(crate) fn clients_came(&mut self) -> bool {
+    pub(in crate::reclaim) fn clients_came(&mut self) -> bool {
         let requests = self.counters.client_requests();
-        let before = replace(&mut self.reclaim.asked.requests_seen, requests);
-        requests != before || self.clients_waiting > 0
+        self.reclaim.asked.saw_more(requests) || self.clients_waiting > 0
     }
 
     /// How long reclaim rests now, after what it did since its last rest.
     fn rest_due(&mut self, now: Instant) -> Duration {
-        let since = self.reclaim.asked.working_since.take();
+        let since = self.reclaim.asked.begin_rest();
         let came = self.clients_came();
         match since {
             Some(since) if came && self.may_rest() => {
@@ -144,62 +127,5 @@ impl State {
             && !self.closing
             && !self.stopping
             && self.failed.is_none()
-    }
-
-    /// Whether even what is wholly live is moved where reclaim is asked for: the paper's way of measuring.
-    pub(crate) fn moves_everything(&self) -> bool {
-        self.reclaim.options.candidate_threshold >= 1.0
-    }
-
-    /// Whether a segment is to be moved for callers.
-    pub(crate) fn is_planned(&self, zone: ZoneId, segment: &Segment) -> bool {
-        self.reclaim.asked.plan.get(&zone) == Some(&segment.incarnation)
-    }
-
-    /// Makes a plan of these segments, for the first `calls` calls.
-    pub(crate) fn plan(&mut self, zones: impl IntoIterator<Item = ZoneId>, calls: u64) {
-        let plan: BTreeMap<ZoneId, u64> =
-            zones.into_iter().map(|zone| (zone, self.space.get(zone).incarnation)).collect();
-        let cycles = plan.len().div_ceil(self.reclaim.options.candidates_max.max(1));
-        let asked = &mut self.reclaim.asked;
-        asked.cycles_left = 2 * cycles + CYCLES_SPARE;
-        (asked.plan, asked.planned) = (plan, calls);
-    }
-
-    /// Whether a plan is due for calls that came before a mark, the first `calls` of all.
-    pub(crate) fn is_plan_due(&self, calls: u64) -> bool {
-        let asked = &self.reclaim.asked;
-        self.reclaim.is_forced() && asked.plan.is_empty() && calls > asked.planned
-    }
-
-    /// Whether a segment was there, and sealed, when the last call came.
-    pub(crate) fn was_there(&self, segment: &Segment) -> bool {
-        let asked = &self.reclaim.asked;
-        let sealed = self.moves_everything() || segment.sealed <= asked.sequence;
-        segment.incarnation <= asked.incarnation && sealed
-    }
-
-    /// A cycle has ended: what it did of the plan is done.
-    pub(crate) fn follow_plan(&mut self) {
-        let State { reclaim, space, .. } = self;
-        let asked = &mut reclaim.asked;
-        asked.plan.retain(|zone, incarnation| {
-            let segment = space.get(*zone);
-            segment.state == SegmentState::Sealed && segment.incarnation == *incarnation
-        });
-        asked.cycles_left = asked.cycles_left.saturating_sub(1);
-        if asked.cycles_left == 0 {
-            asked.plan.clear();
-        }
-        if asked.plan.is_empty() {
-            asked.over = asked.planned;
-        }
-    }
-
-    /// Nothing of the plan can be moved any more.
-    pub(crate) fn end_plan(&mut self) {
-        let asked = &mut self.reclaim.asked;
-        asked.plan.clear();
-        asked.over = asked.planned;
     }
 }

@@ -5,7 +5,6 @@ use mjolnir_store::report::Collected;
 use mjolnir_store::{Error, ErrorKind};
 
 use crate::drive::Engine;
-
 use crate::space::SegmentState;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
@@ -16,9 +15,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Wins what can be won now, whatever the utilization: empties the segments that are sealed by now and
-    /// pay, each once. Leaves clients most of the device meanwhile; dropped before its end, it calls off
-    /// what is left. Fails if it won nothing, since a part of the map cannot be read or the device
-    /// fails for what could be won, and goes on failing.
+    /// pay, each once. Leaves clients most of the device meanwhile. Dropped before its end, it calls off the
+    /// rest. Fails if it won nothing because a part of the map cannot be read, or because the device fails for
+    /// the segments that could be won, and goes on failing.
     pub async fn collect_telling(&self) -> Result<Collected, Error> {
         let retries = self.state().reclaim.retries;
         match self.collect_once().await {

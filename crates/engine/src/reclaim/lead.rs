@@ -6,7 +6,7 @@ use mjolnir_device::{Device, Runtime};
 
 use crate::drive::Engine;
 
-/// How often the lead of clients that wait is seen to.
+/// How often the lead of waiting clients is raised.
 const TICK: Duration = Duration::from_millis(4);
 
 impl<D: Device, R: Runtime> Engine<D, R> {

@@ -1,4 +1,5 @@
-//! Reclaim: mark → select → relocate → repoint → sweep.
+//! Reclaim: mark → select → relocate → repoint → sweep, a file or a folder each. `cycle.rs` drives them, and hands
+//! victims (`victim.rs`) on from one to the next, a batch of them (`batch.rs`) at a time.
 //!
 //! A *cycle* is one walk of the whole map. It does the work of two scans at once, for disjoint
 //! sets of segments, as the paper's pipelined scanner does (Mjölnir, INFLOW'15, section 4.2.2):
@@ -14,17 +15,22 @@
 //!   has been repointed and no touched leaf is unchecked.
 //! * What is given up is *retiring* until a checkpoint frozen afterwards is durable.
 
+mod batch;
 mod callers;
 mod collect;
+mod conclude;
 mod cycle;
 mod lead;
 mod mark;
 mod ordered;
+mod referrers;
 mod relocate;
+mod repoint;
 mod select;
 mod stuck;
 mod sweep;
 mod task;
+mod victim;
 mod wear;
 
 pub use mark::scan::MarkLoop;

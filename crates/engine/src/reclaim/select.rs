@@ -11,15 +11,15 @@ use crate::space::Segment;
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Chooses the next candidates, after a mark that began when the first `calls` calls for reclaim by name
     /// had come. Returns how many.
-    pub(crate) fn select(&self, calls: u64) -> usize {
+    pub(in crate::reclaim) fn select(&self, calls: u64) -> usize {
         let mut guard = self.state();
         let state = &mut *guard;
-        state.follow_plan();
+        state.reclaim.asked.follow_plan(&state.space);
         if state.closing {
             return 0;
         }
         if !state.is_selection_due() {
-            // The mark may have told of more to win.
+            // The mark may have found more to win.
             state.update_pacing();
         }
         let mut chosen = state.choose_for_callers(calls);
@@ -34,28 +34,28 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         state.reclaim.index.len()
     }
 
-    /// Where all segments are to be moved, and all of them can be candidates, there is nothing to choose: they
-    /// are before a mark has counted what is live, which so need not be followed by another.
-    pub(crate) fn select_all(&self) {
+    /// Where all segments are to be moved, and all of them can be candidates, there is nothing to choose: makes
+    /// them candidates before the mark, so that one mark both counts their live blocks and finds their referrers.
+    pub(in crate::reclaim) fn select_all(&self) {
         let mut guard = self.state();
         let state = &mut *guard;
-        let unasked = !state.reclaim.is_forced() || !state.moves_everything();
+        let unasked = !state.reclaim.is_forced() || !state.reclaim.moves_everything();
         if unasked || state.closing || !state.reclaim.index.is_empty() {
             return;
         }
         let calls = state.reclaim.asked.calls();
-        let plan_due = state.is_plan_due(calls);
+        let plan_due = state.reclaim.asked.is_plan_due(calls);
         let wanted = |zone, segment: &Segment| match plan_due {
-            true => state.was_there(segment),
-            false => state.is_planned(zone, segment),
+            true => state.reclaim.was_there(segment),
+            false => state.reclaim.asked.is_planned(zone, segment),
         };
-        // Of what was live once some may not be any more, but no more is.
+        // A block that was stale never becomes live again: the last count is an upper bound.
         let segments =
             state.eligible(wanted, |segment| segment.live.or(Some(segment.payload)), true);
         let chosen = state.choose(&segments);
         if chosen.len() == segments.len() {
             if plan_due {
-                state.plan(chosen.iter().copied(), calls);
+                state.reclaim.plan(chosen.iter().copied(), &state.space, calls);
             }
             state.reclaim.asked.candidates_are_planned(true);
             state.reclaim.index.choose(chosen);
@@ -74,13 +74,13 @@ impl State {
         self.reclaim.urgent || self.reclaim.last_pacing.active
     }
 
-    /// Candidates for those who asked for reclaim by name, of the plan alone: none where clients lack space,
-    /// since what is emptiest comes first then.
+    /// Candidates for those who asked for reclaim by name, out of the plan alone. None where clients lack space,
+    /// since the emptiest segments come first then.
     fn choose_for_callers(&mut self, calls: u64) -> Vec<ZoneId> {
-        let everything = self.moves_everything();
-        if self.is_plan_due(calls) {
+        let everything = self.reclaim.moves_everything();
+        if self.reclaim.asked.is_plan_due(calls) {
             let threshold = self.threshold();
-            let there = |_, segment: &Segment| self.was_there(segment);
+            let there = |_, segment: &Segment| self.reclaim.was_there(segment);
             let segments = self.eligible(there, |segment| segment.live, everything);
             let pays = |segment: &SegmentView| segment.utilization() <= threshold;
             let zones: Vec<ZoneId> = segments
@@ -88,22 +88,22 @@ impl State {
                 .filter(|segment| pays(segment))
                 .map(|segment| segment.zone)
                 .collect();
-            self.plan(zones, calls);
+            self.reclaim.plan(zones, &self.space, calls);
         }
         if !self.reclaim.is_forced() || self.reclaim.urgent || self.reclaim.last_pacing.panic {
             return Vec::new();
         }
-        let planned = |zone, segment: &Segment| self.is_planned(zone, segment);
+        let planned = |zone, segment: &Segment| self.reclaim.asked.is_planned(zone, segment);
         let segments = self.eligible(planned, |segment| segment.live, everything);
         let chosen = self.choose(&segments);
         if chosen.is_empty() {
-            self.end_plan();
+            self.reclaim.asked.end_plan();
         }
         chosen
     }
 
-    /// Those `among` the sealed segments that may be candidates: what wins something, or `everything`. `live`
-    /// tells how many blocks of one are live, if it is known.
+    /// The sealed segments that may be candidates, `among` these: those that win something, or `everything`.
+    /// `live` tells the live blocks of a segment, if they are known.
     fn eligible(
         &self,
         among: impl Fn(ZoneId, &Segment) -> bool,
@@ -118,7 +118,7 @@ impl State {
                 if segment.stuck_with(live).is_some() {
                     return None;
                 }
-                // What is wholly live wins nothing. But a short one, such as every restart leaves, can be joined
+                // A wholly live segment wins nothing. But a short one, such as every restart leaves, can be joined
                 // with others.
                 let short = u64::from(segment.payload) < capacity / 2;
                 let eligible = everything || live < segment.payload || short;
@@ -137,7 +137,8 @@ impl State {
     /// Those of the segments that the victim policy wants.
     fn choose(&mut self, segments: &[SegmentView]) -> Vec<ZoneId> {
         let capacity = self.space.zone_blocks;
-        // What may be moved: into the segments that reclaim may take, less one that fills partly.
+        // Live blocks that may be moved: they fill the segments that reclaim may take, less one that is filled
+        // in part.
         let room = self.space.free_count().saturating_sub(self.space.checkpoint_reserve() + 1);
         let view = VictimView {
             segments,
@@ -149,7 +150,7 @@ impl State {
         self.reclaim.victim.choose(&view)
     }
 
-    /// The part of a segment that may be live where moving it pays.
+    /// The largest live part of a segment that it pays to move.
     fn threshold(&self) -> f64 {
         let threshold = self.reclaim.options.candidate_threshold;
         if threshold >= 1.0 {

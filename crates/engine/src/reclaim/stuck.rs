@@ -1,8 +1,9 @@
 //! Segments that could not be emptied, and when they are tried again.
 //!
-//! Where data or the map is damaged, a segment is tried again once something else is live in it. A device that
-//! failed may be back any time, of which nobody tells: so what it failed for is tried again after a second, and
-//! ever less often where that fails, too. Nobody is refused before that was done once (`drive/room.rs`).
+//! Where data or the map is damaged, a segment is tried again once its live blocks have changed. A device that
+//! failed may recover at any time, without notice: a segment that it failed for is tried again after a second, and
+//! ever less often while it goes on failing. Writes are refused for lack of space only after one retry
+//! (`drive/room.rs`).
 
 use std::pin::pin;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::space::{Retry, Segment, Stuck};
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// A segment could not be emptied.
-    pub(crate) fn note_stuck(&self, zone: ZoneId, why: &Error) {
+    pub(in crate::reclaim) fn note_stuck(&self, zone: ZoneId, why: &Error) {
         let now = self.runtime().now();
         let mut state = self.state();
         let segment = state.space.get_mut(zone);
@@ -30,7 +31,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// The map could not be marked.
-    pub(crate) fn note_mark_failed(&self, why: &Error) {
+    pub(in crate::reclaim) fn note_mark_failed(&self, why: &Error) {
         if why.kind == ErrorKind::Io {
             let now = self.runtime().now();
             let retry = Retry::after(self.state().reclaim.mark_retry, now);
@@ -50,7 +51,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// The task that has what the device failed for tried again, while there is any such thing.
+    /// The task that calls for retries as long as there is something that the device failed for.
     async fn retry_task(self) {
         loop {
             let Some(at) = self.state().reclaim.retry_at else { return };
@@ -74,12 +75,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 }
 
 impl State {
-    /// Has that tried again which it is time for.
+    /// Has those segments tried again whose time has come.
     fn retry_due(&mut self, now: Instant) {
         let is_due = |retry: Retry| retry.at <= now;
         self.retry_where(is_due);
         if self.reclaim.mark_retry.is_some_and(is_due) {
-            // It is not known any more.
+            // Whether marks still fail is not known any more.
             self.reclaim.failure.take_if(|error| error.kind == ErrorKind::Io);
         }
         let of_mark = self.reclaim.mark_retry.filter(|retry| !is_due(*retry));
@@ -89,7 +90,7 @@ impl State {
     }
 
     /// Has those segments tried again that the device failed for.
-    pub(crate) fn retry_all(&mut self) {
+    pub(in crate::reclaim) fn retry_all(&mut self) {
         self.retry_where(|_| true);
     }
 

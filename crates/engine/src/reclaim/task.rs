@@ -9,16 +9,16 @@ use mjolnir_device::{Device, Runtime};
 use mjolnir_store::Error;
 
 use crate::drive::Engine;
-use crate::reclaim::cycle::Begun;
+use crate::reclaim::conclude::Begun;
 use crate::space::SegmentState;
 
-/// A cycle that won nothing is followed by a rest of so many times its processor time, and of at
-/// least so long.
+/// A cycle that won nothing is followed by a rest of this many times its processor time,
 const REST_CYCLES: u32 = 4;
 
+/// but no shorter than this.
 const REST_MIN: Duration = Duration::from_millis(20);
 
-/// One that failed is followed by a rest of at least so long.
+/// The shortest rest after a cycle that failed.
 const REST_AFTER_FAILURE: Duration = Duration::from_millis(100);
 
 impl<D: Device, R: Runtime> Engine<D, R> {
@@ -50,7 +50,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 listener.await;
                 continue;
             }
-            // Else it would take the calls that are meant for those that listen within a cycle.
+            // Otherwise it would take calls that are meant for listeners within a cycle.
             drop(listener);
             self.state().reclaim.running = true;
             let scanned_ns = self.state().reclaim.counters.scan_cpu_ns;
@@ -110,8 +110,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// Rests after a scan that found nothing, but not while somebody asks for space. Once much was deleted
-    /// it rests for no longer than the scan took, and until less is.
+    /// Rests after a scan that found nothing, but not while somebody asks for space. Once much was deleted, it
+    /// rests for no longer than the scan took, and until less is being deleted.
     async fn rest_unless_asked(&self, scanned: Duration) {
         let mut rest = pin!(self.runtime().sleep((REST_CYCLES * scanned).max(REST_MIN)));
         let mut look = pin!(self.runtime().sleep(scanned.max(REST_MIN)));
@@ -134,7 +134,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 Either::Right((Either::Left(_), _)) => {
                     let state = self.state();
                     let before = replace(&mut reckoned, state.reclaim.released.reckoned());
-                    // While more is, a mark that begins would not tell of it.
+                    // While much is being deleted, a mark that begins would not count it.
                     if state.should_choose_anew() && reckoned - before < state.much_blocks() {
                         return;
                     }

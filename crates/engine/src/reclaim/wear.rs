@@ -12,10 +12,10 @@ impl State {
     /// Adds the least worn segments to the victims, as the last of them, if they are too far behind
     /// the most worn one.
     ///
-    /// One and another for each eight victims, whatever lives in them: so levelling goes on only while
-    /// reclaim does; where there is no room for one, it is spared as any other. None where reclaim was
-    /// asked for by name, of what there was then.
-    pub(crate) fn add_least_worn(
+    /// One, and another one for each eight victims, however many of their blocks are live: so levelling goes on
+    /// only while reclaim does. Where there is no room for one, it is spared as any other victim. None where
+    /// reclaim was asked for by name: that moves only what was planned.
+    pub(in crate::reclaim) fn add_least_worn(
         &mut self,
         chosen: &mut Vec<ZoneId>,
         erases: impl Fn(ZoneId) -> Option<u32>,

@@ -2,13 +2,13 @@
 //! its checksums are compared ahead of the replay of its records: by each group's last record, so that
 //! it comes about when it is needed.
 
-use mjolnir_store::report::ReadPurpose;
 use std::cell::RefCell;
 use std::pin::pin;
 
 use event_listener::Event;
 use futures_util::{StreamExt, stream};
 use mjolnir_device::{Device, Runtime};
+use mjolnir_store::report::ReadPurpose;
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_BYTES, ZoneId};
 

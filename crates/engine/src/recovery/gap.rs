@@ -1,9 +1,9 @@
 //! Where replay ended, and whether that is a gap: damage took records, and not only a power cut.
 
-use mjolnir_store::report::DamagedPlace;
 use std::collections::BTreeSet;
 
 use mjolnir_store::Error;
+use mjolnir_store::report::DamagedPlace;
 use mjolnir_units::ZoneId;
 
 use crate::fault;

@@ -1,11 +1,11 @@
 //! Loads the map's nodes that a manifest names.
 
-use mjolnir_store::report::{DamagedPlace, LogLoss, ReadPurpose};
 use std::pin::pin;
 
 use futures_util::{StreamExt, stream};
 use mjolnir_device::{Device, Runtime};
 use mjolnir_map::Map;
+use mjolnir_store::report::{DamagedPlace, LogLoss, ReadPurpose};
 use mjolnir_store::{Error, ErrorKind};
 
 use crate::catalog::Entry;

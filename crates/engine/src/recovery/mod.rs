@@ -37,13 +37,13 @@ mod survey;
 
 pub use root::segments_told;
 
-use mjolnir_store::report::{LogLoss, ReadPurpose};
 use std::collections::BTreeSet;
 
 use futures_util::future::try_join;
 use mjolnir_device::{Device, Runtime, WarmLog};
 use mjolnir_map::Map;
 use mjolnir_store::Error;
+use mjolnir_store::report::{LogLoss, ReadPurpose};
 use mjolnir_units::{BLOCK_SIZE, TreeId, ZoneId};
 
 use crate::drive::{Engine, State};
@@ -60,7 +60,6 @@ use crate::recovery::promised::Promised;
 use crate::recovery::refusal::refusal;
 use crate::recovery::root::{ManifestError, check_manifest, read_manifest, read_root};
 use crate::recovery::survey::{Survey, Walked};
-
 use crate::space::{MAP_STREAM, Segment, SegmentState, Space};
 
 impl<D: Device, R: Runtime> Engine<D, R> {

@@ -1,9 +1,9 @@
 //! Replays the records that were logged after the checkpoint, in the order of their numbers, up to the first gap.
 
-use mjolnir_store::report::LogLoss;
 use std::collections::BTreeMap;
 
 use mjolnir_device::{Device, Runtime};
+use mjolnir_store::report::LogLoss;
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{Lba, Pba, TreeId};
 
@@ -14,7 +14,6 @@ use crate::recovery::arrivals::Arrivals;
 use crate::recovery::dropped::Dropped;
 use crate::recovery::refusal::WAYS_ON;
 use crate::recovery::rescue::copies_of;
-
 use crate::space::Hurdle;
 use crate::yielding::yield_now;
 

@@ -6,11 +6,11 @@
 //! changes nothing else, and what it wrote is found by the next try, if this one is cut short. The warm log
 //! stays as it is until recovery's checkpoint is durable.
 
-use mjolnir_store::report::WarmLeft;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use mjolnir_device::{Device, Opening, Runtime, WarmEntry, WarmLog};
+use mjolnir_store::report::WarmLeft;
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_BYTES, ZoneId};
 
@@ -23,7 +23,6 @@ use crate::log::fold;
 use crate::memory::dirty_bytes_max;
 use crate::recovery::arrivals::Payload;
 use crate::recovery::survey::Survey;
-
 use crate::space::RELIEF_STREAM;
 
 /// An entry that is to be logged again.

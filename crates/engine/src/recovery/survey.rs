@@ -1,11 +1,11 @@
 //! What recovery finds in the log: the segments that may hold records newer than the checkpoint,
 //! their groups, and what of them is damaged.
 
-use mjolnir_store::report::{DamagedPlace, ReadPurpose};
 use std::collections::BTreeSet;
 
 use futures_util::{StreamExt, stream};
 use mjolnir_device::{AlignedBuf, Device, Runtime};
+use mjolnir_store::report::{DamagedPlace, ReadPurpose};
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, ZoneId};
 
@@ -17,7 +17,6 @@ use crate::format::record::Record;
 use crate::format::root::Root;
 use crate::format::segment::SegmentHeader;
 use crate::recovery::settle::LANDMARKS;
-
 use crate::space::{CLIENT_STREAM, MAP_STREAM, ORDER_SLACK, RECLAIM_STREAM, SegmentState};
 
 /// Unopened segments in a row that end the search for opened ones: more than could be skipped or
@@ -155,75 +154,108 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         manifest: &Manifest,
         survey: &mut Survey,
     ) -> Result<Opened, Error> {
-        let info = self.state().info.clone();
-        let whole = |zone, what| LostGroups::whole_segment(zone, info.zone_blocks, what);
+        let zones = self.state().info.zones;
         let mut opened = Opened { zones: Vec::new(), headless: BTreeSet::new() };
         // Those that look unopened where the next one may have been opened.
         let mut unopened = Vec::new();
         let mut misses = 0;
-        for zone in manifest.order(info.zones) {
-            // A segment overlooked is records lost, so what looks unopened is looked at twice.
-            let mut found = self.read_segment_header(zone, root).await?;
-            if !matches!(found, First::Header(_)) {
-                found = self.read_segment_header(zone, root).await?;
-            }
-            let mut header = match &found {
-                First::Header(header) => Some(header.clone()),
-                _ => None,
-            };
-            // One that was overwritten as a whole, or that a power cut took, looks unopened: then the first
-            // group tells, as long as that is whole.
-            let reach = match found {
-                First::Damaged | First::Unreadable => REACH,
-                First::Unopened => 2,
-                First::Header(_) => 0,
-            };
-            if reach > 0
-                && let Some(group) = self.headless_group(zone, root, reach).await?
-            {
-                opened.headless.insert(zone);
-                let (incarnation, epoch) = (group.incarnation, group.epoch);
-                let stream = stream_of(std::slice::from_ref(&group));
-                header = Some(SegmentHeader { uuid: info.uuid, zone, incarnation, epoch, stream });
-            }
-            let Some(header) = header else {
-                if matches!(found, First::Damaged) {
-                    let what = "the segment's header is damaged, and no group in it tells what the segment holds";
-                    survey.damage.push(whole(zone, what));
-                }
-                if matches!(found, First::Unopened) && misses < ORDER_SLACK {
-                    unopened.push(zone);
-                }
-                misses += 1;
-                if misses >= MISSES_MAX {
-                    break;
-                }
-                continue;
-            };
-            misses = 0;
-            survey.epoch = survey.epoch.max(header.epoch);
-            let mut state = self.state();
-            state.space.incarnation = state.space.incarnation.max(header.incarnation);
-            if header.epoch != root.epoch {
-                // Opened by a recovery that did not finish: it holds nothing that counts. One
-                // that did finish left a newer root than this.
-                if header.stream != MAP_STREAM && header.epoch > root.epoch {
-                    survey.damage.push(whole(zone, OF_LATER_ROOT));
-                }
+        for zone in manifest.order(zones) {
+            let (found, header) = self.look_at_start(zone, root, &mut opened).await?;
+            if let Some(header) = header {
+                misses = 0;
+                self.note_opened(zone, &header, root, &mut opened, survey);
                 continue;
             }
-            let segment = state.space.get_mut(zone);
-            segment.state = SegmentState::Sealed;
-            segment.stream = header.stream;
-            segment.incarnation = header.incarnation;
-            opened.zones.push(zone);
+            if matches!(found, First::Damaged) {
+                let what = "the segment's header is damaged, and no group in it tells what the segment holds";
+                survey.damage.push(self.whole_segment(zone, what));
+            }
+            if matches!(found, First::Unopened) && misses < ORDER_SLACK {
+                unopened.push(zone);
+            }
+            misses += 1;
+            if misses >= MISSES_MAX {
+                break;
+            }
         }
+        self.find_traces(unopened, root, survey).await?;
+        Ok(opened)
+    }
+
+    /// The first block of a segment, and its header: where that is lost, as the first group tells it.
+    async fn look_at_start(
+        &self,
+        zone: ZoneId,
+        root: &Root,
+        opened: &mut Opened,
+    ) -> Result<(First, Option<SegmentHeader>), Error> {
+        // A segment overlooked is records lost, so what looks unopened is looked at twice.
+        let mut found = self.read_segment_header(zone, root).await?;
+        if !matches!(found, First::Header(_)) {
+            found = self.read_segment_header(zone, root).await?;
+        }
+        // One that was overwritten as a whole, or that a power cut took, looks unopened: then the first
+        // group tells, as long as that is whole.
+        let reach = match &found {
+            First::Header(header) => {
+                let header = header.clone();
+                return Ok((found, Some(header)));
+            }
+            First::Damaged | First::Unreadable => REACH,
+            First::Unopened => 2,
+        };
+        let Some(group) = self.headless_group(zone, root, reach).await? else {
+            return Ok((found, None));
+        };
+        opened.headless.insert(zone);
+        let uuid = self.state().info.uuid;
+        let (incarnation, epoch) = (group.incarnation, group.epoch);
+        let stream = stream_of(std::slice::from_ref(&group));
+        Ok((found, Some(SegmentHeader { uuid, zone, incarnation, epoch, stream })))
+    }
+
+    /// Notes a segment that was opened after the root was written.
+    fn note_opened(
+        &self,
+        zone: ZoneId,
+        header: &SegmentHeader,
+        root: &Root,
+        opened: &mut Opened,
+        survey: &mut Survey,
+    ) {
+        survey.epoch = survey.epoch.max(header.epoch);
+        let mut state = self.state();
+        state.space.incarnation = state.space.incarnation.max(header.incarnation);
+        if header.epoch != root.epoch {
+            drop(state);
+            // Opened by a recovery that did not finish: it holds nothing that counts. One
+            // that did finish left a newer root than this.
+            if header.stream != MAP_STREAM && header.epoch > root.epoch {
+                survey.damage.push(self.whole_segment(zone, OF_LATER_ROOT));
+            }
+            return;
+        }
+        let segment = state.space.get_mut(zone);
+        segment.state = SegmentState::Sealed;
+        segment.stream = header.stream;
+        segment.incarnation = header.incarnation;
+        opened.zones.push(zone);
+    }
+
+    /// Finds those of the segments without header and first group in which a later group is.
+    async fn find_traces(
+        &self,
+        unopened: Vec<ZoneId>,
+        root: &Root,
+        survey: &mut Survey,
+    ) -> Result<(), Error> {
+        let zone_blocks = self.state().info.zone_blocks;
         let trace = async |zone| {
             let Some(first) = self.headless_group(zone, root, REACH).await? else {
                 return Ok(None);
             };
             let groups = self
-                .walk_groups(ReadPurpose::Recovery, zone, first.incarnation, info.zone_blocks)
+                .walk_groups(ReadPurpose::Recovery, zone, first.incarnation, zone_blocks)
                 .await?;
             Ok(Some((zone, first, groups)))
         };
@@ -231,16 +263,23 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         while let Some(trace) = traces.next().await {
             let Some((zone, first, groups)) = trace? else { continue };
             survey.epoch = survey.epoch.max(first.epoch);
-            let mut state = self.state();
-            state.space.incarnation = state.space.incarnation.max(first.incarnation);
+            {
+                let mut state = self.state();
+                state.space.incarnation = state.space.incarnation.max(first.incarnation);
+            }
             if first.epoch == root.epoch {
                 let durable = groups.iter().map(|group| group.durable).max().unwrap_or(0);
                 survey.traces.push(Trace { zone, durable });
             } else if stream_of(&groups) != MAP_STREAM {
-                survey.damage.push(whole(zone, OF_LATER_ROOT));
+                survey.damage.push(self.whole_segment(zone, OF_LATER_ROOT));
             }
         }
-        Ok(opened)
+        Ok(())
+    }
+
+    /// All that a segment may have held is lost.
+    fn whole_segment(&self, zone: ZoneId, what: &str) -> LostGroups {
+        LostGroups::whole_segment(zone, self.state().info.zone_blocks, what)
     }
 
     /// Segments that are not, or may not be, what the manifest says: a later root, which cannot be read,

@@ -1,4 +1,4 @@
-//! While a slice of a victim is copied the next one is on its way, be it of the same victim or of the
+//! While a round of a victim is copied the next one is on its way, be it of the same victim or of the
 //! next, whose headers are read at once: else the device would wait until something was copied.
 
 use std::collections::BTreeMap;
@@ -12,8 +12,8 @@ use mjolnir_store::{Durability, Store};
 use crate::support::{BLOCK, Engine, fresh, open, payload, put, run, tag_of};
 
 const ZONE_BLOCKS: u64 = 1024;
-/// Blocks of a slice, with so little that may wait unwritten.
-const SLICE_BLOCKS: u64 = 128;
+/// Blocks of a round, with so little that may wait unwritten.
+const ROUND_BLOCKS: u64 = 128;
 
 /// A read: which zone, how many blocks, and when it was begun and had ended.
 struct Reading {
@@ -60,10 +60,10 @@ fn collected(reopened: bool, group: u64, failing: Option<u64>) -> Vec<Reading> {
             candidate_threshold: 1.0,
             ..ReclaimOptions::default()
         };
-        let dirty_bytes_max = 16 * SLICE_BLOCKS * BLOCK;
+        let dirty_bytes_max = 16 * ROUND_BLOCKS * BLOCK;
         let options = OpenOptions { dirty_bytes_max, reclaim, ..OpenOptions::default() };
         drop(fresh(|| memory.clone(), &runtime, options.clone()).await);
-        // A read takes longer than it does to copy a slice.
+        // A read takes longer than it does to copy a round.
         let slow = DelayOptions { read: Duration::from_micros(200), ..DelayOptions::default() };
         let fault = Fault::new(Delay::new(memory.clone(), runtime.clone(), slow));
         let (control, device) = (fault.control(), Record::new(fault));
@@ -112,21 +112,21 @@ fn most_at_once<'a>(readings: impl Iterator<Item = &'a Reading> + Clone) -> usiz
 }
 
 #[test]
-fn the_next_victim_is_on_its_way_while_the_last_slice_of_one_is_copied() {
+fn the_next_victim_is_on_its_way_while_the_last_round_of_one_is_copied() {
     for reopened in [false, true] {
         let readings = collected(reopened, 100, None);
         // A footer has two blocks.
         let (headers, others): (Vec<_>, Vec<_>) =
             readings.into_iter().partition(|reading| reading.blocks == 1);
-        let slices: Vec<_> = others.into_iter().filter(|r| r.blocks > 2).collect();
-        let victims: Vec<_> = slices.chunk_by(|a, b| a.zone == b.zone).collect();
-        assert!(victims.len() > 4 && slices.len() > 3 * victims.len(), "{}", victims.len());
+        let rounds: Vec<_> = others.into_iter().filter(|r| r.blocks > 2).collect();
+        let victims: Vec<_> = rounds.chunk_by(|a, b| a.zone == b.zone).collect();
+        assert!(victims.len() > 4 && rounds.len() > 3 * victims.len(), "{}", victims.len());
         for victim in &victims {
             let of_it = headers.iter().filter(|header| header.zone == victim[0].zone);
             assert_eq!(most_at_once(of_it.clone()), of_it.count(), "headers are read at once");
         }
         // But for the first of each batch, of which there are fewer than victims.
-        let alone = slices.windows(2).filter(|pair| pair[1].begun > pair[0].ended);
+        let alone = rounds.windows(2).filter(|pair| pair[1].begun > pair[0].ended);
         assert!(alone.count() < victims.len() / 2, "reopened: {reopened}");
     }
 }

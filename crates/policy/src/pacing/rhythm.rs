@@ -9,7 +9,7 @@ const LEAD_MAX: f64 = 0.5;
 /// The weight of a batch in what is usual.
 const WEIGHT: f64 = 0.25;
 
-/// The rhythm of reclaim: it copies a slice at a time, and between two batches of victims nothing for a
+/// The rhythm of reclaim: it copies a round at a time, and between two batches of victims nothing for a
 /// while, since it waits for what it wrote, repoints, takes a checkpoint, marks, and reads the first of
 /// the next batch.
 ///

@@ -1,9 +1,9 @@
 //! Finding a segment's groups: along their chain, and past headers that are damaged.
 
-use mjolnir_store::report::ReadPurpose;
 use std::ops::Range;
 
 use mjolnir_device::{AlignedBuf, Device, DeviceError, Runtime};
+use mjolnir_store::report::ReadPurpose;
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_BYTES, ZoneId};
 

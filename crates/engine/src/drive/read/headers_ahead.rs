@@ -4,12 +4,12 @@
 //! segment's checksums are in memory, they tell where headers are: these have none there. That is a hint
 //! and no more: whoever walks looks at what was read as if it had been read then.
 
-use mjolnir_store::report::ReadPurpose;
 use std::collections::VecDeque;
 
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use mjolnir_device::{AlignedBuf, Device, DeviceError, Runtime};
+use mjolnir_store::report::ReadPurpose;
 use mjolnir_units::{BLOCK_BYTES, Pba, ZoneId};
 
 use crate::drive::engine::Engine;

@@ -9,7 +9,6 @@ use crate::drive::engine::Engine;
 use crate::drive::read::checksums::Sums;
 use crate::drive::read::pins::Pin;
 use crate::format::segment::Footer;
-
 use crate::space::Segment;
 
 /// A segment's checksums are on their way, until this is dropped.

@@ -3,7 +3,6 @@
 //! Node images lie packed in the payload of the map's groups, each at a multiple of 64 bytes. A
 //! *node address* packs where: first block, offset within it, and length.
 
-use mjolnir_store::report::ReadPurpose;
 use std::future::ready;
 
 use bytes::Bytes;
@@ -11,6 +10,7 @@ use futures_util::{Stream, StreamExt, stream};
 use mjolnir_device::{Device, Runtime};
 use mjolnir_map::{BaseBefore, NodeAddress, NodeId};
 use mjolnir_store::Error;
+use mjolnir_store::report::ReadPurpose;
 
 use crate::drive::engine::Engine;
 use crate::drive::read::pins::Pin;

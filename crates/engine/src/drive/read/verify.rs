@@ -1,6 +1,5 @@
 //! Reads: from the map to bytes that verify.
 
-use mjolnir_store::report::ReadPurpose;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -8,6 +7,7 @@ use futures_util::future::join;
 use mjolnir_device::{AlignedBuf, Device, Runtime};
 use mjolnir_map::Run;
 use mjolnir_store::Error;
+use mjolnir_store::report::ReadPurpose;
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
 
 use crate::drive::engine::Engine;

@@ -1,322 +1,86 @@
-//! Which blocks are live: one bit for each block of the device.
+//! What a mark found live: the live blocks of each segment, and the live bits of the candidates, by which the
+//! batches of its cycle are relocated.
 //!
-//! Several jobs mark at once. Each processor has a sheet of bits of its own, so that setting a bit is
-//! a plain store: an atomic one would stop the processor from overlapping the cache misses, of which
-//! a mark of a large map is made. And it is the same sheet in each of its jobs: one that another
-//! processor wrote last has to come over from its cache, line by line. When the mark has ended as many
-//! count what any sheet has, and put the candidates' bits together, piece by piece: with many processors,
-//! sheets are much to go through.
+//! A block of a candidate that is live now was live when the mark began: a new reference is copied from one
+//! that existed. A block that ceased to be live since is among those that were displaced since the mark began
+//! ([`Map::displaced`](mjolnir_map::Map::displaced)). Where no block was referred to twice when it began, each
+//! displaced block has ceased to be live. Otherwise something else may still refer to it: if many blocks of the
+//! victims were displaced, the leaves are asked again.
+//!
+//! The mark before tells that no block was referred to twice: it saw each block once, and no leaf was copied,
+//! cloned or shared since it began ([`Map::referred_again`](mjolnir_map::Map::referred_again)). The mark itself
+//! cannot tell: of two references to a block, the first may be displaced before the walk comes there.
 
 use std::collections::BTreeMap;
-use std::ops::{Add, Sub};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
-use mjolnir_map::{Bits, a_line, prefetch_line, word};
+use mjolnir_map::Bits;
 use mjolnir_units::ZoneId;
 
-use crate::reclaim::mark::zone_set::ZoneSet;
+use crate::drive::State;
+use crate::reclaim::victim::Victim;
 
-/// Bytes of all sheets that a piece has at least: less is not worth handing to another processor.
-const PIECE_BYTES_MIN: usize = 16 << 10;
+/// At most one in so many blocks may be copied though nothing refers to it any more.
+const IN_VAIN: u64 = 64;
 
-/// The most, unless a zone has more: some 0.1 ms, for which clients may wait.
-const PIECE_BYTES_MAX: usize = 1 << 20;
-
-/// What words refer to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mapped {
-    /// Words that are no holes.
-    pub words: u64,
-    /// Blocks, each as often as it is referred to.
-    pub blocks: u64,
-}
-
-impl Mapped {
-    /// What these words refer to.
-    pub fn of(words: &[u64]) -> Self {
-        let mapped = words.iter().filter(|word| word::pba(**word).is_some());
-        mapped.fold(Mapped::default(), |sum, word| {
-            sum + Mapped { words: 1, blocks: word::blocks(*word) }
-        })
-    }
-}
-
-impl Add for Mapped {
-    type Output = Mapped;
-
-    fn add(self, other: Mapped) -> Mapped {
-        Mapped { words: self.words + other.words, blocks: self.blocks + other.blocks }
-    }
-}
-
-impl Sub for Mapped {
-    type Output = Mapped;
-
-    fn sub(self, other: Mapped) -> Mapped {
-        Mapped { words: self.words - other.words, blocks: self.blocks - other.blocks }
-    }
-}
-
-/// Sets the bits of all that a leaf's words refer to. Words `ahead` are asked for on the way, a line for
-/// each line that is gone through: all of them at once would be more than can be under way.
-#[inline]
-pub(crate) fn set_all(live: &mut Bits, entries: &[u64], ahead: &[u64]) -> Mapped {
-    let (mut words, mut blocks) = (entries.len() as u64, entries.len() as u64);
-    let mut lines_ahead = ahead.chunks(a_line::<u64>());
-    for line in entries.chunks(a_line::<u64>()) {
-        if let Some(line) = lines_ahead.next() {
-            prefetch_line(line);
-        }
-        // A random map is made of single blocks. So short is their part of the loop that the misses of
-        // many are under way at once.
-        for entry in line {
-            if word::is_single(*entry) {
-                live.set(*entry);
-            } else if let Some(pba) = word::pba(*entry) {
-                live.set_run(pba.0, pba.0 + word::blocks(*entry));
-                blocks += word::blocks(*entry) - 1;
-            } else {
-                words -= 1;
-                blocks -= 1;
-            }
-        }
-    }
-    Mapped { words, blocks }
-}
-
-/// The segments that a mark judges, of a device.
-struct Judged {
-    zone_blocks: u64,
-    zones: u64,
-    segments: Vec<ZoneId>,
-}
-
-impl Judged {
-    fn blocks(&self) -> u64 {
-        self.zones * self.zone_blocks
-    }
-}
-
-/// What the jobs of a mark have found live so far.
-pub(crate) struct Sheets {
-    judged: Judged,
-    /// One for each job that may run at once; without room before it is first used.
-    sheets: Vec<Mutex<Bits>>,
-}
-
-impl Sheets {
-    /// No block is live yet. The device has `zones` zones; those `judged` will be counted. Up to
-    /// `jobs` jobs mark at once.
-    pub fn new(zones: usize, zone_blocks: u64, judged: Vec<ZoneId>, jobs: usize) -> Self {
-        let sheets = (0..jobs).map(|_| Mutex::default()).collect();
-        Sheets { judged: Judged { zone_blocks, zones: zones as u64, segments: judged }, sheets }
-    }
-
-    /// The sheet of a job, by its number, which no other has at the time: nobody waits for it.
-    pub fn sheet(&self, job: usize) -> MutexGuard<'_, Bits> {
-        let mut sheet = self.sheets[job].lock().expect("a mark ends with a job that panicked");
-        if sheet.room() == 0 {
-            *sheet = Bits::new(self.judged.blocks());
-        }
-        sheet
-    }
-
-    /// Bytes of a sheet.
-    pub fn sheet_bytes(&self) -> u64 {
-        8 * self.judged.blocks().div_ceil(64)
-    }
-
-    /// Ends the marking. What is left to do can be done by `threads` threads at once.
-    pub fn end(self, threads: usize) -> Ended {
-        let unlocked = |sheet: Mutex<Bits>| sheet.into_inner().expect("no job panicked");
-        let sheets = self.sheets.into_iter().map(unlocked);
-        let sheets: Vec<Bits> = sheets.filter(|sheet| sheet.room() > 0).collect();
-        let bytes: usize = sheets.iter().map(Bits::bytes).sum();
-        let pieces = (bytes / PIECE_BYTES_MIN).min(threads.max(bytes / PIECE_BYTES_MAX));
-        let pieces = pieces.min(self.judged.zones as usize).max(1);
-        Ended { judged: self.judged, sheets, bytes, pieces, taken: AtomicUsize::new(0) }
-    }
-
-    /// Ends the marking, and counts in this thread.
-    pub fn counted(self, candidates: &ZoneSet) -> LiveMap {
-        let ended = self.end(1);
-        let pieces = ended.count_left(candidates).collect();
-        ended.counted(pieces)
-    }
-}
-
-/// The sheets of a mark that has ended, to be counted piece by piece.
-pub(crate) struct Ended {
-    judged: Judged,
-    sheets: Vec<Bits>,
-    /// Of all sheets.
-    bytes: usize,
-    pieces: usize,
-    /// How many have been taken by whoever counts them.
-    taken: AtomicUsize,
-}
-
-/// What is live of some zones, one after the other.
-pub(crate) struct Piece {
-    counts: Vec<u32>,
-    /// The blocks, counted from the zone's start, of those that are candidates.
-    candidates: Vec<(ZoneId, Bits)>,
-}
-
-impl Ended {
-    /// Whether it is not worth handing to another processor.
-    pub fn is_little(&self) -> bool {
-        self.bytes < 2 * PIECE_BYTES_MIN
-    }
-
-    /// Bytes of memory that the bits of these will take.
-    pub fn candidates_bytes(&self, candidates: &ZoneSet) -> u64 {
-        8 * self.judged.zone_blocks.div_ceil(64) * candidates.len() as u64
-    }
-
-    /// Counts pieces, with their numbers, one after the other as long as there are some that nobody else
-    /// has taken: in any thread.
-    pub fn count_left(&self, candidates: &ZoneSet) -> impl Iterator<Item = (usize, Piece)> {
-        std::iter::from_fn(move || {
-            let number = self.taken.fetch_add(1, Ordering::Relaxed);
-            (number < self.pieces).then(|| (number, self.count(number, candidates)))
-        })
-    }
-
-    fn count(&self, number: usize, candidates: &ZoneSet) -> Piece {
-        let zone_blocks = self.judged.zone_blocks;
-        let begin = |number: usize| (self.judged.zones * number as u64 / self.pieces as u64) as u32;
-        let (mut counts, mut bits) = (Vec::new(), Vec::new());
-        for zone in (begin(number)..begin(number + 1)).map(ZoneId) {
-            let start = zone.start(zone_blocks);
-            let end = start.0 + zone_blocks;
-            counts.push(Bits::count_in_any(&self.sheets, start.0, end) as u32);
-            if candidates.find(start).is_some() {
-                let mut live = Bits::new(zone_blocks);
-                for sheet in &self.sheets {
-                    live.set_those_of(&sheet.part(start.0, end));
-                }
-                bits.push((zone, live));
-            }
-        }
-        Piece { counts, candidates: bits }
-    }
-
-    /// The whole, of all pieces by their numbers.
-    pub fn counted(self, pieces: BTreeMap<usize, Piece>) -> LiveMap {
-        let (mut counts, mut candidates) = (Vec::new(), BTreeMap::new());
-        for piece in pieces.into_values() {
-            counts.extend(piece.counts);
-            candidates.extend(piece.candidates);
-        }
-        let zones = self.judged.zones;
-        assert_eq!(counts.len() as u64, zones, "what is missing would not be live");
-        LiveMap { segments: self.judged.segments, counts, candidates }
-    }
-}
-
-/// What a mark that has ended found live.
-pub(crate) struct LiveMap {
-    /// Those that it judges.
-    segments: Vec<ZoneId>,
-    /// For each zone.
-    counts: Vec<u32>,
-    /// For each candidate, its blocks counted from the start.
-    pub candidates: BTreeMap<ZoneId, Bits>,
-}
-
-impl LiveMap {
+/// See the module.
+pub(in crate::reclaim) struct Live {
     /// Live blocks of each segment that the mark judges.
-    pub fn counts(&self) -> impl Iterator<Item = (ZoneId, u32)> {
-        self.segments.iter().map(|zone| (*zone, self.counts[zone.0 as usize]))
+    pub counts: Vec<(ZoneId, u32)>,
+    /// Live blocks of all zones.
+    pub blocks: u64,
+    /// A bit for each block of a candidate, counted from the start of its zone.
+    pub(super) candidates: BTreeMap<ZoneId, Bits>,
+    /// Set if nothing was referred to twice when the mark began: how often something had been referred to again
+    /// by then.
+    pub(super) singly_at: Option<u64>,
+    /// Whether many leaves that refer to candidates had a twin, and leaves may be held for it.
+    pub twins: bool,
+}
+
+impl Live {
+    /// What the sheets of a mark say.
+    pub(super) fn new(
+        counts: Vec<(ZoneId, u32)>,
+        blocks: u64,
+        candidates: BTreeMap<ZoneId, Bits>,
+    ) -> Self {
+        Live { counts, blocks, candidates, singly_at: None, twins: false }
     }
 
-    /// Live blocks of all zones.
-    pub fn total(&self) -> u64 {
-        self.counts.iter().map(|count| u64::from(*count)).sum()
+    /// The live bits of a candidate.
+    pub fn bits_of(&self, zone: ZoneId) -> Option<&Bits> {
+        self.candidates.get(&zone)
+    }
+
+    /// Bytes of memory of the candidates' bits.
+    pub fn bits_bytes(&self) -> u64 {
+        self.candidates.values().map(|live| live.bytes() as u64).sum()
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use rand_core::{Rng, SeedableRng};
-    use rand_pcg::Pcg64;
-
-    use super::*;
-
-    #[test]
-    fn counts_equal_those_of_a_set_of_blocks_however_many_sheets_and_pieces() {
-        let mut random = Pcg64::seed_from_u64(2);
-        for (zone_blocks, marks, pieces) in
-            [(33, 60, 1), (64, 60, 2), (100, 60, 4), (700, 60, 5), (700, 3, 3)]
-        {
-            let zones = 5;
-            let judged = vec![ZoneId(0), ZoneId(2), ZoneId(4)];
-            let sheets = Sheets::new(zones, zone_blocks, judged.clone(), 3);
-            let mut naive = std::collections::BTreeSet::new();
-            for index in 0..marks {
-                let at = random.next_u64() % (zones as u64 * zone_blocks);
-                let blocks = 1 + random.next_u64() % 40;
-                sheets.sheet(index % 3).set_run(at, at + blocks);
-                naive.extend(at..at + blocks);
+impl State {
+    /// The victims' live bits, at most one in [`IN_VAIN`] of them stale; `None` if the mark cannot decide.
+    /// Forgets the bits of segments that are no candidates any more.
+    pub(in crate::reclaim) fn still_live(
+        &mut self,
+        victims: &[Victim],
+        marked: &mut Live,
+    ) -> Option<Vec<Bits>> {
+        marked.candidates.retain(|zone, _| self.reclaim.index.leaves(*zone).is_some());
+        self.reclaim.mark_bytes = marked.bits_bytes();
+        let singly = marked.singly_at == Some(self.map.referred_again());
+        let (mut live, mut doubtful) = (0, 0);
+        let still = victims.iter().map(|Victim { zone, .. }| {
+            let (mut bits, displaced) =
+                (marked.bits_of(*zone)?.clone(), self.map.displaced(zone.0)?);
+            match singly {
+                true => bits.clear_those_of(displaced),
+                false => doubtful += bits.in_common_with(displaced),
             }
-            let candidates = ZoneSet::new(zones, zone_blocks, [ZoneId(4), ZoneId(1)].into_iter());
-            let ended = Ended { pieces, ..sheets.end(9) };
-            let bytes_expected = ended.candidates_bytes(&candidates);
-            let counted: BTreeMap<_, _> = {
-                // By two that take turns.
-                let mut both = [ended.count_left(&candidates), ended.count_left(&candidates)];
-                let counted = (0..pieces).map(|turn| both[turn % 2].next().unwrap()).collect();
-                assert!(both.iter_mut().all(|left| left.next().is_none()));
-                counted
-            };
-            assert_eq!(counted.len(), pieces);
-            let live = ended.counted(counted);
-            let expected = judged.iter().map(|zone| {
-                let from = u64::from(zone.0) * zone_blocks;
-                (*zone, naive.range(from..from + zone_blocks).count() as u32)
-            });
-            assert!(live.counts().eq(expected));
-            assert_eq!(live.total(), naive.range(..zones as u64 * zone_blocks).count() as u64);
-            let known: Vec<_> = live.candidates.keys().copied().collect();
-            assert_eq!(known, [ZoneId(1), ZoneId(4)]);
-            let bytes: usize = live.candidates.values().map(Bits::bytes).sum();
-            assert_eq!(bytes as u64, bytes_expected);
-            for (zone, part) in &live.candidates {
-                let from = u64::from(zone.0) * zone_blocks;
-                let mut blocks = Vec::new();
-                part.runs(0, zone_blocks, |at, run| blocks.extend(from + at..from + at + run));
-                assert!(blocks.iter().eq(naive.range(from..from + zone_blocks)), "{zone}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_mark_with_one_sheet_or_none_is_counted_too() {
-        for marks in 0..2 {
-            let sheets = Sheets::new(3, 32, vec![ZoneId(1)], 2);
-            (0..marks).for_each(|_| sheets.sheet(1).set(40));
-            let candidates = ZoneSet::new(3, 32, [ZoneId(1)].into_iter());
-            let live = sheets.counted(&candidates);
-            assert!(live.counts().eq([(ZoneId(1), marks)]));
-            let bits = live.candidates.get(&ZoneId(1)).map(|bits| (bits.room(), bits.clone()));
-            let mut expected = Bits::new(32);
-            (0..marks).for_each(|_| expected.set(8));
-            assert_eq!((live.total(), bits), (u64::from(marks), Some((64, expected))));
-        }
-    }
-
-    #[test]
-    fn a_large_map_is_counted_in_many_pieces_and_a_small_one_in_one() {
-        for (zones, zone_blocks, pieces) in
-            [(9, 1 << 12, 1), (1, 1 << 25, 1), (9, 1 << 14, 2), (9, 1 << 18, 8), (200, 1 << 20, 50)]
-        {
-            let sheets = Sheets::new(zones, zone_blocks, vec![ZoneId(0)], 2);
-            (0..2).for_each(|job| sheets.sheet(job).set(job as u64));
-            let ended = sheets.end(8);
-            assert_eq!(ended.pieces, pieces, "{zones} of {zone_blocks}");
-            assert_eq!(ended.is_little(), zone_blocks == 1 << 12);
-        }
+            live += u64::from(self.space.get(*zone).live.unwrap_or(0));
+            Some(bits)
+        });
+        let still = still.collect::<Option<Vec<_>>>()?;
+        (doubtful <= live / IN_VAIN).then_some(still)
     }
 }

@@ -1,10 +1,11 @@
 //! Mark: one walk of the map that counts live blocks and indexes the candidates' referrers.
 
-pub(crate) mod live;
-pub(crate) mod marked;
-pub(crate) mod portions;
-pub(crate) mod scan;
-pub(crate) mod zone_set;
+pub(in crate::reclaim) mod live;
+mod mapped;
+mod portions;
+pub(in crate::reclaim) mod scan;
+pub(in crate::reclaim) mod sheets;
+pub(in crate::reclaim) mod zone_set;
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -20,49 +21,37 @@ use mjolnir_store::Error;
 
 use crate::drive::Engine;
 use crate::memory::{leaves_held, loads_at_once, may_hold_leaves};
-use crate::reclaim::mark::live::{LiveMap, Sheets};
+use crate::reclaim::mark::live::Live;
 use crate::reclaim::mark::portions::{Portions, take_portion};
 use crate::reclaim::mark::scan::{Found, scan};
+use crate::reclaim::mark::sheets::Sheets;
 use crate::reclaim::mark::zone_set::ZoneSet;
 use crate::yielding::yield_now;
 
 /// Map nodes that are visited before clients get their turn.
-pub(crate) const NODES_A_STEP: usize = 256;
+const NODES_A_STEP: usize = 256;
 
-/// Leaves per job, and of all jobs together, those that wait included, where there are two to eight processors.
-/// So many per job that the processors' caches stay with them, though this thread has to do with each that ends;
-/// few enough to freeze little of the map, and to end together.
-pub(crate) const LEAVES_A_JOB: RangeInclusive<usize> = 256..=1024;
+/// Leaves of a job: enough that a processor's cache stays with the job, though this thread handles each job that
+/// ends; few enough that little of the map is frozen, and that the last jobs end together.
+const LEAVES_A_JOB: RangeInclusive<usize> = 256..=1024;
 
-pub(crate) const LEAVES_IN_JOBS: usize = 4096;
+/// Leaves of all jobs together, those that wait included, where there are two to eight processors.
+const LEAVES_IN_JOBS: usize = 4096;
 
-/// Jobs for each processor, where there are few and this thread is none of those that do them: three wait, of
-/// half a millisecond each. So long it may wait for one of the processors behind a job, even while another is
-/// idle.
-pub(crate) const JOBS_A_PROCESSOR: usize = 4;
+/// Jobs for each processor, where there are few processors and this thread does no job itself: one runs and
+/// three wait, of half a millisecond each. This thread may have to wait as long for a processor that runs a job,
+/// even while another processor is idle.
+const JOBS_A_PROCESSOR: usize = 4;
 
-/// The same where this thread does a part: unless clients keep it, it comes back sooner than two jobs end.
-pub(crate) const JOBS_BESIDE: usize = 2;
+/// Jobs for each processor where this thread scans, too: unless clients keep it, it comes back before two jobs
+/// have ended.
+const JOBS_BESIDE: usize = 2;
 
 /// Leaves that this thread scans before clients get their turn.
 const LEAVES_A_TURN: usize = 128;
 
-/// Leaves that are added to candidates' before clients get their turn, each counted for each of them.
+/// Pairs of a candidate and a leaf that are added to the reverse index before clients get their turn.
 const PAIRS_A_TURN: usize = 4096;
-
-/// What a mark found, but for what went into the reverse index.
-pub(crate) struct Walked {
-    pub live: LiveMap,
-    /// Live blocks in all.
-    pub blocks: u64,
-    /// Whether nothing was referred to twice when it began.
-    pub singly: bool,
-    /// How often something had been referred to again by then
-    /// ([`Map::referred_again`](mjolnir_map::Map::referred_again)).
-    pub again: u64,
-    /// Whether many leaves that refer to candidates had a twin, and leaves may be held for it.
-    pub twins: bool,
-}
 
 /// What the jobs of a mark found, in numbers.
 #[derive(Default)]
@@ -70,19 +59,19 @@ struct Tally {
     /// Leaves that refer to candidates, and how many of them had a twin.
     referring: u64,
     with_twin: u64,
-    /// Blocks that are mapped, each as often as it is.
+    /// Blocks that are mapped, each counted as often as it is mapped.
     mapped_blocks: u64,
 }
 
-/// Whether so many of some leaves have a twin that it is worth looking for one.
-pub(crate) fn are_many(with_twin: u64, leaves: u64) -> bool {
+/// Whether enough of these leaves have a twin that it is worth looking for twins.
+pub(in crate::reclaim) fn are_many(with_twin: u64, leaves: u64) -> bool {
     with_twin > leaves / 4
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Walks the map once. Leaves the candidates' referrers in the reverse index.
-    pub(crate) async fn mark(&self) -> Result<Walked, Error> {
-        let (live, candidates, singly, again) = {
+    pub(in crate::reclaim) async fn mark(&self) -> Result<Live, Error> {
+        let (sheets, candidates, again, singly_at) = {
             let mut state = self.state();
             let tracking = !state.reclaim.index.is_empty();
             state.map.track_leaves(tracking);
@@ -94,17 +83,17 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.map.watch_displaced(zones, zone_blocks, &candidates);
             let judged = state.space.sealed_data().map(|(zone, _)| zone).collect();
             let jobs = self.runtime().parallelism();
-            let live = Sheets::new(zones, zone_blocks, judged, jobs);
-            state.reclaim.mark_bytes = live.sheet_bytes() * jobs as u64;
+            let sheets = Sheets::new(zones, zone_blocks, judged, jobs);
+            state.reclaim.mark_bytes = sheets.sheet_bytes() * jobs as u64;
             let candidates = ZoneSet::new(zones, zone_blocks, state.reclaim.index.candidates());
             let again = state.map.referred_again();
-            let singly = state.reclaim.singly_at == Some(again);
-            (Arc::new(live), Arc::new(candidates), singly, again)
+            let singly_at = state.reclaim.singly_at.filter(|at| *at == again);
+            (Arc::new(sheets), Arc::new(candidates), again, singly_at)
         };
         let mut jobs = FuturesUnordered::new();
-        let scanned = self.scan_map(&live, &candidates, &mut jobs).await;
+        let scanned = self.scan_map(&sheets, &candidates, &mut jobs).await;
         if scanned.is_err() {
-            // Given up: none goes on that holds leaves and sheets.
+            // The mark is given up: no job may go on that holds leaves and sheets.
             while let Some((_, took)) = jobs.next().await {
                 self.state().reclaim.counters.scan_cpu_ns += took.as_nanos() as u64;
             }
@@ -113,23 +102,23 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         // Nothing is grey and nothing in flight, in this very step.
         self.state().map.end_mark();
         self.sweep().await;
-        let live = Arc::into_inner(live).expect("all jobs have ended");
-        let live = self.count(live, &candidates).await;
+        let sheets = Arc::into_inner(sheets).expect("all jobs have ended");
+        let mut live = self.count(sheets, &candidates).await;
         let mut state = self.state();
         state.reclaim.nodes_marked = state.map.nodes();
-        let blocks = live.total();
-        let once = mapped_blocks == blocks && state.map.referred_again() == again;
+        let once = mapped_blocks == live.blocks && state.map.referred_again() == again;
         state.reclaim.singly_at = once.then_some(again);
         drop(state);
-        let twins = may_hold_leaves(&self.inner.options) && are_many(with_twin, referring);
-        Ok(Walked { live, blocks, singly, again, twins })
+        live.singly_at = singly_at;
+        live.twins = may_hold_leaves(&self.inner.options) && are_many(with_twin, referring);
+        Ok(live)
     }
 
     /// Has all leaves scanned, by jobs that are among `jobs` until they have ended. Returns in the step in
     /// which nothing was left to visit, and none of them.
     async fn scan_map(
         &self,
-        live: &Arc<Sheets>,
+        sheets: &Arc<Sheets>,
         candidates: &Arc<ZoneSet>,
         jobs: &mut FuturesUnordered<LocalBoxFuture<'static, (Found, Duration)>>,
     ) -> Result<Tally, Error> {
@@ -141,18 +130,18 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             Some(_) => Portions::beside(processors, held),
         };
         let jobs_most = own.map_or(usize::MAX, |_| portions.jobs);
-        // What is loaded stays until the next step has seen it, which sees no more leaves than these.
+        // Loaded nodes stay until the next step has seen them. A step sees no more leaves than these.
         let loads_most = loads_at_once(&self.inner.options).min(portions.leaves);
         let (mut leaves, mut kept) = (Vec::new(), Vec::new());
         loop {
             let wall_before = self.runtime().now();
             let (mut step, mut cpu) = (MarkStep::default(), Duration::ZERO);
-            // Else enough is gathered for as long as all jobs are taken.
+            // Otherwise enough leaves are gathered until a job ends.
             if own.is_none() || leaves.len() < portions.leaves {
                 (step, cpu) = self.mark_piece(portions.leaves);
                 drop(kept);
                 leaves.append(&mut step.leaves);
-                // It tells of the others again.
+                // The next step names the others again.
                 step.absent.truncate(loads_most);
                 kept = self.load_nodes(step.absent).try_collect().await?;
             }
@@ -163,29 +152,29 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             while jobs.len() < jobs_most
                 && let Some(leaves) = take_portion(&mut leaves, portions.leaves, step.done)
             {
-                let (live, candidates) = (live.clone(), candidates.clone());
+                let (sheets, candidates) = (sheets.clone(), candidates.clone());
                 let job = self.runtime().parallel_steps(move |job| {
-                    let found = scan(&leaves, &live, job, &candidates);
+                    let found = scan(&leaves, &sheets, job, &candidates);
                     let words = found.words;
                     (found, words)
                 });
                 jobs.push(job.boxed_local());
             }
             if step.done && jobs.is_empty() && found.is_empty() {
-                // Nor is any leaf left: all were handed out.
+                // No leaf is left either: all were handed out.
                 return Ok(tally);
             }
             let full = jobs.len() >= portions.jobs;
             match own {
                 Some(number) if full && !leaves.is_empty() => {
-                    found.push(self.scan_some(&mut leaves, live, number, candidates));
+                    found.push(self.scan_some(&mut leaves, sheets, number, candidates));
                 }
                 _ if step.done || (full && own.is_none()) => found.extend(jobs.next().await),
                 _ => {}
             }
             for (number, (found, took)) in found.into_iter().enumerate() {
                 if number > 0 {
-                    yield_now().await; // What follows the last one is below.
+                    yield_now().await; // The turn after the last one is below.
                 }
                 cpu += took + self.take_over(found, &mut tally).await;
             }
@@ -226,22 +215,22 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     fn scan_some(
         &self,
         leaves: &mut Vec<(NodeId, Arc<Node>)>,
-        live: &Sheets,
+        sheets: &Sheets,
         job: usize,
         candidates: &ZoneSet,
     ) -> (Found, Duration) {
         let before = self.runtime().cpu_time();
         let some = leaves.split_off(leaves.len().saturating_sub(LEAVES_A_TURN));
-        let found = scan(&some, live, job, candidates);
+        let found = scan(&some, sheets, job, candidates);
         drop(some);
         (found, self.runtime().cpu_time().saturating_sub(before))
     }
 
-    /// What the jobs marked, counted, with the bits of the candidates. All but a little is work for jobs, and
-    /// for this thread between turns of clients.
-    async fn count(&self, marked: Sheets, candidates: &Arc<ZoneSet>) -> LiveMap {
+    /// Counts the bits of all sheets, and joins those of the candidates. Jobs do that, and this thread between
+    /// turns of clients; this thread alone where it is little work.
+    async fn count(&self, sheets: Sheets, candidates: &Arc<ZoneSet>) -> Live {
         let processors = self.runtime().parallelism();
-        let ended = marked.end(processors);
+        let ended = sheets.end(processors);
         self.state().reclaim.mark_bytes += ended.candidates_bytes(candidates);
         if ended.is_little() {
             let pieces = ended.count_left(candidates).collect();

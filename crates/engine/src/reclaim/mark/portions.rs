@@ -4,7 +4,7 @@ use crate::reclaim::mark::{JOBS_A_PROCESSOR, JOBS_BESIDE, LEAVES_A_JOB, LEAVES_I
 
 /// How a mark is divided.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Portions {
+pub(super) struct Portions {
     /// Leaves of a job.
     pub leaves: usize,
     /// Jobs that run or wait.
@@ -12,16 +12,16 @@ pub(crate) struct Portions {
 }
 
 impl Portions {
-    /// For so many processors, of which one is this thread's, which does a part; else as [`of`](Self::of).
-    pub(crate) fn beside(processors: usize, held: usize) -> Self {
+    /// For `processors` processors, of which this thread's is one and scans, too. Else as [`of`](Self::of).
+    pub(super) fn beside(processors: usize, held: usize) -> Self {
         let jobs = (processors - 1) * JOBS_BESIDE;
         // Less than two more are being gathered.
         let leaves = Self::of(processors, usize::MAX).leaves.min(held / (jobs + 2)).max(1);
         Portions { leaves, jobs }
     }
 
-    /// For so many processors, where jobs may hold `held` leaves.
-    pub(crate) fn of(processors: usize, held: usize) -> Self {
+    /// For `processors` processors, where jobs may hold `held` leaves.
+    pub(super) fn of(processors: usize, held: usize) -> Self {
         let leaves = LEAVES_IN_JOBS / (processors * JOBS_A_PROCESSOR);
         let leaves = leaves.clamp(*LEAVES_A_JOB.start(), *LEAVES_A_JOB.end());
         let few = processors + processors.div_ceil(4);
@@ -35,8 +35,8 @@ impl Portions {
     }
 }
 
-/// Takes as many out as are a portion, or what is left if no more will come.
-pub(crate) fn take_portion<T>(gathered: &mut Vec<T>, most: usize, all: bool) -> Option<Vec<T>> {
+/// Takes a portion of `most` leaves out, or the rest if `all` leaves have been gathered.
+pub(super) fn take_portion<T>(gathered: &mut Vec<T>, most: usize, all: bool) -> Option<Vec<T>> {
     match gathered.len() {
         more if more > most => Some(gathered.drain(..most).collect()),
         some if some == most || (all && some > 0) => Some(std::mem::take(gathered)),

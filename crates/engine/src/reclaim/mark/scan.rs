@@ -1,22 +1,24 @@
 //! Scans frozen leaves: which blocks they refer to, and whether any lies in a candidate.
 
-use mjolnir_map::{Node, NodeId, PREFETCH_AHEAD, Twins, differing, prefetch, prefetch_line, word};
-use mjolnir_units::ZoneId;
 use std::ops::Range;
 use std::sync::Arc;
 
+use mjolnir_map::{Node, NodeId, PREFETCH_AHEAD, Twins, differing, prefetch, prefetch_line, word};
+use mjolnir_units::ZoneId;
+
 use crate::reclaim::mark::NODES_A_STEP;
-use crate::reclaim::mark::live::{Mapped, Sheets, set_all};
+use crate::reclaim::mark::mapped::{Mapped, set_all};
+use crate::reclaim::mark::sheets::Sheets;
 use crate::reclaim::mark::zone_set::ZoneSet;
 
-/// Words of a leaf that are asked at once whether any refers to a candidate.
+/// Leaf words tested together for references to candidates.
 const WORDS_AT_ONCE: usize = 8;
 
 /// What one job found.
-pub(crate) struct Found {
+pub(in crate::reclaim) struct Found {
     /// Candidates, and leaves that refer to them, or whose twin does: each pair once.
     pub referrers: Vec<(ZoneId, NodeId)>,
-    pub mapped: Mapped,
+    pub(super) mapped: Mapped,
     pub leaves: u64,
     /// Words of all leaves, holes and what they have in common with others included.
     pub words: u64,
@@ -51,7 +53,7 @@ impl<'a> Referrers<'a> {
         Referrers { candidates, found: Vec::new(), places: Vec::new(), known }
     }
 
-    /// Leaf `number` refers to what its twin does, or did but for some words.
+    /// Leaf `number` refers to the candidates that its twin refers to, and to no others but by words that differ.
     fn add_those_of_twin(&mut self, leaf: NodeId, number: usize, twin: Range<usize>) {
         for index in twin {
             let (zone, place) = (self.found[index].0, self.places[index]);
@@ -66,7 +68,7 @@ impl<'a> Referrers<'a> {
         if self.known.is_empty() {
             return;
         }
-        // Few refer to candidates: of some at once it is found out without a branch that depends on one.
+        // Few words refer to candidates. Several are tested at once, without a branch that depends on one.
         let near = words.chunks(WORDS_AT_ONCE).filter(|words| self.candidates.may_find_any(words));
         for pba in near.flatten().filter_map(|word| word::pba(*word)) {
             if let Some((zone, place)) = self.candidates.find(pba)
@@ -80,7 +82,7 @@ impl<'a> Referrers<'a> {
 }
 
 /// The pure part: runs on any thread, over frozen leaves. `job` is the job's number.
-pub(crate) fn scan(
+pub(in crate::reclaim) fn scan(
     leaves: &[(NodeId, Arc<Node>)],
     live: &Sheets,
     job: usize,
@@ -91,9 +93,9 @@ pub(crate) fn scan(
     let mut twins: Twins<Scanned> = Twins::default();
     let (mut sum, mut all_words, mut referring, mut with_twin) = (Mapped::default(), 0, 0, 0);
     for (number, (id, leaf)) in leaves.iter().enumerate() {
-        // Leaves come from the processor that has just counted the job in as their holder. They are on
-        // their way while others are worked on, and the first words of the next one: by them its twin is
-        // found. What follows them up to the first edit is asked for below.
+        // Leaves lie in the cache of the processor that made this job one of their holders. They are asked for
+        // while others are worked on, and so are the first words of the next leaf, by which its twin is found.
+        // The words that follow these, up to the first edit, are asked for below.
         leaves.get(number + PREFETCH_AHEAD).into_iter().for_each(|(_, later)| prefetch(later));
         let next = leaves.get(number + 1).and_then(|(_, next)| next.entries().pieces().next());
         let next = next.map_or(&[][..], |(_, words)| words);
@@ -161,12 +163,12 @@ impl MarkLoop {
 
     /// Live blocks in the end.
     pub fn live_blocks(self) -> u64 {
-        self.live.counted(&self.candidates).counts().map(|(_, blocks)| u64::from(blocks)).sum()
+        self.live.counted(&self.candidates).blocks
     }
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+pub(in crate::reclaim) mod tests {
     use std::collections::BTreeSet;
 
     use mjolnir_map::Map;
@@ -222,8 +224,7 @@ pub(crate) mod tests {
             mapped = mapped + found.mapped;
         }
         let [live, alone] = [live, alone].map(|sheets| sheets.counted(&candidates));
-        assert_eq!(live.total(), alone.total());
-        assert!(live.counts().eq(alone.counts()));
+        assert_eq!((live.blocks, live.counts), (alone.blocks, alone.counts));
         assert_eq!((found.mapped, found.leaves), (mapped, leaves.len() as u64));
         // Some are told of a leaf because its twin refers to them; each once.
         let told: BTreeSet<_> = found.referrers.iter().copied().collect();
@@ -254,6 +255,6 @@ pub(crate) mod tests {
         expected.sort();
         assert_eq!(referrers, expected);
         assert_eq!((found.leaves, found.mapped.words), (leaves.len() as u64, 4000));
-        assert_eq!(live.counted(&candidates).total(), 4000);
+        assert_eq!(live.counted(&candidates).blocks, 4000);
     }
 }

@@ -3,7 +3,7 @@
 use mjolnir_units::{Pba, ZoneId};
 
 /// A set of zones that is asked for each mapping of a map.
-pub(crate) struct ZoneSet {
+pub(in crate::reclaim) struct ZoneSet {
     divide: Divide,
     /// For each zone its place in the set's order, plus 1; 0 for those that are not in it, and behind the
     /// last zone for whatever lies there.
@@ -48,7 +48,7 @@ impl ZoneSet {
 }
 
 /// Division by a number that is known late, without the division's price.
-pub(crate) struct Divide {
+struct Divide {
     divisor: u64,
     /// 2⁶⁴ / divisor, rounded down.
     inverse: u64,

@@ -6,13 +6,13 @@ use crate::drive::State;
 use crate::format::record::Record;
 use crate::placement::Moved;
 use crate::reclaim::relocate::copy::Verified;
-use crate::reclaim::relocate::live_runs::LiveRun;
+use crate::reclaim::victim::LiveRun;
 use crate::space::{Claim, Hurdle, RECLAIM_STREAM};
 
 impl State {
     /// Appends as much as fits of a run of `zone`, from its block `done` on. Returns where it lies, how
     /// many blocks that are, and in which group.
-    pub(crate) fn append_moved(
+    pub(super) fn append_moved(
         &mut self,
         zone: ZoneId,
         Verified { run, bytes, .. }: &Verified<'_>,

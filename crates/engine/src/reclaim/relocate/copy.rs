@@ -1,6 +1,5 @@
 //! Copies the live blocks of victims: reads them ahead, verifies them and appends them to another segment.
 
-use mjolnir_store::report::ReadPurpose;
 use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
 use std::future::poll_fn;
@@ -17,46 +16,46 @@ use mjolnir_map::{Relocations, RelocationsBuilder};
 use mjolnir_policy::pacing::Ahead;
 use mjolnir_policy::read_plan::{ReadPlanView, Span};
 use mjolnir_store::Error;
+use mjolnir_store::report::ReadPurpose;
 use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
 
 use crate::drive::{Engine, Pin, State, Sums};
 use crate::format::group::GROUP_BLOCKS_MAX;
 use crate::memory::dirty_bytes_max;
 use crate::options::OpenOptions;
-use crate::reclaim::relocate::live_runs::{LiveBlocks, LiveRun, LiveRuns};
-
+use crate::reclaim::victim::{LiveRun, LiveRuns, Victim};
 use crate::yielding::yield_now;
 
-/// Blocks read from a victim in one go, a slice. What is moved goes to the log with each of them, so
-/// shorter ones make shorter groups.
-const SLICE_BLOCKS: RangeInclusive<u64> = 128..=512;
+/// Live blocks of a round: what is read from a victim, and then copied, in one go. The moved blocks are sent
+/// to the log at the end of each round, so shorter rounds make shorter groups.
+const ROUND_BLOCKS: RangeInclusive<u64> = 128..=512;
 
-/// The part of what may wait unwritten that a slice is, within these bounds: one in so many.
-const SLICE_SHARE: u64 = 16;
+/// Within these bounds, a round is this part of the bytes that may wait to be written: one in so many.
+const ROUND_SHARE: u64 = 16;
 
-/// The part of it that those are which are being read, one in so many, but no fewer or more than these.
-/// Beside them one is in memory that is being copied, the next victim's first, and what of those before is
-/// being written.
+/// The rounds that are being read are this part of those bytes, one in so many, within the bounds of
+/// [`ROUNDS_AHEAD`]. Beside them, memory holds the round that is being copied, the first round of the next
+/// victim, and the blocks of earlier rounds that are being written.
 const AHEAD_SHARE: u64 = 8;
 
-const SLICES_AHEAD: RangeInclusive<u64> = 1..=3;
+const ROUNDS_AHEAD: RangeInclusive<u64> = 1..=3;
 
-/// Blocks of one read: more than the longest run has, which is verified out of a single one; as a rule
-/// a whole slice with its headers.
+/// Blocks of one read: no fewer than the longest run has, since a run is verified out of a single read; as a
+/// rule a whole round with its headers.
 const READ_BLOCKS_MAX: u64 = 640;
 
 const _: () = assert!(READ_BLOCKS_MAX >= GROUP_BLOCKS_MAX as u64);
 
-/// Where reclaim has waited for its share so long, and nobody wrote anything, it gives up what it
-/// holds for going on at once. Then it has to mark again, which must not be for every few writes.
+/// If reclaim has waited for its share this long, and nobody wrote anything, it ends the cycle and frees the
+/// memory that it holds. It has to mark again then, so this must not happen after every few writes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long what was read ahead is held while reclaim waits for its share: as a rule a client's write is
-/// done sooner, and what is given up has to be read again.
+/// How long rounds that were read ahead are held while reclaim waits for its share. As a rule a client writes
+/// sooner, and rounds that are given up have to be read again.
 const HOLD: Duration = Duration::from_millis(100);
 
-/// What was done with a victim's live blocks.
-pub(crate) enum Copied {
+/// How far a victim's live blocks were copied, and where they went.
+pub(super) enum Copied {
     /// All of them lie elsewhere, too.
     Whole(RelocationsBuilder),
     /// Some do, and reclaim is to rest: nothing was written since this sequence number.
@@ -66,28 +65,33 @@ pub(crate) enum Copied {
 }
 
 /// A victim that can be copied.
-pub(crate) struct Ready<D: Device, R: Runtime> {
-    runs: LiveRuns,
-    /// Its checksums, which memory may have no room to keep otherwise. If they could not be loaded, whoever
-    /// verifies hears why.
+pub(super) struct Ready<D: Device, R: Runtime> {
+    victim: Victim,
+    /// Its checksums: memory may have no room to keep them elsewhere. If they could not be loaded, verifying
+    /// fails and says why.
     sums: Option<Sums>,
-    /// Its first slice, on its way.
+    /// Its first round, on its way.
     first: Option<Reads<D, R>>,
 }
 
 /// Whether all of the victim that is being copied is in memory or on its way: the device has time for
 /// the next one.
 #[derive(Default)]
-pub(crate) struct AllRead(Cell<bool>);
+pub(super) struct AllRead(Cell<bool>);
 
 impl AllRead {
+    /// Where no victim is being copied.
+    pub fn noted() -> Self {
+        AllRead(Cell::new(true))
+    }
+
     pub fn note(&self) {
         self.0.set(true);
     }
 
-    /// Waits for it. Nobody is woken: it is noted by a copy that runs beside whoever waits, and has them
-    /// look right afterwards ([`beside`](super::relocate::beside)), or by who waits for them next.
-    async fn noted(&self) {
+    /// Waits for it. Registers no waker: [`beside`](super::beside) polls the waiter after each poll of the copy,
+    /// and it is polled again once the copy has ended.
+    async fn wait(&self) {
         poll_fn(|_| if self.0.get() { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 }
@@ -99,8 +103,8 @@ struct Reads<D: Device, R: Runtime> {
 }
 
 impl<D: Device, R: Runtime> Reads<D, R> {
-    /// All that could be read, in order. A stale block that fails takes its neighbours along, so
-    /// what is missing is worth another try without it.
+    /// The spans that could be read, in order. A stale block that cannot be read fails its whole span, so the
+    /// live runs of a missing span are worth another read without it.
     async fn finish(self) -> Vec<(Pba, Bytes)> {
         let mut read = Vec::with_capacity(self.spans.len());
         for (at, reading) in self.spans {
@@ -114,7 +118,7 @@ impl<D: Device, R: Runtime> Reads<D, R> {
 }
 
 /// A live run that was read.
-pub(crate) struct Verified<'a> {
+pub(super) struct Verified<'a> {
     pub run: &'a LiveRun,
     pub bytes: Bytes,
     /// Where the checksums of its content are, as far as they are known.
@@ -122,36 +126,41 @@ pub(crate) struct Verified<'a> {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Finds out what of a victim is to be copied, while another one is; has its first slice read once
-    /// all of that one was, if it will be copied at once.
-    pub(crate) async fn get_ready(
+    /// Finds out what of a victim is to be copied, while the victim before it is being copied; has its first
+    /// round read once all of that one was, if the round will be copied at once. Returns the victim's zone, too.
+    pub(super) async fn get_ready(
         &self,
-        zone: ZoneId,
-        live: &LiveBlocks,
+        victim: Victim,
         before: &AllRead,
-    ) -> Result<Ready<D, R>, Error> {
+    ) -> (ZoneId, Result<Ready<D, R>, Error>) {
+        (victim.zone, self.make_ready(victim, before).await)
+    }
+
+    async fn make_ready(&self, mut victim: Victim, before: &AllRead) -> Result<Ready<D, R>, Error> {
+        let zone = victim.zone;
         // They are needed anyway, and tell where the headers are.
         let sums = self.load_checksums(ReadPurpose::Reclaim, zone).await.ok();
-        let runs = self.live_runs(zone, live).await?;
-        before.noted().await;
-        let first = slices(&runs.runs, slice_blocks(&self.inner.options)).next();
-        // What would be held while reclaim waits can be read again.
+        victim.runs = self.live_runs(&victim).await?;
+        before.wait().await;
+        let first = rounds(&victim.runs.runs, round_blocks(&self.inner.options)).next();
+        // Where reclaim would wait and hold the round, it is read later.
         let first = first.filter(|_| {
             let state = self.state();
             !state.is_paced() && !state.is_at_reserve()
         });
-        Ok(Ready { first: first.map(|first| self.start_reads(zone, first)), runs, sums })
+        let first = first.map(|first| self.start_reads(zone, first));
+        Ok(Ready { victim, sums, first })
     }
 
     /// Copies a victim's live runs forward. Returns where they went; `groups` gains the groups that
     /// hold them. If it fails, the old data stays in force and nothing is lost but the effort.
-    pub(crate) async fn copy_out(
+    pub(super) async fn copy_out(
         &self,
-        zone: ZoneId,
-        Ready { runs: LiveRuns { runs, opened }, first, sums }: Ready<D, R>,
+        Ready { victim, first, sums }: Ready<D, R>,
         all_read: &AllRead,
         groups: &mut BTreeSet<u64>,
     ) -> Result<Copied, Error> {
+        let Victim { zone, runs: LiveRuns { runs, opened }, .. } = victim;
         let mut moves = Relocations::builder();
         moves.reserve(runs.len());
         {
@@ -161,23 +170,23 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let now = state.log.sequence;
             state.placement.reclaimed(state.space.get(zone), live, opened, now);
         }
-        // The next slices are on their way while this one is copied.
-        let slices: Vec<&[LiveRun]> = slices(&runs, slice_blocks(&self.inner.options)).collect();
+        // The next rounds are on their way while this one is copied.
+        let rounds: Vec<&[LiveRun]> = rounds(&runs, round_blocks(&self.inner.options)).collect();
         let read_on = |ahead: &mut VecDeque<Reads<D, R>>, from: usize| {
-            // Where reclaim waits again and again, what is ahead may be given up each time.
+            // Where reclaim waits again and again, it may have to give up the rounds ahead each time.
             let is_paced = self.state().is_paced();
-            let most = if is_paced { 1 } else { slices_ahead(&self.inner.options) };
+            let most = if is_paced { 1 } else { rounds_ahead(&self.inner.options) };
             while ahead.len() < most
-                && let Some(next) = slices.get(from + ahead.len())
+                && let Some(next) = rounds.get(from + ahead.len())
             {
                 ahead.push_back(self.start_reads(zone, next));
             }
-            from + ahead.len() == slices.len()
+            from + ahead.len() == rounds.len()
         };
         let mut ahead: VecDeque<Reads<D, R>> = first.into_iter().collect();
-        for (index, slice) in slices.iter().enumerate() {
+        for (index, round) in rounds.iter().enumerate() {
             if !self.has_share_within(HOLD).await {
-                // That may be long: no payload is held meanwhile that can be read again.
+                // The wait may be long: payload that can be read again is not held meanwhile.
                 for reads in ahead.drain(..) {
                     reads.finish().await;
                 }
@@ -198,15 +207,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             read_on(&mut ahead, index);
             let reads = ahead.pop_front().expect("it was begun");
             let read = reads.finish().await;
-            // Before it is looked at: a device that tells of several at once has nothing to do else.
+            // Before this round is verified: the device would be idle meanwhile if it completed several reads at once.
             if read_on(&mut ahead, index + 1) {
                 all_read.note();
                 yield_now().await; // The next victim's is begun before this one is copied.
             }
             let copied =
-                self.copy_slice(zone, slice, read, sums.as_ref(), &mut moves, groups).await;
-            // Before any wait, and though the copy failed: clients may wait for what has not been
-            // sent.
+                self.copy_round(zone, round, read, sums.as_ref(), &mut moves, groups).await;
+            // Before any wait, even if the copy failed: clients may wait for a group that has not been sent.
             self.send_relocated();
             copied?;
             self.wait_while_dirty().await?;
@@ -216,13 +224,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(Copied::Whole(moves))
     }
 
-    /// Begins to read the live runs of a slice, as the read plan says.
-    fn start_reads(&self, zone: ZoneId, slice: &[LiveRun]) -> Reads<D, R> {
+    /// Begins to read the live runs of a round, as the read plan says.
+    fn start_reads(&self, zone: ZoneId, round: &[LiveRun]) -> Reads<D, R> {
         let mut guard = self.state();
         let state = &mut *guard;
         let start = zone.start(state.space.zone_blocks);
         let live: Vec<Span> =
-            slice.iter().map(|run| Span { at: run.at.0 - start.0, blocks: run.blocks }).collect();
+            round.iter().map(|run| Span { at: run.at.0 - start.0, blocks: run.blocks }).collect();
         let view = ReadPlanView { live: &live, read_blocks_max: READ_BLOCKS_MAX };
         let plan = state.reclaim.read_plan.plan(&view);
         let pin = Pin::new(self, state, zone);
@@ -259,20 +267,20 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.read_verified(ReadPurpose::Reclaim, run.at, run.blocks).await
     }
 
-    /// Verifies the runs of a slice, then appends each to the stream that placement names and notes
+    /// Verifies the runs of a round, then appends each to the stream that placement names and notes
     /// where its parts went.
-    async fn copy_slice(
+    async fn copy_round(
         &self,
         zone: ZoneId,
-        slice: &[LiveRun],
+        round: &[LiveRun],
         read: Vec<(Pba, Bytes)>,
         sums: Option<&Sums>,
         moves: &mut RelocationsBuilder,
         groups: &mut BTreeSet<u64>,
     ) -> Result<(), Error> {
-        let mut content = Vec::with_capacity(slice.iter().map(|run| run.blocks as usize).sum());
-        let mut verified = Vec::with_capacity(slice.len());
-        for run in slice {
+        let mut content = Vec::with_capacity(round.iter().map(|run| run.blocks as usize).sum());
+        let mut verified = Vec::with_capacity(round.len());
+        for run in round {
             let from = content.len();
             let bytes = self.verified(&read, run, sums, &mut content).await?;
             verified.push(Verified { run, bytes, content: from..content.len() });
@@ -352,21 +360,20 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 }
 
-/// Blocks of a slice.
-fn slice_blocks(options: &OpenOptions) -> u64 {
-    let blocks = dirty_bytes_max(options) / SLICE_SHARE / BLOCK_SIZE;
-    blocks.clamp(*SLICE_BLOCKS.start(), *SLICE_BLOCKS.end())
+/// Live blocks of a round.
+fn round_blocks(options: &OpenOptions) -> u64 {
+    let blocks = dirty_bytes_max(options) / ROUND_SHARE / BLOCK_SIZE;
+    blocks.clamp(*ROUND_BLOCKS.start(), *ROUND_BLOCKS.end())
 }
 
-/// Slices that are being read at once.
-fn slices_ahead(options: &OpenOptions) -> usize {
-    let slices = dirty_bytes_max(options) / AHEAD_SHARE / (slice_blocks(options) * BLOCK_SIZE);
-    slices.clamp(*SLICES_AHEAD.start(), *SLICES_AHEAD.end()) as usize
+/// Rounds that are being read at once.
+fn rounds_ahead(options: &OpenOptions) -> usize {
+    let rounds = dirty_bytes_max(options) / AHEAD_SHARE / (round_blocks(options) * BLOCK_SIZE);
+    rounds.clamp(*ROUNDS_AHEAD.start(), *ROUNDS_AHEAD.end()) as usize
 }
 
-/// Groups runs so that each group is moved in one go: it ends with the run that makes it `most` blocks
-/// or more.
-fn slices(runs: &[LiveRun], most: u64) -> impl Iterator<Item = &[LiveRun]> {
+/// Divides runs into rounds: each ends with the run that makes it `most` blocks or more.
+fn rounds(runs: &[LiveRun], most: u64) -> impl Iterator<Item = &[LiveRun]> {
     let mut rest = runs;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -381,9 +388,9 @@ fn slices(runs: &[LiveRun], most: u64) -> impl Iterator<Item = &[LiveRun]> {
                 fits
             })
             .count();
-        let (slice, tail) = rest.split_at(count);
+        let (round, tail) = rest.split_at(count);
         rest = tail;
-        Some(slice)
+        Some(round)
     })
 }
 
