@@ -13,7 +13,7 @@ use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, Mem
 use mjolnir_units::{Pba, ZoneId};
 
 use crate::SimRuntime;
-use crate::trace::digest;
+use mjolnir_vtime::digest;
 
 /// A handle of a disk; clones are of the same one.
 #[derive(Clone)]

@@ -26,9 +26,7 @@
 //!   acknowledged and flushed.
 
 pub mod advise;
-mod chance;
 mod disk;
-mod executor;
 pub mod experiment;
 mod model;
 pub mod recordings;
@@ -36,12 +34,10 @@ mod run;
 pub mod stage;
 pub mod study;
 pub mod subject;
-mod trace;
 mod workload;
 
-pub use chance::Chance;
 pub use disk::{AfterCut, SimDisk};
-pub use executor::{Options, Sim, SimRuntime, Stuck, WorldId};
+pub use mjolnir_vtime::{Chance, Options, Sim, SimRuntime, Stuck, WorldId};
 pub use model::{Contents, Found, FoundTarget, Incarnation, Key, Model, Value, Violation};
 pub use run::{Failure, Report, run_seed, run_seed_on, run_swarm};
 pub use stage::{Setting, Stage};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mjolnir_units::BLOCK_BYTES;
 
-use crate::trace::digest;
+use mjolnir_vtime::digest;
 
 /// The content of a block, by digest; 0 if all bytes are zero (a hole, or zeroes).
 pub type Value = u64;

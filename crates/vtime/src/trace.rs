@@ -66,8 +66,8 @@ impl Event {
     }
 }
 
-/// A 64-bit digest of bytes; equal digests are taken for equal bytes throughout the lab.
-pub(crate) fn digest(bytes: &[u8]) -> u64 {
+/// A 64-bit digest of bytes; equal digests are taken for equal bytes by all that use it.
+pub fn digest(bytes: &[u8]) -> u64 {
     let mut hash = 0x51_7c_c1_b7_27_22_0a_95 ^ bytes.len() as u64;
     let mut words = bytes.chunks_exact(8);
     for word in &mut words {
