@@ -1,45 +1,13 @@
-//! The virtual world: a deterministic simulator that runs a store against faults and compares all
-//! it says with a model.
+//! Experiments and studies on simulated flash, in virtual time, and advice.
 //!
-//! One seed decides everything: the device, its delays and failures, when the power goes, how
-//! tasks interleave, and what the clients ask. The same seed gives the same run, byte for byte,
-//! which [`Report::trace`] proves. `cargo xtask sim --seed N`
-//! repeats one, `cargo xtask sim --from A --seeds N` soaks, and [`Stage`] is for scripted scenarios.
+//! [`experiment`]s are sweeps of runs, with results and a report; [`study`] is what most of them
+//! run; [`advise`] is made of both.
 //!
-//! Beside it stand [`experiment`]s: sweeps of runs on simulated flash, with results and a report.
-//!
-//! **Imports** `units`, `device`, `store`, and `engine` in [`subject`] alone: executor, disk,
-//! model and workload know nothing of the engine; `flash` and `policy` in experiments' kinds.
+//! **Imports** `units`, `device`, `store`, `policy`, `engine`, `flash`, `workload`, `vtime`.
 //! **Leaves out** real time, real threads and real files, but for [`experiment`]: it runs on
 //! threads and keeps results in files.
-//!
-//! What runs do not try: damage to the medium before a power cut (a bit that flips in what was
-//! logged last cannot be told from a torn write), a flush that fails and takes data with it, volumes
-//! whose size is no multiple of a block, growing the device. The head of the model says what the
-//! checks cannot see.
-//!
-//! Invariants:
-//!
-//! * Nothing here iterates over a map with a random order, reads a clock or draws from anything
-//!   but the seed.
-//! * The model never asks the store what should be true; it knows only what was invoked,
-//!   acknowledged and flushed.
 
 pub mod advise;
-mod disk;
 pub mod experiment;
-mod model;
 pub mod recordings;
-mod run;
-pub mod stage;
 pub mod study;
-pub mod subject;
-mod workload;
-
-pub use disk::{AfterCut, SimDisk};
-pub use mjolnir_vtime::{Chance, Options, Sim, SimRuntime, Stuck, WorldId};
-pub use model::{Contents, Found, FoundTarget, Incarnation, Key, Model, Value, Violation};
-pub use run::{Failure, Report, run_seed, run_seed_on, run_swarm};
-pub use stage::{Setting, Stage};
-pub use subject::{Subject, SubjectOptions};
-pub use workload::{KINDS, Kind, RunSize, Swarm, Tally, Trouble};

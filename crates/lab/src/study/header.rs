@@ -257,7 +257,7 @@ fn take_bits(values: &mut [u64], bits: u32, from: &mut &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Chance;
+    use mjolnir_vtime::Chance;
 
     #[test]
     fn any_column_comes_back() {

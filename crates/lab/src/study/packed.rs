@@ -312,7 +312,7 @@ fn unpack_chunk<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Chance;
+    use mjolnir_vtime::Chance;
 
     fn zone() -> Zone {
         let mut zone = Zone { start: 5 << 20, ..Zone::default() };

@@ -1,6 +1,6 @@
 //! What a drive held before the measured run: which blocks are written, in which order.
 
-use crate::Chance;
+use mjolnir_vtime::Chance;
 
 use super::spec::PreconditionSpec;
 

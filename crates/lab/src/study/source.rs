@@ -10,7 +10,8 @@ use mjolnir_workload::trace::{ReadOptions, Summary, TraceError, TraceReader};
 
 use super::limits::Limit;
 use super::spec::LoadSpec;
-use crate::{Chance, recordings};
+use crate::recordings;
+use mjolnir_vtime::Chance;
 
 /// What is asked of a drive.
 pub(super) enum Source {

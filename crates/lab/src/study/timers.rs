@@ -97,7 +97,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::Chance;
+    use mjolnir_vtime::Chance;
 
     /// Against an ordered map, with sleepers given up, changed and woken in any order. A waker is told
     /// by what it counts.

@@ -19,7 +19,7 @@ use mjolnir_device::Runtime;
 use mjolnir_units::Instant;
 
 use super::timers::{Timer, Timers};
-use crate::Chance;
+use mjolnir_vtime::Chance;
 
 /// What processor work takes in virtual time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

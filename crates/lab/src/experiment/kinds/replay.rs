@@ -21,8 +21,9 @@ use toml::Table;
 use crate::advise::{DRIVE_BLOCKS_MIN, Limits, Prepared};
 use crate::experiment::mistake::parse_configuration;
 use crate::experiment::{Kind, Outcome, nearest_hint};
+use crate::recordings;
 use crate::study::Limit;
-use crate::{Chance, recordings};
+use mjolnir_vtime::Chance;
 
 /// Segments that a drive is cut into, if it is large enough.
 const SEGMENTS: u64 = 256;

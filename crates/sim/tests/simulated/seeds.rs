@@ -1,6 +1,6 @@
 //! A few seeds of the whole simulator in every test run; `cargo xtask sim` runs more.
 
-use mjolnir_lab::{RunSize, run_seed};
+use mjolnir_sim::{RunSize, run_seed};
 
 #[test]
 fn the_first_seeds_pass() {

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mjolnir_device::{AlignedBuf, Device, Runtime};
-use mjolnir_lab::{SimDisk, SimRuntime, Subject, SubjectOptions};
+use mjolnir_sim::{SimDisk, Subject, SubjectOptions};
 use mjolnir_store::{
     Chunk, Chunks, Durability, Error, ErrorKind, Extent, Mapping, Op, Store, TargetInfo, ZeroMode,
 };
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, TreeId, ZoneId};
+use mjolnir_vtime::SimRuntime;
 use serde::{Deserialize, Serialize};
 
 /// What is wrong with the store.

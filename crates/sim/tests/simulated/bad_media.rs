@@ -6,8 +6,8 @@
 use mjolnir_device::filter::{Damage, Verb};
 use mjolnir_device::{AlignedBuf, Device, ErrorKind as DeviceError};
 use mjolnir_engine::{Engine, OpenOptions};
-use mjolnir_lab::stage::{StageEngine, get, put, tag_of};
-use mjolnir_lab::{Setting, Stage, Subject};
+use mjolnir_sim::stage::{StageEngine, get, put, tag_of};
+use mjolnir_sim::{Setting, Stage, Subject};
 use mjolnir_store::{Durability, ErrorKind, Store};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, TreeId};
 

@@ -8,10 +8,11 @@ use futures_util::future::join_all;
 use mjolnir_device::filter::DelayOptions;
 use mjolnir_device::{MemoryDevice, Runtime};
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
-use mjolnir_lab::stage::{get, put};
-use mjolnir_lab::{AfterCut, Chance, Options, Sim, SimDisk, SimRuntime};
+use mjolnir_sim::stage::{get, put};
+use mjolnir_sim::{AfterCut, SimDisk};
 use mjolnir_store::Durability;
 use mjolnir_units::{BLOCK_SIZE, TreeId};
+use mjolnir_vtime::{Chance, Options, Sim, SimRuntime};
 
 const ENGINES: usize = 3;
 const CLIENTS: u64 = 4;

@@ -7,8 +7,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use mjolnir_lab::stage::{StageEngine, get, put};
-use mjolnir_lab::{Setting, Stage, Subject};
+use mjolnir_sim::stage::{StageEngine, get, put};
+use mjolnir_sim::{Setting, Stage, Subject};
 use mjolnir_store::{Durability, Op, Store};
 use mjolnir_units::{BLOCK_SIZE, TreeId};
 
@@ -64,7 +64,7 @@ async fn story(engine: StageEngine, diary: Rc<RefCell<Diary>>) {
         let write = |block: u64, tag| Op::Write {
             to: volume,
             offset: block * BLOCK_SIZE,
-            data: mjolnir_lab::stage::tagged(tag),
+            data: mjolnir_sim::stage::tagged(tag),
         };
         let trim = Op::Trim { of: volume, offset: 7 * BLOCK_SIZE, length: BLOCK_SIZE };
         let vector = vec![write(90, tag), write(91, tag + 1), trim];
@@ -221,7 +221,7 @@ fn acknowledged_flushes_on_one_segment_hold_while_another_is_torn() {
             for tag in 1.. {
                 let from = (tag - 1) * 8 % BLOCKS;
                 let bytes: Vec<u8> =
-                    (0..8).flat_map(|_| mjolnir_lab::stage::tagged(tag).to_vec()).collect();
+                    (0..8).flat_map(|_| mjolnir_sim::stage::tagged(tag).to_vec()).collect();
                 let offset = from * BLOCK_SIZE;
                 engine.write(far, offset, bytes.into(), Durability::Buffered).await.expect("write");
                 acknowledged.borrow_mut().1 = tag;

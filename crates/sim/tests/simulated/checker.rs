@@ -3,7 +3,7 @@
 //! A store that is plainly right passes every seed; the same store with one bug fails some, with
 //! words that fit the bug.
 
-use mjolnir_lab::{Report, RunSize, Swarm, Trouble, run_swarm};
+use mjolnir_sim::{Report, RunSize, Swarm, Trouble, run_swarm};
 
 use crate::toy::{Bug, Toy, have};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use mjolnir_device::filter::{DelayOptions, FaultRates};
 use mjolnir_device::{DeviceInfo, Sealing};
 
-use crate::Chance;
 use crate::subject::SubjectOptions;
+use mjolnir_vtime::Chance;
 
 /// How much one seed does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

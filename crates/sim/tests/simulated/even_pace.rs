@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mjolnir_device::Runtime;
-use mjolnir_lab::stage::put;
-use mjolnir_lab::{Chance, Setting, Stage, Subject};
+use mjolnir_sim::stage::put;
+use mjolnir_sim::{Setting, Stage, Subject};
 use mjolnir_store::Durability;
 use mjolnir_units::{BLOCK_SIZE, Instant};
+use mjolnir_vtime::Chance;
 
 const CLIENTS: usize = 32;
 const ZONES: u32 = 192;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
 use mjolnir_store::{Error, ErrorKind, Store, TargetInfo};
 
-use crate::{SimDisk, SimRuntime};
+use crate::SimDisk;
+use mjolnir_vtime::SimRuntime;
 
 /// Choices for one life of a store.
 #[derive(Clone, Debug, Default)]

@@ -10,7 +10,8 @@ use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, TreeId};
 use super::locks::{Guard, Locks};
 use super::{Kind, Swarm};
 use crate::model::{Op, describe_bytes, value_of};
-use crate::{Found, FoundTarget, Incarnation, Key, Model, SimDisk, SimRuntime, Value, Violation};
+use crate::{Found, FoundTarget, Incarnation, Key, Model, SimDisk, Value, Violation};
+use mjolnir_vtime::SimRuntime;
 
 /// How often what was done and refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

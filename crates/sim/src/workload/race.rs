@@ -14,8 +14,9 @@ use super::Kind;
 use super::data::Place;
 use super::ground::{Ground, blocks_of, joined};
 use crate::model::{describe_bytes, pattern_block, value_of};
-use crate::{Chance, Contents, Key, Value, Violation};
+use crate::{Contents, Key, Value, Violation};
 use futures_lite::future::{FutureExt, zip};
+use mjolnir_vtime::Chance;
 
 impl<S: Store> Ground<S> {
     pub(super) async fn race(self: &Rc<Self>, chance: &mut Chance) -> Result<(), Violation> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use mjolnir_device::{AlignedBuf, Device};
 use mjolnir_engine::OpenOptions;
-use mjolnir_lab::stage::{StageEngine, put};
-use mjolnir_lab::{Setting, Stage, Subject};
+use mjolnir_sim::stage::{StageEngine, put};
+use mjolnir_sim::{Setting, Stage, Subject};
 use mjolnir_store::{Durability, Error, ErrorKind, Store};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, TreeId};
 

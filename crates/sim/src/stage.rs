@@ -14,7 +14,8 @@ use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, TreeId};
 use crate::disk::AfterCut;
 use crate::model::{describe_bytes, pattern_block};
 use crate::workload::joined;
-use crate::{Chance, Options, Sim, SimDisk, SimRuntime, Subject, SubjectOptions};
+use crate::{SimDisk, Subject, SubjectOptions};
+use mjolnir_vtime::{Chance, Options, Sim, SimRuntime};
 
 /// The engine as it runs on a stage.
 pub type StageEngine = Engine<SimDisk, SimRuntime>;

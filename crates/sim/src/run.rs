@@ -15,7 +15,8 @@ use mjolnir_units::Instant;
 
 use crate::disk::AfterCut;
 use crate::workload::{Ground, Swarm, Tally, Trouble, client, read_everything};
-use crate::{Chance, Model, Options, RunSize, Sim, SimDisk, SimRuntime, Subject, Violation};
+use crate::{Model, RunSize, SimDisk, Subject, Violation};
+use mjolnir_vtime::{Chance, Options, Sim, SimRuntime};
 
 /// What became of a seed.
 #[derive(Clone, Debug)]

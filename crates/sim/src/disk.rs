@@ -12,7 +12,7 @@ use mjolnir_device::filter::{Delay, DelayOptions, Fault, FaultControl};
 use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, MemoryDevice};
 use mjolnir_units::{Pba, ZoneId};
 
-use crate::SimRuntime;
+use mjolnir_vtime::SimRuntime;
 use mjolnir_vtime::digest;
 
 /// A handle of a disk; clones are of the same one.

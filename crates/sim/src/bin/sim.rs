@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use mjolnir_lab::{RunSize, run_seed};
+use mjolnir_sim::{RunSize, run_seed};
 
 /// Run the deterministic simulator: the engine in virtual time, against faults and a model.
 #[derive(Parser)]

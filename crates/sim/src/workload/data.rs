@@ -10,7 +10,8 @@ use super::Kind;
 use super::ground::{Ground, blocks_of};
 use super::locks::{SHAPE, Want};
 use crate::model::{Writes, pattern_block};
-use crate::{Chance, Contents, Incarnation, Key, Model, Value, Violation};
+use crate::{Contents, Incarnation, Key, Model, Value, Violation};
+use mjolnir_vtime::Chance;
 
 /// A byte range of a target.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,8 @@ use mjolnir_device::Runtime;
 
 use super::ground::Ground;
 use super::{KINDS, Kind};
-use crate::{Chance, Subject, Violation};
+use crate::{Subject, Violation};
+use mjolnir_vtime::Chance;
 
 /// Refusals in a row after which a client gives up on a store that has failed.
 const PATIENCE: u64 = 20;

@@ -7,7 +7,8 @@ use super::Kind;
 use super::ground::Ground;
 use super::locks::{Guard, SHAPE, Want};
 use crate::model::value_of;
-use crate::{Chance, Incarnation, Key, Subject, Violation};
+use crate::{Incarnation, Key, Subject, Violation};
+use mjolnir_vtime::Chance;
 
 const ALL: std::ops::Range<u64> = 0..u64::MAX;
 

@@ -3,8 +3,8 @@
 //! It says that it is full, loses nothing, stays readable, takes trims and deletions, and what they
 //! give back can be written again.
 
-use mjolnir_lab::stage::{StageEngine, get, put};
-use mjolnir_lab::{Setting, Stage, Subject};
+use mjolnir_sim::stage::{StageEngine, get, put};
+use mjolnir_sim::{Setting, Stage, Subject};
 use mjolnir_store::{Durability, ErrorKind, Store};
 use mjolnir_units::{BLOCK_SIZE, TreeId};
 
