@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufReader, Error, ErrorKind, Read};
 use std::path::PathBuf;
 
-use crate::experiment::nearest_hint;
+use mjolnir_experiment::nearest_hint;
 
 /// The bytes of a file of `/recordings`.
 macro_rules! shipped {

@@ -10,8 +10,8 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use mjolnir_device::Runtime as _;
 use mjolnir_engine::OpenOptions;
+use mjolnir_experiment::{Outcome, parse_configuration};
 use mjolnir_host::{HostEngine, HostRuntime};
-use mjolnir_lab::experiment::{Outcome, parse_configuration};
 use mjolnir_lab::study::{
     Bytes as Size, EngineSpec, Figures, Limits, MeasureSpec, Meter, Precondition, PreconditionSpec,
     Sampler, Written, jobs, reclaim_rested,
@@ -346,7 +346,7 @@ impl Load {
 
 #[cfg(test)]
 mod tests {
-    use mjolnir_lab::experiment::Kind;
+    use mjolnir_experiment::Kind;
 
     use super::*;
     use crate::by_clock::ByClock;

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::stages::placed;
 use super::{Choice, Prepared, Shortlist};
-use crate::experiment::{Estimate, PointResult, Results};
+use mjolnir_experiment::{Estimate, PointResult, Results};
 
 /// A win below this share is none that anybody would notice.
 const WIN_MIN: f64 = 0.005;

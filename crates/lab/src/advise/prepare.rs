@@ -94,7 +94,7 @@ impl Prepared {
             && gathered.requests.is_empty()
         {
             let names: Vec<&str> = reader.volumes().names().map(|(_, name)| name).collect();
-            let hint = crate::experiment::nearest_hint(volume, names);
+            let hint = mjolnir_experiment::nearest_hint(volume, names);
             return Err(useless(format!("it has no requests to a volume {volume:?}{hint}")));
         }
         gathered.finish(reached).map_err(useless)

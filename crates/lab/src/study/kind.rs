@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::experiment::{Kind, Outcome, parse_configuration};
 use crate::recordings;
 use crate::study::{self, Study, hardware};
+use mjolnir_experiment::{Kind, Outcome, parse_configuration};
 
 /// `kind = "simulate"`: a [`Study`].
 pub struct Simulate;

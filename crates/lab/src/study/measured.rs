@@ -7,7 +7,7 @@ use mjolnir_units::{BLOCK_SIZE, ByteSize};
 use mjolnir_workload::Op;
 
 use super::meter::Meter;
-use crate::experiment::{Outcome, Series};
+use mjolnir_experiment::{Outcome, Series};
 
 /// Blocks of 4 KiB written to NAND, by cause, while the host wrote so many.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

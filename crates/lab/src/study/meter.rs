@@ -5,8 +5,8 @@ use std::path::Path;
 use mjolnir_flash::controller::Latencies;
 use mjolnir_workload::Op;
 
-use crate::experiment::Series;
-use crate::experiment::ledger::Unfinished;
+use mjolnir_experiment::Series;
+use mjolnir_experiment::ledger::Unfinished;
 
 /// Latencies, bandwidth, pauses.
 pub struct Meter {

@@ -18,7 +18,7 @@ use super::meter::Meter;
 use super::precondition::Precondition;
 use super::source::Source;
 use super::spec::{EngineSpec, Study};
-use crate::experiment::ledger::write_whole;
+use mjolnir_experiment::ledger::write_whole;
 
 /// Requests between two looks at whether to go on.
 const REQUESTS_A_LOOK: u64 = 4096;

@@ -20,7 +20,7 @@ use super::measured::Figures;
 use super::payload;
 use super::spec::{DeviceSpec, EngineSpec, check_read_plan};
 use super::world::{Prices, World, WorldRuntime};
-use crate::experiment::{Kind, Outcome, parse_configuration};
+use mjolnir_experiment::{Kind, Outcome, parse_configuration};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use mjolnir_units::BLOCK_BYTES;
 
 use super::drive::{SimDrive, Zone};
-use crate::experiment::ledger::write_whole;
+use mjolnir_experiment::ledger::write_whole;
 
 const MAGIC: &[u8; 8] = b"MJSTUDY2";
 

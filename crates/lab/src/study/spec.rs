@@ -408,7 +408,7 @@ impl Default for MeasureSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::parse_configuration;
+    use mjolnir_experiment::parse_configuration;
 
     /// The fields that a table has, as what refuses a wrong one lists them.
     fn fields<T: serde::de::DeserializeOwned>() -> Vec<String> {

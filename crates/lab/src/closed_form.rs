@@ -4,8 +4,8 @@ use mjolnir_policy::closed_form;
 use serde::Deserialize;
 use toml::Table;
 
-use crate::experiment::mistake::{nearest_hint, parse_configuration};
-use crate::experiment::{Kind, Outcome};
+use mjolnir_experiment::{Kind, Outcome};
+use mjolnir_experiment::{nearest_hint, parse_configuration};
 
 /// The most pages of an erase block that the fixed point is solved for.
 const PAGES_MAX: u32 = 1 << 16;

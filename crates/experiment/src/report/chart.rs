@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use mjolnir_units::ByteSize;
 
 use super::label;
-use crate::experiment::file::{Figure, Style};
-use crate::experiment::results::{PointResult, Results};
-use crate::experiment::sweep::{Coordinate, matches};
+use crate::file::{Figure, Style};
+use crate::results::{PointResult, Results};
+use crate::sweep::{Coordinate, matches};
 
 /// A course with more points than this is thinned, keeping lows and highs.
 const POINTS_MAX: usize = 600;
@@ -312,7 +312,7 @@ pub(super) fn published_values<'a>(
     point: &'a PointResult,
     number: &'a str,
 ) -> impl Iterator<Item = f64> + 'a {
-    let of_point = move |paper: &&crate::experiment::Paper| {
+    let of_point = move |paper: &&crate::Paper| {
         paper.number == number && matches(&paper.only, point.case.as_deref(), &point.coordinates)
     };
     results.experiment.paper.iter().filter(of_point).filter_map(|paper| match &paper.by {
@@ -401,8 +401,9 @@ mod tests {
             [[figure]]\nname = \"f\"\ntitle = \"F\"\nx = \"data.bytes\"\ny = [\"n\"]\n\
             [[figure]]\nname = \"g\"\ntitle = \"G\"\nx = \"case\"\ny = [\"n\"]\n\
             [[figure]]\nname = \"h\"\ntitle = \"H\"\nx = \"n\"\ny = [\"n\"]\nstyle = \"bars\"\n";
-        use crate::experiment::{Changes, Estimate, Kinds, Outcome, Plan, SeedResult, Version};
-        let plan = Plan::new("m.toml", FILE, &Changes::default(), &Kinds::default()).unwrap();
+        use crate::kinds::unchecked;
+        use crate::{Changes, Estimate, Outcome, Plan, SeedResult, Version};
+        let plan = Plan::new("m.toml", FILE, &Changes::default(), &unchecked::kinds()).unwrap();
         let version = Version { version: "1".to_owned(), build: "b".to_owned() };
         let mut results = Results::new(&plan, &version, Vec::new());
         for (point, mean) in results.points.iter_mut().zip([3.5, 20.0, 0.25, 20.0]) {
@@ -423,8 +424,9 @@ mod tests {
             kind = \"closed-form\"\n[configuration]\npages = 64\nspare = 0.1\n[sweep]\n\
             policy = [{ label = \"0.20\", victim = \"greedy\" }, { label = \"0.10\", victim = \"fifo\" }]\n\
             [[figure]]\nname = \"f\"\ntitle = \"F\"\nx = \"policy\"\ny = [\"n\"]\nstyle = \"bars\"\n";
-        use crate::experiment::{Changes, Estimate, Kinds, Outcome, Plan, SeedResult, Version};
-        let plan = Plan::new("m.toml", FILE, &Changes::default(), &Kinds::default()).unwrap();
+        use crate::kinds::unchecked;
+        use crate::{Changes, Estimate, Outcome, Plan, SeedResult, Version};
+        let plan = Plan::new("m.toml", FILE, &Changes::default(), &unchecked::kinds()).unwrap();
         let version = Version { version: "1".to_owned(), build: "b".to_owned() };
         let mut results = Results::new(&plan, &version, Vec::new());
         for (point, mean) in results.points.iter_mut().zip([3.5, 20.0]) {

@@ -7,8 +7,8 @@ use mjolnir_flash::{Device, RequestKind, Ssd, ValidationLoad};
 use serde::Deserialize;
 use toml::Table;
 
-use crate::experiment::mistake::parse_configuration;
-use crate::experiment::{Kind, Outcome, Series};
+use mjolnir_experiment::parse_configuration;
+use mjolnir_experiment::{Kind, Outcome, Series};
 
 /// Points of the course.
 const COURSE_POINTS: u64 = 200;

@@ -19,10 +19,10 @@ use serde::Deserialize;
 use toml::Table;
 
 use crate::advise::{DRIVE_BLOCKS_MIN, Limits, Prepared};
-use crate::experiment::mistake::parse_configuration;
-use crate::experiment::{Kind, Outcome, nearest_hint};
 use crate::recordings;
 use crate::study::Limit;
+use mjolnir_experiment::parse_configuration;
+use mjolnir_experiment::{Kind, Outcome, nearest_hint};
 use mjolnir_vtime::Chance;
 
 /// Segments that a drive is cut into, if it is large enough.
@@ -100,7 +100,7 @@ impl Configuration {
     fn spare(&self) -> Result<f64, String> {
         match (self.trigger, self.spare) {
             (When::Segments, Some(spare)) => {
-                super::closed_form::check_spare(spare)?;
+                crate::closed_form::check_spare(spare)?;
                 Ok(spare)
             }
             (When::Segments, None) => {

@@ -8,16 +8,18 @@
 //!
 //! What is run is the affair of a [`Kind`]: a pure function of configuration and seed. So the
 //! results of an experiment are the same, byte for byte, whenever and with however many jobs it is
-//! run. Only kinds that measure the real world, which the lab has none of, are no such function:
-//! they say so ([`Kind::by_clock`]), results are marked, and nothing runs beside them.
+//! run. Only kinds that measure the real world are no such function:
+//! they say so ([`Kind::by_clock`]), results are marked, and nothing runs beside them. This crate has
+//! no kinds of its own: a program hands in the [`Kinds`] that it has.
 //!
-//! This module alone of the lab uses threads and files: it is the door between runs, which know
-//! neither, and a user's folder. Of time it knows nothing; who shows progress has a clock.
+//! **Imports** `units`.
+//! **Leaves out** what is run, and time: who shows progress has a clock. It uses threads and files,
+//! as the door between runs, which know neither, and a user's folder.
 
 pub mod compare;
 mod file;
 mod keys;
-pub(crate) mod kinds;
+mod kinds;
 pub mod ledger;
 mod mistake;
 mod outcome;

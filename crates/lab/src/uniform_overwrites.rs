@@ -9,9 +9,9 @@ use rand_pcg::Pcg64Mcg;
 use serde::Deserialize;
 use toml::Table;
 
-use super::closed_form::{Policy, check_pages, check_spare};
-use crate::experiment::mistake::parse_configuration;
-use crate::experiment::{Kind, Outcome, Series};
+use crate::closed_form::{Policy, check_pages, check_spare};
+use mjolnir_experiment::parse_configuration;
+use mjolnir_experiment::{Kind, Outcome, Series};
 
 /// Writes between two looks at whether to go on.
 const STRIDE: u64 = 1 << 16;

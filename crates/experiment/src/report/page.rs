@@ -5,10 +5,10 @@ use std::fmt::Write;
 use super::chart::Chart;
 use super::label::{escape, number, words};
 use super::{FIGURE_STYLE, Lead, paper, svg};
-use crate::experiment::file::Figure;
-use crate::experiment::results::Results;
-use crate::experiment::shipped;
-use crate::experiment::statistics::Estimate;
+use crate::file::Figure;
+use crate::results::Results;
+use crate::shipped;
+use crate::statistics::Estimate;
 
 const PAGE_STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");

@@ -352,7 +352,7 @@ fn wrapped(text: &str, letters: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::report::chart::Mark;
+    use crate::report::chart::Mark;
 
     fn chart(categories: Option<Vec<String>>) -> Chart {
         let mark = |x, y, ci95| Mark { x, y, ci95 };

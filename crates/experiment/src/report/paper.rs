@@ -2,11 +2,11 @@
 
 use super::chart::Nothing;
 use super::label::number;
-use crate::experiment::file::Paper;
-use crate::experiment::mistake::nearest_hint;
-use crate::experiment::results::{PointResult, Results};
-use crate::experiment::statistics::Estimate;
-use crate::experiment::sweep::matches;
+use crate::file::Paper;
+use crate::mistake::nearest_hint;
+use crate::results::{PointResult, Results};
+use crate::statistics::Estimate;
+use crate::sweep::matches;
 
 /// A published number with ours.
 pub struct Row {
@@ -194,7 +194,8 @@ pub fn tally(results: &Results) -> Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Changes, Kinds, Plan, Version};
+    use crate::kinds::unchecked;
+    use crate::{Changes, Plan, Version};
 
     const FILE: &str = r#"
 name = "mine"
@@ -227,7 +228,7 @@ why = "No reason."
 
     #[test]
     fn every_matching_point_has_a_row() {
-        let plan = Plan::new("mine.toml", FILE, &Changes::default(), &Kinds::default()).unwrap();
+        let plan = Plan::new("mine.toml", FILE, &Changes::default(), &unchecked::kinds()).unwrap();
         let version = Version { version: "1".to_owned(), build: "b".to_owned() };
         let mut results = Results::new(&plan, &version, Vec::new());
         for (point, waf) in results.points.iter_mut().zip([2.0, 1.0, 3.0, 1.0]) {
@@ -249,7 +250,7 @@ why = "No reason."
         let elsewhere = slip
             .replace("by = \"spare\"\nvalues = { \"0.2\" = 2.0, ", "by = \"spare\"\nvalues = { ");
         let plan =
-            Plan::new("mine.toml", &elsewhere, &Changes::default(), &Kinds::default()).unwrap();
+            Plan::new("mine.toml", &elsewhere, &Changes::default(), &unchecked::kinds()).unwrap();
         let version = Version { version: "1".to_owned(), build: "b".to_owned() };
         let mut results = Results::new(&plan, &version, Vec::new());
         for point in &mut results.points {
@@ -262,7 +263,7 @@ why = "No reason."
         );
         assert!(!told[1].never && told[1].why.contains("\"By spare\""), "{told:?}");
 
-        let plan = Plan::new("mine.toml", FILE, &Changes::default(), &Kinds::default()).unwrap();
+        let plan = Plan::new("mine.toml", FILE, &Changes::default(), &unchecked::kinds()).unwrap();
         let mut some = Results::new(&plan, &version, Vec::new());
         some.points = results.points.clone();
         let told = troubles(&some);
@@ -289,7 +290,7 @@ why = "No reason."
             "[[case]]\nname = \"other\"\nquick.configuration = { pages = 8 }",
         );
         let changes = Changes { quick: true, ..Changes::default() };
-        let plan = Plan::new("mine.toml", &quick, &changes, &Kinds::default()).unwrap();
+        let plan = Plan::new("mine.toml", &quick, &changes, &unchecked::kinds()).unwrap();
         let smaller: Vec<bool> = plan.points.iter().map(|point| point.made_smaller).collect();
         assert_eq!(smaller, [false, false, true, true]);
         let version = Version { version: "1".to_owned(), build: "b".to_owned() };
@@ -302,7 +303,8 @@ why = "No reason."
         assert_eq!(tally.to_string(), "2 of 2 met, 2 left to full runs");
         let rows = rows(&results, &results.experiment.paper[0]);
         assert!(rows[1].verdict().starts_with("left to full runs"), "{}", rows[1].verdict());
-        let full = Plan::new("mine.toml", &quick, &Changes::default(), &Kinds::default()).unwrap();
+        let full =
+            Plan::new("mine.toml", &quick, &Changes::default(), &unchecked::kinds()).unwrap();
         assert!(full.points.iter().all(|point| !point.made_smaller));
     }
 }

@@ -52,7 +52,7 @@ impl Place<'_> {
     }
 }
 
-/// The configuration of a run as a type, with errors fit for [`Kind::check`](super::Kind::check):
+/// The configuration of a run as a type, with errors fit for [`Kind::check`](crate::Kind::check):
 /// an unknown field is named together with the nearest that there is.
 pub fn parse_configuration<T: DeserializeOwned>(table: &Table) -> Result<T, String> {
     table.clone().try_into().map_err(|error: toml::de::Error| sentence(&error))

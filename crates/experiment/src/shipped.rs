@@ -8,7 +8,7 @@ use super::mistake::{Mistake, nearest_hint};
 /// The text of a file of `/experiments`.
 macro_rules! shipped {
     ($($name:literal),* $(,)?) => {
-        &[$(($name, include_str!(concat!("../../../../experiments/", $name, ".toml")))),*]
+        &[$(($name, include_str!(concat!("../../../experiments/", $name, ".toml")))),*]
     };
 }
 
