@@ -1,17 +1,14 @@
-//! Studies on simulated flash, in virtual time, the kinds of experiments, and advice.
+//! The kinds of experiments that run in virtual time or in none, and advice.
 //!
-//! [`study`] is what most experiments run; [`kinds`] are all that run in virtual time or in none;
-//! [`advise`] is made of both.
+//! [`kinds`] lists them: those of `study`, and those here. [`advise`] is made of them.
 //!
-//! **Imports** `units`, `device`, `store`, `policy`, `engine`, `flash`, `workload`, `vtime`, `experiment`.
+//! **Imports** `units`, `policy`, `engine`, `flash`, `workload`, `vtime`, `experiment`, `study`.
 //! **Leaves out** real time and real threads.
 
 pub mod advise;
 mod closed_form;
 mod disksim;
-pub mod recordings;
 mod replay;
-pub mod study;
 mod uniform_overwrites;
 
 use mjolnir_experiment::{Kind, Kinds};
@@ -22,8 +19,8 @@ const OF_THE_LAB: &[&dyn Kind] = &[
     &uniform_overwrites::UniformOverwrites,
     &disksim::DiskSim,
     &replay::ReplayTrace,
-    &study::Simulate,
-    &study::ReclaimCost,
+    &mjolnir_study::Simulate,
+    &mjolnir_study::ReclaimCost,
 ];
 
 /// The sorts of run of the lab. A program adds those that may see more of the world than the lab does.

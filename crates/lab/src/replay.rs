@@ -19,10 +19,10 @@ use serde::Deserialize;
 use toml::Table;
 
 use crate::advise::{DRIVE_BLOCKS_MIN, Limits, Prepared};
-use crate::recordings;
-use crate::study::Limit;
 use mjolnir_experiment::parse_configuration;
 use mjolnir_experiment::{Kind, Outcome, nearest_hint};
+use mjolnir_study::Limit;
+use mjolnir_study::recordings;
 use mjolnir_vtime::Chance;
 
 /// Segments that a drive is cut into, if it is large enough.
@@ -296,7 +296,7 @@ fn jobs(
     blocks: u64,
     seed: u64,
 ) -> Result<impl Iterator<Item = Step> + use<>, String> {
-    let workload = crate::study::jobs(spec, blocks * BLOCK_SIZE, seed, Limit::Requests)
+    let workload = mjolnir_study::jobs(spec, blocks * BLOCK_SIZE, seed, Limit::Requests)
         .map_err(|why| why.trim_start_matches("workload.").to_owned())?;
     let requests = workload.interleaved().map_err(|error| format!("synthetic: {error}"))?;
     let step = |request| {

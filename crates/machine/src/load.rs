@@ -12,11 +12,11 @@ use mjolnir_device::Runtime as _;
 use mjolnir_engine::OpenOptions;
 use mjolnir_experiment::{Outcome, parse_configuration};
 use mjolnir_host::{HostEngine, HostRuntime};
-use mjolnir_lab::study::{
+use mjolnir_store::{Durability, Store, ZeroMode};
+use mjolnir_study::{
     Bytes as Size, EngineSpec, Figures, Limits, MeasureSpec, Meter, Precondition, PreconditionSpec,
     Sampler, Written, jobs, reclaim_rested,
 };
-use mjolnir_store::{Durability, Store, ZeroMode};
 use mjolnir_units::{BLOCK_SIZE, TreeId};
 use mjolnir_workload::synthetic::{Workload, WorkloadSpec};
 use mjolnir_workload::{Op, Request};

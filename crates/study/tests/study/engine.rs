@@ -271,7 +271,7 @@ fn policies_that_draw_lots_draw_them_from_the_seed() {
             precondition.fill = 1.0
             measure.timed = false"
         );
-        let measured = mjolnir_lab::study::run(&study(&text), seed, &mut |_| true).unwrap();
+        let measured = mjolnir_study::run(&study(&text), seed, &mut |_| true).unwrap();
         assert!(measured.reclaim_ran);
         measured.written.reclaim_blocks
     };
@@ -344,7 +344,7 @@ fn a_trace_wears_a_drive_in_and_begins_where_the_seed_says() {
             [measure]
             blocks = 8192"
         );
-        let of_seed = |seed| mjolnir_lab::study::run(&study(&text), seed, &mut |_| true).unwrap();
+        let of_seed = |seed| mjolnir_study::run(&study(&text), seed, &mut |_| true).unwrap();
         let (one, two) = (of_seed(1), of_seed(2));
         for measured in [&one, &two] {
             assert_eq!(number(measured, "write_requests"), 8_192.0, "{kind}");
@@ -354,7 +354,7 @@ fn a_trace_wears_a_drive_in_and_begins_where_the_seed_says() {
             let notes = measured.outcome.notes.join("\n");
             assert!(notes.contains("then the workload wrote"), "{kind}: {notes}");
         }
-        let begun = |measured: &mjolnir_lab::study::Measured| {
+        let begun = |measured: &mjolnir_study::Measured| {
             let notes = &measured.outcome.notes;
             notes.iter().find(|note| note.contains("begun at request")).cloned()
         };
@@ -382,7 +382,7 @@ fn a_volume_of_a_trace_begins_where_the_trace_does() {
             start_by_seed = true
             fit = {{ volumes = {{ only = 0 }} }}"
         );
-        (1..=8).map(|seed| mjolnir_lab::study::run(&study(&text), seed, &mut |_| true)).collect()
+        (1..=8).map(|seed| mjolnir_study::run(&study(&text), seed, &mut |_| true)).collect()
     };
     let runs: Vec<Result<_, String>> = of_volume(|at| u64::from(at % 10 > 0));
     for measured in runs {

@@ -46,7 +46,7 @@ pub fn open(name_or_path: &str) -> Result<Box<dyn Read>, Error> {
 }
 
 /// The file to read; `None` for what is shipped.
-pub(crate) fn path(name_or_path: &str) -> Option<PathBuf> {
+pub fn path(name_or_path: &str) -> Option<PathBuf> {
     shipped(name_or_path).is_none().then(|| PathBuf::from(name_or_path))
 }
 

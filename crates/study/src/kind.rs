@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::recordings;
-use crate::study::{self, Study, hardware};
+use crate::{Study, check, hardware, run};
 use mjolnir_experiment::{Kind, Outcome, parse_configuration};
 
 /// `kind = "simulate"`: a [`Study`].
@@ -15,7 +15,7 @@ impl Kind for Simulate {
     }
 
     fn check(&self, configuration: &toml::Table) -> Result<(), String> {
-        study::check(&parse_configuration(configuration)?)
+        check(&parse_configuration(configuration)?)
     }
 
     fn inputs(&self, configuration: &toml::Table) -> Vec<PathBuf> {
@@ -41,6 +41,6 @@ impl Kind for Simulate {
         progress: &mut dyn FnMut(f64) -> bool,
     ) -> Result<Outcome, String> {
         let study: Study = parse_configuration(configuration)?;
-        Ok(study::run(&study, seed, progress)?.outcome)
+        Ok(run(&study, seed, progress)?.outcome)
     }
 }

@@ -5,7 +5,7 @@ mod engine;
 mod failures;
 mod page_mapped;
 
-use mjolnir_lab::study::{self, Measured, Study};
+use mjolnir_study::{Measured, Study};
 
 /// A study from TOML.
 pub fn study(text: &str) -> Study {
@@ -19,7 +19,7 @@ pub fn run(text: &str) -> Measured {
 
 /// Runs a study, which may fail.
 pub fn try_run(text: &str) -> Result<Measured, String> {
-    study::run(&study(text), 1, &mut |_| true)
+    mjolnir_study::run(&study(text), 1, &mut |_| true)
 }
 
 /// A device of 64 MiB in erase blocks of 256 KiB, behind an engine with zones of 1 MiB, of which

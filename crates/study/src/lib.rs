@@ -14,6 +14,10 @@
 //!
 //! **Processor work** takes virtual time by stated constants (`engine.request_ns`,
 //! `engine.scan_ns_per_mapping`), which stand in the results.
+//!
+//! **Imports** `units`, `device`, `store`, `policy`, `engine`, `flash`, `workload`, `vtime`, and of
+//! `experiment` the contract of a [`Kind`](mjolnir_experiment::Kind), whose results it speaks.
+//! **Leaves out** which experiments there are, power cuts (`sim`), real time and real threads.
 
 mod asking;
 mod client;
@@ -34,6 +38,7 @@ mod packed;
 mod payload;
 mod precondition;
 mod reclaim_cost;
+pub mod recordings;
 mod sampler;
 mod saved;
 mod source;

@@ -4,8 +4,8 @@
 //! The engine's spare factor is what its data segments had, not what the drive was given: the map,
 //! the reserve and free segments are no room for data to grow stale in.
 
-use mjolnir_lab::study::Measured;
 use mjolnir_policy::closed_form::{fifo, greedy, random};
+use mjolnir_study::Measured;
 
 use crate::{number, run};
 

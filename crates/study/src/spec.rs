@@ -420,7 +420,7 @@ mod tests {
 
     #[test]
     fn the_reference_has_every_key() {
-        let text = include_str!("../../../../docs/reference/experiments.md");
+        let text = include_str!("../../../docs/reference/experiments.md");
         for (table, keys) in [
             ("device", fields::<DeviceSpec>()),
             ("drive", fields::<DriveSpec>()),
