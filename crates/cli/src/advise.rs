@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use mjolnir_advise::{Advice, Ask, PrepareError, Prepared, STAGES, Shortlist};
 use mjolnir_experiment::ledger::{remove_if_there, write_whole};
 use mjolnir_experiment::report::Lead;
 use mjolnir_experiment::{Plan, Results, RunError, Setting, Version, report};
-use mjolnir_lab::advise::{Advice, Ask, PrepareError, Prepared, STAGES, Shortlist};
 use serde_json::json;
 
 use crate::failure::Failure;

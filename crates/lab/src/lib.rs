@@ -1,17 +1,20 @@
-//! The kinds of experiments that run in virtual time or in none, and advice.
+//! The kinds of experiments that run in virtual time or in none.
 //!
-//! [`kinds`] lists them: those of `study`, and those here. [`advise`] is made of them.
+//! [`kinds`] lists them: those of `study`, and those here.
 //!
-//! **Imports** `units`, `policy`, `engine`, `flash`, `workload`, `vtime`, `experiment`, `study`.
+//! **Imports** `units`, `policy`, `flash`, `workload`, `vtime`, `experiment`, `study`.
 //! **Leaves out** real time and real threads.
 
-pub mod advise;
 mod closed_form;
 mod disksim;
+mod prepare;
 mod replay;
 mod uniform_overwrites;
 
 use mjolnir_experiment::{Kind, Kinds};
+
+pub use prepare::{Limits, PrepareError, Prepared};
+pub use replay::FUTURES;
 
 /// A new kind is one file and one line here.
 const OF_THE_LAB: &[&dyn Kind] = &[

@@ -18,7 +18,7 @@ use mjolnir_workload::{Op, Request};
 use serde::Deserialize;
 use toml::Table;
 
-use crate::advise::{DRIVE_BLOCKS_MIN, Limits, Prepared};
+use crate::prepare::{DRIVE_BLOCKS_MIN, Limits, Prepared};
 use mjolnir_experiment::parse_configuration;
 use mjolnir_experiment::{Kind, Outcome, nearest_hint};
 use mjolnir_study::Limit;
@@ -38,7 +38,7 @@ const CAPACITY_MAX: u64 = 1 << 29;
 const IDLE_REQUESTS_MAX: u64 = 1 << 20;
 
 /// Policies that know the future: bounds, and no choices.
-pub(crate) const FUTURES: [(&str, Bins); 3] = [
+pub const FUTURES: [(&str, Bins); 3] = [
     ("future", Bins::Logarithmic),
     ("future-linear", Bins::Linear),
     ("future-quartering", Bins::Quartering),

@@ -5,8 +5,8 @@ use mjolnir_units::BLOCK_SIZE;
 use serde::Serialize;
 
 use super::{Limits, Prepared};
-use crate::replay::FUTURES;
 use mjolnir_experiment::{Changes, Mistake, Plan, PointResult, Results};
+use mjolnir_lab::FUTURES;
 
 /// What is run, and the folders of its results.
 pub const STAGES: [&str; 3] = [GRID, TRIAL, LAB];
@@ -381,7 +381,7 @@ fit = {{ passes = {passes} }}
     fn plan(&self, name: &str, text: &str, seeds: u32, seed: u64) -> Result<Plan, Mistake> {
         let (seed, seeds) = (Some(seed), Some(seeds));
         let changes = Changes { quick: false, seed, seeds, set: Vec::new() };
-        let mut plan = Plan::new(name, text, &changes, &crate::kinds())?;
+        let mut plan = Plan::new(name, text, &changes, &mjolnir_lab::kinds())?;
         plan.quick = self.quick;
         Ok(plan)
     }

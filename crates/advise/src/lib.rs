@@ -10,13 +10,13 @@
 //! 5. [`Advice`] draws the conclusion.
 //!
 //! Each of 2 to 4 is an experiment as any other, with results and a report.
+//!
+//! **Imports** `experiment`, the kinds of `lab`, and of `engine` and `policy` the defaults and names.
+//! **Leaves out** running the experiments, and words for a terminal (`cli`).
 
 mod advice;
-mod prepare;
 mod stages;
 
-pub(crate) use prepare::DRIVE_BLOCKS_MIN;
-
 pub use advice::{Advice, AtSpare, Latency, Measure, Verdict};
-pub use prepare::{Limits, PrepareError, Prepared};
+pub use mjolnir_lab::{Limits, PrepareError, Prepared};
 pub use stages::{Ask, Choice, STAGES, Shortlist};
