@@ -6,6 +6,7 @@ use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use futures_lite::future::or;
 use mjolnir_device::filter::FaultRates;
@@ -16,7 +17,10 @@ use mjolnir_units::Instant;
 use crate::disk::AfterCut;
 use crate::workload::{Ground, Swarm, Tally, Trouble, client, read_everything};
 use crate::{Model, RunSize, SimDisk, Subject, Violation};
-use mjolnir_vtime::{Chance, Options, Sim, SimRuntime};
+use mjolnir_vtime::{Chance, Jobs, Options, Order, Sim, SimRuntime};
+
+/// Virtual time that each job takes which a store hands out.
+const JOB_COST: Duration = Duration::from_micros(20);
 
 /// What became of a seed.
 #[derive(Clone, Debug)]
@@ -83,7 +87,9 @@ pub fn run_seed_on<S: Subject>(seed: u64, size: RunSize, loud: bool) -> Report {
 /// Runs one seed's chances in a run of given shape.
 pub fn run_swarm<S: Subject>(seed: u64, swarm: Swarm, loud: bool, size: RunSize) -> Report {
     let Swarm { shuffle, own_job, .. } = swarm;
-    let options = Options { shuffle, own_job, loud, ..Options::default() };
+    let order = if shuffle { Order::Drawn } else { Order::Woken };
+    let jobs = Jobs::Alike { cost: JOB_COST, own_job };
+    let options = Options { order, jobs, loud, ..Options::default() };
     let sim = Sim::new(seed, options);
     let tally = Rc::new(RefCell::new(Tally::default()));
     let model: Rc<RefCell<Model>> = Rc::default();

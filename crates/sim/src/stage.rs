@@ -15,7 +15,7 @@ use crate::disk::AfterCut;
 use crate::model::{describe_bytes, pattern_block};
 use crate::workload::joined;
 use crate::{SimDisk, Subject, SubjectOptions};
-use mjolnir_vtime::{Chance, Options, Sim, SimRuntime};
+use mjolnir_vtime::{Chance, Options, Order, Sim, SimRuntime};
 
 /// The engine as it runs on a stage.
 pub type StageEngine = Engine<SimDisk, SimRuntime>;
@@ -96,7 +96,7 @@ impl Stage {
             info,
             MemoryOptions { stale_after_reset: true, gives_back: false },
         );
-        let options = Options { shuffle: true, ..Options::default() };
+        let options = Options { order: Order::Drawn, ..Options::default() };
         let mut stage = Stage {
             sim: Sim::new(setting.seed, options),
             chance: Chance::new(setting.seed),

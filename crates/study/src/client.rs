@@ -17,13 +17,13 @@ use super::limits::Limits;
 use super::meter::Meter;
 use super::oracle::Oracle;
 use super::payload::{self, PLAIN_BLOCKS, Tagged};
-use super::world::WorldRuntime;
+use mjolnir_vtime::SimRuntime;
 
-pub(super) type StudyEngine = Engine<SimDrive, WorldRuntime>;
+pub(super) type StudyEngine = Engine<SimDrive, SimRuntime>;
 
 /// What all clients share.
 pub(super) struct Host {
-    pub runtime: WorldRuntime,
+    pub runtime: SimRuntime,
     pub engine: StudyEngine,
     pub volume: TreeId,
     pub front: Front,
@@ -253,7 +253,7 @@ impl Clients {
     /// Starts a client.
     pub fn spawn(
         self: &Rc<Self>,
-        runtime: &WorldRuntime,
+        runtime: &SimRuntime,
         client: impl Future<Output = ()> + 'static,
     ) {
         self.left.set(self.left.get() + 1);

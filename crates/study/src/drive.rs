@@ -21,13 +21,13 @@ use std::rc::Rc;
 use bytes::Bytes;
 use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, Sealing, ZoneTable};
 use mjolnir_flash::nand::{Nand, NandError};
-use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
+use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Instant, Pba, ZoneId};
 
 use super::layout::{Layout, Unit};
 use super::packed;
 use super::payload::{self, PLAIN_TAG};
 use super::stand_ins::StandIns;
-use super::world::WorldRuntime;
+use mjolnir_vtime::SimRuntime;
 
 /// A drive of at most so many bytes keeps blocks as they are, up to one byte in so many: packing them
 /// takes time, and what a larger one keeps would take memory.
@@ -56,7 +56,7 @@ pub(super) struct SimDrive {
 }
 
 struct Shared {
-    runtime: WorldRuntime,
+    runtime: SimRuntime,
     state: RefCell<State>,
 }
 
@@ -210,7 +210,7 @@ pub(super) struct State {
 impl SimDrive {
     /// An empty drive.
     pub fn new(
-        runtime: WorldRuntime,
+        runtime: SimRuntime,
         name: &str,
         layout: Layout,
         nand: Nand,
@@ -286,7 +286,7 @@ impl SimDrive {
         outcome: Result<T, DeviceError>,
     ) -> impl Future<Output = Result<T, DeviceError>> + 'static {
         let wait = self.shared.runtime.is_timed() && done_ns > self.shared.runtime.now_ns();
-        let sleep = wait.then(|| self.shared.runtime.sleep_until(done_ns));
+        let sleep = wait.then(|| self.shared.runtime.sleep_until(Instant(done_ns)));
         async move {
             if let Some(sleep) = sleep {
                 sleep.await;

@@ -8,12 +8,13 @@ use std::task::{Context, Poll, Waker};
 
 use mjolnir_flash::controller::ControllerSpec;
 use mjolnir_flash::nand::Timeline;
+use mjolnir_units::Instant;
 
-use super::world::WorldRuntime;
+use mjolnir_vtime::SimRuntime;
 
 /// The front of a drive: charges queue, link and processor as [`mjolnir_flash::Ssd`] does.
 pub(super) struct Front {
-    runtime: WorldRuntime,
+    runtime: SimRuntime,
     link: RefCell<Timeline>,
     link_ns_per_byte: f64,
     link_command_ns: u64,
@@ -85,7 +86,7 @@ impl Drop for Place<'_> {
 
 impl Front {
     /// The front that a device file describes; each request takes `request_ns` of a core.
-    pub fn new(runtime: WorldRuntime, controller: &ControllerSpec, request_ns: f64) -> Self {
+    pub fn new(runtime: SimRuntime, controller: &ControllerSpec, request_ns: f64) -> Self {
         Front {
             runtime,
             link: RefCell::default(),
@@ -134,7 +135,7 @@ impl Front {
     /// Waits until an instant, if it is not past.
     pub async fn until(&self, instant: u64) {
         if instant > self.runtime.now_ns() {
-            self.runtime.sleep_until(instant).await;
+            self.runtime.sleep_until(Instant(instant)).await;
         }
     }
 }
@@ -146,11 +147,15 @@ mod tests {
     use futures_lite::future::poll_once;
     use mjolnir_device::Runtime as _;
     use mjolnir_flash::Device;
+    use mjolnir_vtime::Jobs;
+    use std::time::Duration;
 
-    use super::super::world::{Prices, World};
+    use super::super::world::simulation;
     use super::*;
 
-    fn front(runtime: &WorldRuntime, places: u32) -> Front {
+    const NO_TIME: Jobs = Jobs::BySteps { step_ns: 0.0, cores: 1 };
+
+    fn front(runtime: &SimRuntime, places: u32) -> Front {
         let mut controller = Device::shipped("disksim-ssd").unwrap().controller;
         controller.queue_depth = places;
         Front::new(runtime.clone(), &controller, 0.0)
@@ -158,8 +163,8 @@ mod tests {
 
     #[test]
     fn clients_beyond_the_queue_take_turns() {
-        let world = World::new(1, Prices::default());
-        let runtime = world.runtime();
+        let sim = simulation(1, NO_TIME);
+        let runtime = sim.world();
         let front = Rc::new(front(&runtime, 2));
         let served: Rc<RefCell<[u32; 5]>> = Rc::default();
         for client in 0..5 {
@@ -167,21 +172,20 @@ mod tests {
             runtime.spawn(async move {
                 loop {
                     let _place = front.enter().await;
-                    own.sleep_until(own.now_ns() + 10).await;
+                    own.sleep(Duration::from_nanos(10)).await;
                     served.borrow_mut()[client] += 1;
                 }
             });
         }
-        let own = runtime.clone();
-        world.run(async move { own.sleep_until(1_001).await }, &mut || true).unwrap();
+        sim.run(runtime.sleep_until(Instant(1_001))).unwrap();
         assert_eq!(*served.borrow(), [40; 5]);
     }
 
     /// Some give up before they have a place, some when they were just given one.
     #[test]
     fn whoever_leaves_the_line_takes_no_place_along() {
-        let world = World::new(1, Prices::default());
-        let front = front(&world.runtime(), 1);
+        let sim = simulation(1, NO_TIME);
+        let front = front(&sim.world(), 1);
         let line = async move {
             let first = front.enter().await;
             {
@@ -198,6 +202,6 @@ mod tests {
             drop(third.await);
             drop(poll_once(front.enter()).await.expect("nobody is there"));
         };
-        assert_eq!(world.run(line, &mut || true), Ok(()));
+        assert_eq!(sim.run(line), Ok(()));
     }
 }

@@ -4,7 +4,7 @@
 //! FTL to compare with), what it held before, what is asked of it, and what is measured. [`run`]
 //! is a pure function of that and a seed.
 //!
-//! * `world`: the executor. `drive`: NAND as a [`mjolnir_device::Device`], with tags in place of
+//! * `world`: virtual time. `drive`: NAND as a [`mjolnir_device::Device`], with tags in place of
 //!   payload. `front`: queue, link and core.
 //! * `source`: synthetic jobs and traces. `client`: who makes their requests. `oracle`: what a read
 //!   may return.
@@ -44,7 +44,6 @@ mod saved;
 mod source;
 mod spec;
 mod stand_ins;
-mod timers;
 mod world;
 
 pub use data::{Data, DataSpec};

@@ -10,6 +10,7 @@ use mjolnir_flash::Device as Hardware;
 use mjolnir_flash::nand::Nand;
 use mjolnir_store::{Error, ErrorKind, Store};
 use mjolnir_units::{BLOCK_SIZE, ByteSize, TreeId};
+use mjolnir_vtime::{Jobs, SimRuntime};
 
 use super::asking::{BLOCKS_A_TURN, ask, in_no_time};
 use super::client::{Host, StudyEngine};
@@ -25,7 +26,7 @@ use super::precondition::Precondition;
 use super::sampler::Sampler;
 use super::source::Source;
 use super::spec::Study;
-use super::world::{Prices, World, WorldRuntime};
+use super::world::{explain, simulation};
 use super::{Progress, saved};
 
 /// The volume that is the drive's address space.
@@ -46,7 +47,7 @@ pub(super) struct Plan {
     /// Bytes that the host is offered.
     pub bytes: u64,
     options: OpenOptions,
-    prices: Prices,
+    jobs: Jobs,
     precondition: Precondition,
 }
 
@@ -82,16 +83,14 @@ impl Plan {
             ));
         }
         let options = options(study, &hardware, physical)?;
-        let prices = Prices {
-            scan_ns_per_mapping: study.engine.scan_ns_per_mapping,
-            cores: study.engine.cores,
-        };
+        let jobs =
+            Jobs::BySteps { step_ns: study.engine.scan_ns_per_mapping, cores: study.engine.cores };
         let precondition = Precondition::new(&study.precondition)?;
         check_room(study, &layout, precondition.filled(bytes / BLOCK_SIZE))?;
-        Ok(Plan { hardware, layout, bytes, options, prices, precondition })
+        Ok(Plan { hardware, layout, bytes, options, jobs, precondition })
     }
 
-    fn drive(&self, runtime: &WorldRuntime, oracle: bool, seed: u64) -> SimDrive {
+    fn drive(&self, runtime: &SimRuntime, oracle: bool, seed: u64) -> SimDrive {
         let device = &self.hardware;
         let faults = device.faults.clone();
         let nand = Nand::new(device.nand.clone(), device.timing.clone(), faults, seed);
@@ -145,8 +144,8 @@ pub(super) fn run(
     progress: Progress<'_>,
 ) -> Result<Measured, String> {
     plan.options.reclaim.seed = !seed; // Failures of NAND are drawn by the seed itself.
-    let world = World::new(seed, plan.prices);
-    let runtime = world.runtime();
+    let sim = simulation(seed, plan.jobs);
+    let runtime = sim.world();
     let done = Rc::new(Cell::new(0.0));
     let told = done.clone();
     let mut go_on = move || progress(told.get());
@@ -156,7 +155,7 @@ pub(super) fn run(
         limits.expect(workload.requests_max());
     }
     let play = play(study, plan, seed, source, limits, runtime, done);
-    world.run(play, &mut go_on)?
+    sim.run_watched(play, &mut go_on).map_err(explain)?
 }
 
 async fn play(
@@ -165,7 +164,7 @@ async fn play(
     seed: u64,
     source: Source,
     limits: Limits,
-    runtime: WorldRuntime,
+    runtime: SimRuntime,
     done: Rc<Cell<f64>>,
 ) -> Result<Measured, String> {
     let oracle = study.measure.oracle;
@@ -292,7 +291,7 @@ fn is_of(plan: &Plan, path: &str, size: u64, tags: Option<&[u64]>) -> Result<(),
 async fn open(
     plan: &Plan,
     drive: &SimDrive,
-    runtime: &WorldRuntime,
+    runtime: &SimRuntime,
 ) -> Result<(StudyEngine, TreeId), String> {
     let engine = Engine::open(drive.clone(), runtime.clone(), plan.options.clone())
         .await
@@ -576,7 +575,7 @@ mod tests {
         measure = { oracle = true }"#;
 
     /// A drive of ten written blocks.
-    async fn written(plan: &Plan, runtime: &WorldRuntime) -> (SimDrive, Host) {
+    async fn written(plan: &Plan, runtime: &SimRuntime) -> (SimDrive, Host) {
         let drive = plan.drive(runtime, true, 1);
         Engine::format(drive.clone(), runtime.clone(), FormatOptions::default()).await.unwrap();
         let (engine, volume) = open(plan, &drive, runtime).await.unwrap();
@@ -597,13 +596,13 @@ mod tests {
         (drive, host)
     }
 
-    fn play_on_tiny<F: Future<Output = ()>>(scene: impl FnOnce(Plan, WorldRuntime) -> F) {
+    fn play_on_tiny<F: Future<Output = ()>>(scene: impl FnOnce(Plan, SimRuntime) -> F) {
         let study: Study = toml::from_str(TINY).unwrap();
         let hardware = super::super::hardware::device(&study.device, false).unwrap();
         let plan = Plan::new(&study, hardware).unwrap();
-        let world = World::new(1, plan.prices);
-        let runtime = world.runtime();
-        world.run(scene(plan, runtime), &mut || true).unwrap();
+        let sim = simulation(1, plan.jobs);
+        let runtime = sim.world();
+        sim.run(scene(plan, runtime)).unwrap();
     }
 
     #[test]

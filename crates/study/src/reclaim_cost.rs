@@ -10,6 +10,7 @@ use std::rc::Rc;
 use mjolnir_device::Runtime as _;
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions, ReclaimOptions, Stats};
 use mjolnir_flash::nand::Nand;
+use mjolnir_vtime::{Jobs, SimRuntime};
 use serde::Deserialize;
 
 use super::data::{Data, DataSpec};
@@ -19,7 +20,7 @@ use super::layout::Layout;
 use super::measured::Figures;
 use super::payload;
 use super::spec::{DeviceSpec, EngineSpec, check_read_plan};
-use super::world::{Prices, World, WorldRuntime};
+use super::world::{explain, simulation};
 use mjolnir_experiment::{Kind, Outcome, parse_configuration};
 
 #[derive(Debug, Deserialize)]
@@ -95,7 +96,7 @@ pub fn collect_everything() -> OpenOptions {
     }
 }
 
-async fn play(plan: Plan, runtime: WorldRuntime, told: Rc<Cell<f64>>) -> Result<Outcome, String> {
+async fn play(plan: Plan, runtime: SimRuntime, told: Rc<Cell<f64>>) -> Result<Outcome, String> {
     let device = &plan.hardware;
     let nand = Nand::new(device.nand.clone(), device.timing.clone(), device.faults.clone(), 0);
     let overhead_ns = device.controller.read_overhead_ns;
@@ -189,11 +190,11 @@ impl Kind for ReclaimCost {
     ) -> Result<Outcome, String> {
         let plan = Plan::new(configuration)?;
         let Costs { scan_ns_per_mapping, cores, .. } = plan.costs;
-        let world = World::new(seed, Prices { scan_ns_per_mapping, cores });
+        let sim = simulation(seed, Jobs::BySteps { step_ns: scan_ns_per_mapping, cores });
         let told = Rc::new(Cell::new(0.0));
         let done = told.clone();
-        let play = play(plan, world.runtime(), told);
-        world.run(play, &mut || progress(done.get()))?
+        let play = play(plan, sim.world(), told);
+        sim.run_watched(play, &mut || progress(done.get())).map_err(explain)?
     }
 }
 

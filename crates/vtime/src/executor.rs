@@ -1,78 +1,24 @@
 //! A single-threaded executor in virtual time.
 //!
-//! Nothing runs by itself: the clock moves by a small charge for each poll, and jumps to the next
-//! timer when no task can run. Which of several ready tasks runs first is either their order of
-//! waking, or drawn from the seed.
+//! Nothing runs by itself: the clock moves by what each poll costs, if it costs anything, and jumps to
+//! the next timer when no task can run. Which of several ready tasks runs first is either their order of
+//! waking, or drawn from the seed ([`Order`]).
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::pin;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use mjolnir_device::Runtime;
 use mjolnir_units::Instant;
 
-use crate::Chance;
+use crate::runtime::Sleep;
+use crate::tasks::{Handle, Queue, Tasks, Woken};
+use crate::timers::Timers;
 use crate::trace::Trace;
-
-/// How a simulation behaves.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Draw which ready task runs next, instead of taking the one that woke first.
-    pub shuffle: bool,
-    /// Virtual time that each poll of a task costs, on the clock and on the processor.
-    pub poll_cost: Duration,
-    /// Virtual time that each job given to [`Runtime::parallel`] costs.
-    pub job_cost: Duration,
-    /// Whether this thread does a part of what is handed out ([`Runtime::own_job`]).
-    pub own_job: bool,
-    /// Virtual time after which a simulation that is not done is called stuck.
-    pub time_limit: Duration,
-    /// Polls after which the same is said of it, for tasks that spin.
-    pub poll_limit: u64,
-    /// Print every event.
-    pub loud: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            shuffle: false,
-            poll_cost: Duration::from_nanos(300),
-            job_cost: Duration::from_micros(20),
-            own_job: false,
-            time_limit: Duration::from_secs(600),
-            poll_limit: 5_000_000,
-            loud: false,
-        }
-    }
-}
-
-/// Why a simulation cannot come to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stuck {
-    /// No task is ready and no timer is set, but the main future waits.
-    Deadlock(Instant),
-    /// The time limit or the poll limit has passed.
-    TooLong(Instant),
-}
-
-impl fmt::Display for Stuck {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Stuck::Deadlock(at) => {
-                write!(f, "deadlock at {} ns: nothing is ready, no timer is set", at.0)
-            }
-            Stuck::TooLong(at) => write!(f, "not done at {} ns of virtual time", at.0),
-        }
-    }
-}
+use crate::{Chance, Jobs, Options, Order, SimRuntime, Stuck};
 
 /// Names the tasks that a power cut ends together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,59 +26,48 @@ pub struct WorldId(u32);
 
 /// A simulation: a clock, tasks in worlds, one source of chance, one trace.
 pub struct Sim {
-    core: Rc<Core>,
+    pub(crate) core: Rc<Core>,
 }
 
-struct Core {
+pub(crate) struct Core {
     options: Options,
-    now: Cell<u64>,
+    pub now: Cell<u64>,
+    /// When timers were last fired: none is due before the clock moves.
+    fired: Cell<u64>,
+    /// Processor time that polls took.
     charged: Cell<u64>,
     /// Numbers tasks and timers; equal instants are ordered by it.
     numbers: Cell<u64>,
-    /// The number of the next job that is handed to `parallel`.
-    jobs: Cell<usize>,
-    ready: Arc<Mutex<VecDeque<u64>>>,
-    tasks: RefCell<BTreeMap<u64, Task>>,
-    timers: RefCell<BTreeMap<(u64, u64), Waker>>,
-    worlds: RefCell<BTreeSet<WorldId>>,
-    world_count: Cell<u32>,
+    pub timed: Cell<bool>,
+    pub idle_polls: Cell<u64>,
+    pub queue: Queue,
+    /// The first of those that are ready, taken off `queue` all at once.
+    turn: RefCell<VecDeque<Woken>>,
+    pub tasks: RefCell<Tasks>,
+    pub timers: RefCell<Timers>,
+    worlds: RefCell<Vec<World>>,
     chance: RefCell<Chance>,
     /// What worlds draw themselves. It is a source of its own: what they draw does not shift what happens.
-    drawn: RefCell<Chance>,
-    trace: RefCell<Trace>,
+    pub drawn: RefCell<Chance>,
+    pub trace: RefCell<Trace>,
 }
 
-struct Task {
-    world: WorldId,
-    /// Absent while it is polled.
-    future: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    handle: Arc<Handle>,
+/// Tasks that end together, and the processors that their jobs run on.
+pub(crate) struct World {
+    pub alive: bool,
+    pub jobs: Jobs,
+    /// The number of the next job, of jobs that are alike.
+    pub next_job: usize,
+    /// When each core is free again.
+    pub cores_free_ns: Vec<u64>,
+    /// Processor time that jobs took.
+    pub jobs_ns: u64,
 }
 
-/// What wakes a task. Wakers are `Send`, so the queue they write to is behind a mutex, which no
-/// other thread ever takes.
-struct Handle {
-    number: u64,
-    queued: AtomicBool,
-    ready: Arc<Mutex<VecDeque<u64>>>,
-}
-
-impl Wake for Handle {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if !self.queued.swap(true, Ordering::Relaxed) {
-            self.ready.lock().expect("no poll panics with the queue locked").push_back(self.number);
-        }
-    }
-}
-
-/// The main future's number in the ready queue.
+/// The main future's number.
 const MAIN: u64 = 0;
-/// Jobs that can run at once.
-const PARALLELISM: usize = 2;
+/// Polls between two looks at whether to go on. Where nothing takes time, one makes many writes.
+const POLLS_A_LOOK: u64 = 1 << 10;
 
 impl Sim {
     /// A simulation at instant 0 whose chances `seed` decides.
@@ -141,14 +76,16 @@ impl Sim {
             core: Rc::new(Core {
                 options,
                 now: Cell::new(0),
+                fired: Cell::new(0),
                 charged: Cell::new(0),
                 numbers: Cell::new(MAIN),
-                jobs: Cell::new(0),
-                ready: Arc::default(),
+                timed: Cell::new(options.timed),
+                idle_polls: Cell::new(0),
+                queue: Queue::default(),
+                turn: RefCell::default(),
                 tasks: RefCell::default(),
                 timers: RefCell::default(),
                 worlds: RefCell::default(),
-                world_count: Cell::new(0),
                 chance: RefCell::new(Chance::new(seed)),
                 drawn: RefCell::new(Chance::new(!seed)),
                 trace: RefCell::new(Trace::new(options.loud)),
@@ -158,58 +95,71 @@ impl Sim {
 
     /// A new world, and the runtime that what lives in it is given.
     pub fn world(&self) -> SimRuntime {
-        let world = WorldId(self.core.world_count.get());
-        self.core.world_count.set(world.0 + 1);
-        self.core.worlds.borrow_mut().insert(world);
-        SimRuntime { core: self.core.clone(), world }
+        self.world_with(self.core.options.jobs)
+    }
+
+    /// A new world, with processors of its own on which jobs cost so much.
+    pub fn world_with(&self, jobs: Jobs) -> SimRuntime {
+        let mut worlds = self.core.worlds.borrow_mut();
+        let id = WorldId(u32::try_from(worlds.len()).expect("fewer worlds than that"));
+        let cores_free_ns = match jobs {
+            Jobs::Alike { .. } => Vec::new(),
+            Jobs::BySteps { cores, .. } => vec![0; cores.max(1)],
+        };
+        worlds.push(World { alive: true, jobs, next_job: 0, cores_free_ns, jobs_ns: 0 });
+        SimRuntime { core: self.core.clone(), world: id }
     }
 
     /// Ends a world: its tasks are dropped where they stand, and it takes no new ones.
     pub fn kill(&self, world: WorldId) {
-        self.core.worlds.borrow_mut().remove(&world);
-        let mut tasks = self.core.tasks.borrow_mut();
-        let doomed: Vec<u64> = tasks
-            .iter()
-            .filter(|(_, task)| task.world == world)
-            .map(|(&number, _)| number)
-            .collect();
-        let doomed: Vec<Task> = doomed.iter().filter_map(|number| tasks.remove(number)).collect();
+        self.core.world(world, |world| world.alive = false);
+        let doomed = self.core.tasks.borrow_mut().end_world(world);
         // What is dropped may wake, sleep or spawn, and so needs the tables.
-        drop(tasks);
         drop(doomed);
     }
 
     /// Runs until `main` is done, and returns its outcome.
     pub fn run<T>(&self, main: impl Future<Output = T>) -> Result<T, Stuck> {
+        self.run_watched(main, &mut || true)
+    }
+
+    /// Runs until `main` is done. `go_on` is asked now and then; where it says no, the run ends.
+    pub fn run_watched<T>(
+        &self,
+        main: impl Future<Output = T>,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<T, Stuck> {
         let core = &self.core;
-        let handle = Arc::new(Handle {
-            number: MAIN,
-            queued: AtomicBool::new(false),
-            ready: core.ready.clone(),
-        });
+        let handle = Handle::new(MAIN, u32::MAX, &core.queue);
         handle.wake_by_ref();
         let waker = Waker::from(handle.clone());
         let mut main = pin!(main);
-        let limit = core.options.time_limit.as_nanos() as u64;
-        let mut polls = 0;
+        let limit = nanoseconds(core.options.time_limit);
+        let mut polls = 0u64;
         loop {
             core.fire_timers();
             polls += 1;
             if core.now.get() > limit || polls > core.options.poll_limit {
                 return Err(Stuck::TooLong(Instant(core.now.get())));
             }
-            let Some(number) = core.next_ready() else {
+            if polls.is_multiple_of(POLLS_A_LOOK) {
+                core.look(go_on)?;
+            }
+            let Some(woken) = core.next_ready() else {
                 core.jump()?;
                 continue;
             };
             core.charge(core.options.poll_cost);
-            core.trace.borrow_mut().mix(number);
-            core.trace.borrow_mut().mix(core.now.get());
-            if number != MAIN {
-                core.poll_task(number);
+            if core.options.traced {
+                let mut trace = core.trace.borrow_mut();
+                trace.mix(woken.number);
+                trace.mix(core.now.get());
+            }
+            if woken.number != MAIN {
+                core.poll_task(woken);
                 continue;
             }
-            handle.queued.store(false, Ordering::Relaxed);
+            handle.unqueue();
             if let Poll::Ready(outcome) = main.as_mut().poll(&mut Context::from_waker(&waker)) {
                 return Ok(outcome);
             }
@@ -222,7 +172,7 @@ impl Sim {
         until: Instant,
         main: impl Future<Output = T>,
     ) -> Result<Option<T>, Stuck> {
-        let timer = self.core.clone().sleep_until(until);
+        let timer = self.core.clone().sleep_until(until.0);
         self.run(futures_lite::future::or(async { Some(main.await) }, async {
             timer.await;
             None
@@ -253,17 +203,33 @@ impl Sim {
 impl Drop for Sim {
     /// Tasks hold runtimes, which hold the tables that hold the tasks: break the circle.
     fn drop(&mut self) {
-        self.core.worlds.borrow_mut().clear();
+        self.core.worlds.borrow_mut().iter_mut().for_each(|world| world.alive = false);
         let tasks = std::mem::take(&mut *self.core.tasks.borrow_mut());
         drop(tasks);
-        self.core.timers.borrow_mut().clear();
+        let timers = std::mem::take(&mut *self.core.timers.borrow_mut());
+        drop(timers);
     }
 }
 
 impl Core {
-    fn number(&self) -> u64 {
+    pub fn number(&self) -> u64 {
         self.numbers.set(self.numbers.get() + 1);
         self.numbers.get()
+    }
+
+    /// Looks at a world, or changes it.
+    pub fn world<T>(&self, id: WorldId, with: impl FnOnce(&mut World) -> T) -> T {
+        with(&mut self.worlds.borrow_mut()[id.0 as usize])
+    }
+
+    /// Whether a trace is kept.
+    pub fn is_traced(&self) -> bool {
+        self.options.traced
+    }
+
+    /// Processor time that polls took, in nanoseconds.
+    pub fn charged_ns(&self) -> u64 {
+        self.charged.get()
     }
 
     fn charge(&self, cost: Duration) {
@@ -272,177 +238,78 @@ impl Core {
         self.charged.set(self.charged.get() + cost);
     }
 
-    fn next_ready(&self) -> Option<u64> {
-        let mut ready = self.ready.lock().expect("no poll panics with the queue locked");
-        if self.options.shuffle && ready.len() > 1 {
-            let index = self.chance.borrow_mut().below(ready.len() as u64) as usize;
-            return ready.remove(index);
+    fn look(&self, go_on: &mut dyn FnMut() -> bool) -> Result<(), Stuck> {
+        if !go_on() {
+            return Err(Stuck::Interrupted);
         }
-        ready.pop_front()
+        self.idle_polls.set(self.idle_polls.get() + POLLS_A_LOOK);
+        let limit = self.options.idle_poll_limit;
+        if self.idle_polls.get() > limit { Err(Stuck::Idle(limit)) } else { Ok(()) }
+    }
+
+    fn next_ready(&self) -> Option<Woken> {
+        let mut turn = self.turn.borrow_mut();
+        match self.options.order {
+            Order::Woken => {
+                if turn.is_empty() {
+                    self.queue.drain_into(&mut turn);
+                }
+                turn.pop_front()
+            }
+            Order::Drawn => {
+                self.queue.drain_into(&mut turn);
+                if turn.len() < 2 {
+                    return turn.pop_front();
+                }
+                let index = self.chance.borrow_mut().below(turn.len() as u64) as usize;
+                turn.remove(index)
+            }
+        }
     }
 
     fn fire_timers(&self) {
+        let now = self.now.get();
+        if self.fired.replace(now) == now {
+            return;
+        }
         loop {
-            let mut timers = self.timers.borrow_mut();
-            let Some(first) = timers.first_entry().filter(|entry| entry.key().0 <= self.now.get())
-            else {
-                return;
-            };
-            let waker = first.remove();
-            drop(timers);
+            let waker = self.timers.borrow_mut().pop_due(now);
+            let Some(waker) = waker else { return };
             waker.wake();
         }
     }
 
     /// Moves the clock to the next timer.
     fn jump(&self) -> Result<(), Stuck> {
-        let next = self.timers.borrow().keys().next().map(|&(at, _)| at);
+        let next = self.timers.borrow_mut().next();
         let at = next.ok_or(Stuck::Deadlock(Instant(self.now.get())))?;
         self.now.set(self.now.get().max(at));
         Ok(())
     }
 
-    fn poll_task(&self, number: u64) {
-        let mut tasks = self.tasks.borrow_mut();
+    fn poll_task(&self, woken: Woken) {
         // A task that ended or was killed may still stand in the queue.
-        let Some(task) = tasks.get_mut(&number) else { return };
-        let mut future = task.future.take().expect("a task is not polled from within itself");
-        let handle = task.handle.clone();
-        drop(tasks);
-        handle.queued.store(false, Ordering::Relaxed);
-        let done = future.as_mut().poll(&mut Context::from_waker(&Waker::from(handle))).is_ready();
-        let mut tasks = self.tasks.borrow_mut();
-        if done {
-            tasks.remove(&number);
-        } else if let Some(task) = tasks.get_mut(&number) {
-            task.future = Some(future);
-            return;
-        }
-        drop(tasks);
-        drop(future);
+        let taken = self.tasks.borrow_mut().take(woken);
+        let Some((mut future, waker)) = taken else { return };
+        let done = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        // What is dropped may wake, sleep or spawn, and so needs the tables.
+        let dropped = if done {
+            self.tasks.borrow_mut().end(woken);
+            Some(future)
+        } else {
+            self.tasks.borrow_mut().put_back(woken, future, waker)
+        };
+        drop(dropped);
     }
 
-    fn sleep_until(self: Rc<Self>, until: Instant) -> Sleep {
-        Sleep { number: self.number(), core: self, until: until.0 }
+    pub fn sleep_until(self: Rc<Self>, until_ns: u64) -> Sleep {
+        Sleep::new(self.number(), self, until_ns)
     }
 }
 
-struct Sleep {
-    core: Rc<Core>,
-    until: u64,
-    number: u64,
-}
-
-impl Future for Sleep {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if self.core.now.get() >= self.until {
-            return Poll::Ready(());
-        }
-        let key = (self.until, self.number);
-        self.core.timers.borrow_mut().insert(key, cx.waker().clone());
-        Poll::Pending
-    }
-}
-
-impl Drop for Sleep {
-    fn drop(&mut self) {
-        let timer = self.core.timers.borrow_mut().remove(&(self.until, self.number));
-        drop(timer);
-    }
-}
-
-/// The runtime of one world of a simulation.
-#[derive(Clone)]
-pub struct SimRuntime {
-    core: Rc<Core>,
-    world: WorldId,
-}
-
-impl SimRuntime {
-    /// The world that this runtime's tasks belong to.
-    pub fn world(&self) -> WorldId {
-        self.world
-    }
-
-    /// Completes at `instant`.
-    pub fn sleep_until(&self, instant: Instant) -> impl Future<Output = ()> + 'static {
-        self.core.clone().sleep_until(instant)
-    }
-
-    /// Lets every other ready task run before this one goes on.
-    pub fn give_way(&self) -> impl Future<Output = ()> + 'static {
-        let mut waited = false;
-        poll_fn(move |cx| {
-            if std::mem::replace(&mut waited, true) {
-                return Poll::Ready(());
-            }
-            cx.waker().wake_by_ref();
-            Poll::Pending
-        })
-    }
-
-    /// Records an event.
-    pub fn trace(&self, what: &'static str, words: [u64; 3]) {
-        self.core.trace.borrow_mut().add(self.now(), what, words);
-    }
-}
-
-impl Runtime for SimRuntime {
-    fn now(&self) -> Instant {
-        Instant(self.core.now.get())
-    }
-
-    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + 'static {
-        self.sleep_until(self.now() + duration)
-    }
-
-    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        if !self.core.worlds.borrow().contains(&self.world) {
-            return;
-        }
-        let number = self.core.number();
-        let ready = self.core.ready.clone();
-        let handle = Arc::new(Handle { number, queued: AtomicBool::new(false), ready });
-        handle.wake_by_ref();
-        let task = Task { world: self.world, future: Some(Box::pin(task)), handle };
-        self.core.tasks.borrow_mut().insert(number, task);
-    }
-
-    fn parallel<T: Send + 'static>(
-        &self,
-        job: impl FnOnce(usize) -> T + Send + 'static,
-    ) -> impl Future<Output = (T, Duration)> + 'static {
-        // Each begins when the one before has ended, and any number will do: by turns, so that what is
-        // kept for each number is put together again.
-        let number = self.core.jobs.get();
-        self.core.jobs.set((number + 1) % self.own_job().unwrap_or(PARALLELISM));
-        // As in the real world, it is under way whether or not it is asked for.
-        let result = job(number);
-        let cost = self.core.options.job_cost;
-        let ended = self.sleep(cost);
-        async move {
-            ended.await;
-            (result, cost)
-        }
-    }
-
-    fn parallelism(&self) -> usize {
-        PARALLELISM
-    }
-
-    fn own_job(&self) -> Option<usize> {
-        self.core.options.own_job.then_some(PARALLELISM - 1)
-    }
-
-    fn random(&self) -> u64 {
-        self.core.drawn.borrow_mut().bits()
-    }
-
-    fn cpu_time(&self) -> Duration {
-        Duration::from_nanos(self.core.charged.get())
-    }
+/// As many nanoseconds, or as many as there are.
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

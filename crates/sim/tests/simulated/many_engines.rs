@@ -12,7 +12,7 @@ use mjolnir_sim::stage::{get, put};
 use mjolnir_sim::{AfterCut, SimDisk};
 use mjolnir_store::Durability;
 use mjolnir_units::{BLOCK_SIZE, TreeId};
-use mjolnir_vtime::{Chance, Options, Sim, SimRuntime};
+use mjolnir_vtime::{Chance, Options, Order, Sim, SimRuntime};
 
 const ENGINES: usize = 3;
 const CLIENTS: u64 = 4;
@@ -80,7 +80,7 @@ struct History {
 }
 
 fn history(seed: u64) -> History {
-    let options = Options { shuffle: true, poll_limit: 50_000_000, ..Options::default() };
+    let options = Options { order: Order::Drawn, poll_limit: 50_000_000, ..Options::default() };
     let sim = Sim::new(seed, options);
     let completed = Rc::new(RefCell::new(Vec::new()));
     let worlds: Vec<SimRuntime> = (0..ENGINES).map(|_| sim.world()).collect();

@@ -11,7 +11,7 @@ const GIVEN_UP_MAX: usize = 64;
 
 /// Names a sleeper.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Timer {
+pub(crate) struct Timer {
     number: u64,
     key: usize,
 }
@@ -22,20 +22,17 @@ struct Sleeper {
     waker: Waker,
 }
 
-/// Sleepers, in line by when their sleep ends, and of several at once by who began first.
+/// Sleepers, in line by when their sleep ends, and of several at once by their numbers.
 #[derive(Default)]
-pub(super) struct Timers {
+pub(crate) struct Timers {
     sleepers: Slab<Sleeper>,
     /// When it ends, the sleeper's number, and its key. Who was given up stays in line for a while.
     line: BinaryHeap<Reverse<(u64, u64, usize)>>,
-    begun: u64,
 }
 
 impl Timers {
-    /// Has `waker` woken at `until`.
-    pub fn set(&mut self, until: u64, waker: Waker) -> Timer {
-        self.begun += 1;
-        let number = self.begun;
+    /// Has `waker` woken at `until`. No other sleeper has that number.
+    pub fn set(&mut self, until: u64, number: u64, waker: Waker) -> Timer {
         let key = self.sleepers.insert(Sleeper { number, waker });
         self.line.push(Reverse((until, number, key)));
         Timer { number, key }
@@ -60,13 +57,14 @@ impl Timers {
         Some(waker)
     }
 
-    /// The first in line, and when its sleep ends.
-    pub fn pop(&mut self) -> Option<(u64, Waker)> {
+    /// When the first sleep ends.
+    pub fn next(&mut self) -> Option<u64> {
         loop {
-            let Reverse((until, number, key)) = self.line.pop()?;
-            if let Some(waker) = self.give_up(Timer { number, key }) {
-                return Some((until, waker));
+            let Reverse((until, number, key)) = *self.line.peek()?;
+            if self.sleeper(Timer { number, key }).is_some() {
+                return Some(until);
             }
+            self.line.pop();
         }
     }
 
@@ -97,7 +95,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use mjolnir_vtime::Chance;
+    use crate::Chance;
 
     /// Against an ordered map, with sleepers given up, changed and woken in any order. A waker is told
     /// by what it counts.
@@ -113,7 +111,7 @@ mod tests {
                     0..4 => {
                         let until = now + chance.bits() % 50;
                         count += 1;
-                        let timer = timers.set(until, Waker::from(told.clone()));
+                        let timer = timers.set(until, count, Waker::from(told.clone()));
                         model.insert((until, count), (timer, told));
                     }
                     4 | 5 if !model.is_empty() => {
@@ -132,10 +130,12 @@ mod tests {
                     }
                     _ => {
                         let Some(((until, _), (_, told))) = model.pop_first() else {
-                            assert!(timers.pop().is_none() && timers.pop_due(u64::MAX).is_none());
+                            assert!(timers.next().is_none() && timers.pop_due(u64::MAX).is_none());
                             continue;
                         };
-                        let (at, waker) = timers.pop().expect("somebody sleeps");
+                        let at = timers.next().expect("somebody sleeps");
+                        assert!(at == 0 || timers.pop_due(at - 1).is_none(), "{step}");
+                        let waker = timers.pop_due(at).expect("it is due");
                         assert!(at == until && told.is(&waker), "seed {seed}, step {step}");
                         now = at;
                         while model.first_key_value().is_some_and(|(key, _)| key.0 <= now) {
