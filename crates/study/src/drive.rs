@@ -23,6 +23,7 @@ use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, Sea
 use mjolnir_flash::nand::{Nand, NandError};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Instant, Pba, ZoneId};
 
+use super::drive_id::DriveId;
 use super::layout::{Layout, Unit};
 use super::packed;
 use super::payload::{self, PLAIN_TAG};
@@ -56,6 +57,7 @@ pub(super) struct SimDrive {
 }
 
 struct Shared {
+    id: DriveId,
     runtime: SimRuntime,
     state: RefCell<State>,
 }
@@ -210,16 +212,17 @@ pub(super) struct State {
 impl SimDrive {
     /// An empty drive.
     pub fn new(
+        id: DriveId,
         runtime: SimRuntime,
-        name: &str,
+        hardware: &str,
         layout: Layout,
         nand: Nand,
         read_overhead_ns: u64,
         oracle: bool,
     ) -> Self {
         let info = DeviceInfo {
-            name: format!("the simulated drive {name}"),
-            uuid: *b"mjolnir in study",
+            name: id.name(hardware),
+            uuid: id.uuid(),
             zone_blocks: layout.zone_blocks,
             zones: layout.zones,
             append_blocks_max: layout.zone_blocks,
@@ -233,6 +236,7 @@ impl SimDrive {
         let root_ns = nand.timing().program_ns.first().copied().unwrap_or(0);
         SimDrive {
             shared: Rc::new(Shared {
+                id,
                 runtime,
                 state: RefCell::new(State {
                     table: ZoneTable::new(info),
@@ -256,6 +260,13 @@ impl SimDrive {
         }
     }
 
+    /// Has it be the device of that uuid, as the state is of that was brought back to it.
+    pub fn become_device(&self, uuid: [u8; 16]) {
+        let mut state = self.state();
+        let info = DeviceInfo { uuid, ..state.table.info().clone() };
+        state.table = ZoneTable::new(info);
+    }
+
     /// Everything about it.
     pub fn state(&self) -> std::cell::RefMut<'_, State> {
         self.shared.state.borrow_mut()
@@ -271,6 +282,11 @@ impl SimDrive {
     #[cfg(test)]
     pub fn plant_wrong_tag(&self) {
         self.state().wrong_tag = true;
+    }
+
+    /// Puts what was asked into the run's trace, where one is kept.
+    fn note(&self, what: &'static str, at: u64, count: u64) {
+        self.shared.runtime.trace(what, [self.shared.id.0.into(), at, count]);
     }
 
     /// The present, if operations take time.
@@ -535,6 +551,7 @@ impl Device for SimDrive {
         at: Pba,
         data: Vec<Bytes>,
     ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
+        self.note("append", at.0, data.iter().map(Bytes::len).sum::<usize>() as u64);
         let done = self.state().append(at, &data, self.at());
         self.complete(*done.as_ref().unwrap_or(&0), done.map(|_| at))
     }
@@ -544,22 +561,26 @@ impl Device for SimDrive {
         from: Pba,
         mut buffer: AlignedBuf,
     ) -> impl Future<Output = Result<AlignedBuf, DeviceError>> + 'static {
+        self.note("read", from.0, buffer.len() as u64);
         let done = self.state().read(from, buffer.as_mut(), self.at());
         self.complete(*done.as_ref().unwrap_or(&0), done.map(|_| buffer))
     }
 
     fn flush(&self) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        self.note("flush", 0, 0);
         let written_ns = self.state().written_ns;
         self.complete(written_ns, Ok(()))
     }
 
     fn seal(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        self.note("seal", zone.0.into(), 0);
         let done = self.state().seal(zone, self.at());
         self.complete(*done.as_ref().unwrap_or(&0), done.map(drop))
     }
 
     /// Completes at once: the erases are queued at their dies, and whatever comes next waits there.
     fn reset(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        self.note("reset", zone.0.into(), 0);
         let done = self.state().reset(zone, self.at());
         self.complete(0, done)
     }
@@ -570,6 +591,7 @@ impl Device for SimDrive {
     }
 
     fn write_root(&self, root: Bytes) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+        self.note("write root", 0, root.len() as u64);
         let mut state = self.state();
         let checked = state.table.check_root(root.len(), Self::ROOT_BYTES_MAX);
         if checked.is_ok() {

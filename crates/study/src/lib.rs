@@ -23,6 +23,7 @@ mod asking;
 mod client;
 mod data;
 mod drive;
+mod drive_id;
 mod front;
 mod hardware;
 mod header;
@@ -47,6 +48,7 @@ mod stand_ins;
 mod world;
 
 pub use data::{Data, DataSpec};
+pub use drive_id::DriveId;
 pub use kind::Simulate;
 pub use limits::{Limit, Limits};
 pub use measured::{Figures, Measured, Written, reclaim_rested};
@@ -75,10 +77,43 @@ pub fn run(study: &Study, seed: u64, progress: Progress<'_>) -> Result<Measured,
     match study.drive.kind {
         DriveKind::Engine => {
             let plan = on_engine::Plan::new(study, hardware)?;
-            on_engine::run(study, plan, seed, progress)
+            let mut measured = on_engine::run(vec![(study, plan)], seed, progress)?;
+            Ok(measured.swap_remove(0))
         }
         DriveKind::PageMapped => on_page_mapped::run(study, hardware, seed, progress),
     }
+}
+
+/// Runs studies side by side in one virtual time, each on a drive of its own with an engine and clients
+/// of its own, and answers what was measured on each, in their order. Drives are numbered, and each draws
+/// by a seed of its own ([`DriveId::seed`]). All are measured from the same instant on; one that is done
+/// stands still.
+///
+/// # Errors
+///
+/// As [`run`], with the drive's number; where one drive is page-mapped, which has no part in a common
+/// time; and where some are timed and others are not.
+pub fn run_together(
+    studies: &[Study],
+    seed: u64,
+    progress: Progress<'_>,
+) -> Result<Vec<Measured>, String> {
+    let mut several = Vec::new();
+    for (number, study) in (0..).zip(studies) {
+        let id = DriveId(number);
+        if study.drive.kind != DriveKind::Engine {
+            return Err(format!("{id}: drive.kind: only engines run side by side"));
+        }
+        if study.measure.timed != studies[0].measure.timed {
+            return Err(format!("{id}: measure.timed: say the same for all drives"));
+        }
+        let plan = study.measure.check().and_then(|()| {
+            let hardware = hardware::device(&study.device, false)?;
+            on_engine::Plan::new(study, hardware)
+        });
+        several.push((study, plan.map_err(|why| format!("{id}: {why}"))?));
+    }
+    on_engine::run(several, seed, progress)
 }
 
 /// Refuses a study that cannot be run, as far as that can be told beforehand.

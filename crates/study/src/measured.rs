@@ -6,6 +6,7 @@ use mjolnir_engine::{ReclaimOptions, Stats};
 use mjolnir_units::{BLOCK_SIZE, ByteSize};
 use mjolnir_workload::Op;
 
+use super::drive_id::DriveId;
 use super::meter::Meter;
 use mjolnir_experiment::{Outcome, Series};
 
@@ -91,6 +92,8 @@ pub fn reclaim_rested((before, after): (&Stats, &Stats), reclaim: &ReclaimOption
 /// What a study measured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
+    /// On which of the run's drives.
+    pub drive: DriveId,
     /// What was written, by cause.
     pub written: Written,
     /// Requests completed.

@@ -13,6 +13,7 @@ use mjolnir_workload::{Op, Request};
 
 use super::Progress;
 use super::asking::{IN_NO_TIME_MAX, takes_no_time};
+use super::drive_id::DriveId;
 use super::measured::{Figures, Measured, Written};
 use super::meter::Meter;
 use super::precondition::Precondition;
@@ -175,6 +176,7 @@ pub(super) fn run(
     figures.wear(run.ssd.ftl().nand().wear());
     figures.notes.push(report.reclaim.to_string());
     Ok(Measured {
+        drive: DriveId::default(),
         written,
         requests: run.meter.requests,
         reclaim_ran: report.counts.victims > 0,

@@ -15,6 +15,7 @@ use serde::Deserialize;
 
 use super::data::{Data, DataSpec};
 use super::drive::SimDrive;
+use super::drive_id::DriveId;
 use super::hardware;
 use super::layout::Layout;
 use super::measured::Figures;
@@ -101,7 +102,15 @@ async fn play(plan: Plan, runtime: SimRuntime, told: Rc<Cell<f64>>) -> Result<Ou
     let nand = Nand::new(device.nand.clone(), device.timing.clone(), device.faults.clone(), 0);
     let overhead_ns = device.controller.read_overhead_ns;
     let layout = plan.layout.clone();
-    let drive = SimDrive::new(runtime.clone(), &device.name, layout, nand, overhead_ns, false);
+    let drive = SimDrive::new(
+        DriveId::default(),
+        runtime.clone(),
+        &device.name,
+        layout,
+        nand,
+        overhead_ns,
+        false,
+    );
     let words = |error: mjolnir_store::Error| format!("engine: {error}");
     let format = FormatOptions::default();
     Engine::format(drive.clone(), runtime.clone(), format).await.map_err(words)?;

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use mjolnir_units::BLOCK_BYTES;
 
 use super::drive::{SimDrive, Zone};
+use super::drive_id::DriveId;
 use mjolnir_experiment::ledger::write_whole;
 
 const MAGIC: &[u8; 8] = b"MJSTUDY2";
@@ -52,6 +53,11 @@ pub(super) fn save(drive: &SimDrive, expected: Option<Vec<u64>>, path: &str) -> 
     let root = state.root.clone().unwrap_or_default();
     out.extend_from_slice(&(root.len() as u32).to_le_bytes());
     out.extend_from_slice(&root);
+    // Which device it was of, unless of the first of a run, as all once were.
+    let uuid = state.table.info().uuid;
+    if uuid != DriveId::default().uuid() {
+        out.extend_from_slice(&uuid);
+    }
     let sum = crc32c::crc32c(&out);
     out.extend_from_slice(&sum.to_le_bytes());
     write_whole(Path::new(path), &out).map_err(|why| format!("precondition.save: {why}"))
@@ -141,9 +147,16 @@ pub(super) fn restore(drive: &SimDrive, path: &str) -> Result<Option<Vec<u64>>, 
         }
         let length = reader.u32()?;
         state.root = Some(Bytes::copy_from_slice(reader.take(length as usize)?));
-        reader.0.is_empty().then_some((tags, expected))
+        let uuid = match reader.0 {
+            [] => DriveId::default().uuid(),
+            uuid => uuid.try_into().ok()?,
+        };
+        Some((tags, expected, uuid))
     })();
-    let (tags, expected) = read.ok_or_else(damaged)?;
+    let (tags, expected, uuid) = read.ok_or_else(damaged)?;
+    drop(state);
+    drive.become_device(uuid);
+    let mut state = drive.state();
     let looks = state.tags.is_some();
     let blocks = u64::from(state.layout.zones) * state.layout.zone_blocks;
     if !tags.is_empty() && tags.len() as u64 != blocks {

@@ -118,6 +118,18 @@ impl Sim {
         drop(doomed);
     }
 
+    /// Has a world stand still: its tasks do not run before it is [released](Self::release). The clock goes
+    /// on, and so do its timers.
+    pub fn hold(&self, world: WorldId) {
+        self.core.tasks.borrow_mut().hold(world);
+    }
+
+    /// Lets a world go on that was held.
+    pub fn release(&self, world: WorldId) {
+        let waiting = self.core.tasks.borrow_mut().release(world);
+        waiting.into_iter().for_each(|woken| self.core.queue.push(woken));
+    }
+
     /// Runs until `main` is done, and returns its outcome.
     pub fn run<T>(&self, main: impl Future<Output = T>) -> Result<T, Stuck> {
         self.run_watched(main, &mut || true)
@@ -289,7 +301,10 @@ impl Core {
 
     fn poll_task(&self, woken: Woken) {
         // A task that ended or was killed may still stand in the queue.
-        let taken = self.tasks.borrow_mut().take(woken);
+        let taken = {
+            let mut tasks = self.tasks.borrow_mut();
+            if tasks.must_wait(woken) { None } else { tasks.take(woken) }
+        };
         let Some((mut future, waker)) = taken else { return };
         let done = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         // What is dropped may wake, sleep or spawn, and so needs the tables.

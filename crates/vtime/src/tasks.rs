@@ -22,7 +22,7 @@ pub(crate) struct Woken {
 pub(crate) struct Queue(Arc<Mutex<VecDeque<Woken>>>);
 
 impl Queue {
-    fn push(&self, woken: Woken) {
+    pub fn push(&self, woken: Woken) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(woken);
     }
 
@@ -90,6 +90,8 @@ struct Place {
 pub(crate) struct Tasks {
     places: Vec<Place>,
     vacant: Vec<u32>,
+    /// Worlds that stand still, and those of their tasks that were to run since.
+    held: Vec<(WorldId, Vec<Woken>)>,
 }
 
 impl Tasks {
@@ -113,6 +115,30 @@ impl Tasks {
         (place.world, place.future) = (Some(world), Some(future));
         place.waker = Some(Waker::from(place.handle.clone()));
         place.handle.wake_by_ref();
+    }
+
+    /// From now on tasks of a world do not run.
+    pub fn hold(&mut self, world: WorldId) {
+        if !self.held.iter().any(|(held, _)| *held == world) {
+            self.held.push((world, Vec::new()));
+        }
+    }
+
+    /// They do again. Those that were to run since are handed out in the order of their turns.
+    #[must_use]
+    pub fn release(&mut self, world: WorldId) -> Vec<Woken> {
+        let index = self.held.iter().position(|(held, _)| *held == world);
+        index.map(|index| self.held.remove(index).1).unwrap_or_default()
+    }
+
+    /// Whether a task whose turn has come must wait until its world is released.
+    pub fn must_wait(&mut self, woken: Woken) -> bool {
+        if self.held.is_empty() {
+            return false;
+        }
+        let world = self.place(woken).and_then(|place| place.world);
+        let held = self.held.iter_mut().find(|(held, _)| Some(*held) == world);
+        held.map(|(_, waiting)| waiting.push(woken)).is_some()
     }
 
     /// Takes a task out to poll it; `None` if it ended or was killed meanwhile.

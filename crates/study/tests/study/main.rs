@@ -4,6 +4,7 @@ mod closed_forms;
 mod engine;
 mod failures;
 mod page_mapped;
+mod together;
 
 use mjolnir_study::{Measured, Study};
 

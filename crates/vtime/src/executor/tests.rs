@@ -254,3 +254,26 @@ fn a_place_is_used_again_and_late_wakes_are_for_nobody() {
     sim.run(scene).unwrap();
     assert_eq!(polls.get(), 1);
 }
+
+#[test]
+fn a_world_that_is_held_stands_still_and_goes_on_where_it_was() {
+    let (sim, world) = priced(0.0, 1);
+    let other = sim.world();
+    let seen: Rc<RefCell<Vec<&str>>> = Rc::default();
+    for (world, name, ns) in [(&world, "one", 10), (&world, "two", 10), (&other, "other", 20)] {
+        let (own, seen) = (world.clone(), seen.clone());
+        world.spawn(async move {
+            own.sleep(Duration::from_nanos(ns)).await;
+            seen.borrow_mut().push(name);
+            own.give_way().await;
+            seen.borrow_mut().push(name);
+        });
+    }
+    sim.run(world.give_way()).unwrap();
+    sim.hold(world.world());
+    sim.run(world.sleep(Duration::from_nanos(30))).unwrap();
+    assert_eq!(*seen.borrow(), ["other", "other"]);
+    sim.release(world.world());
+    sim.run(world.sleep(Duration::from_nanos(1))).unwrap();
+    assert_eq!(seen.borrow()[2..], ["one", "two", "one", "two"]);
+}
