@@ -12,11 +12,11 @@ use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, TreeId};
 use mjolnir_workload::{Op, Request};
 
 use super::drive::SimDrive;
+use super::drive::payload::{self, PLAIN_BLOCKS, Tagged};
 use super::front::Front;
 use super::limits::Limits;
 use super::meter::Meter;
 use super::oracle::Oracle;
-use super::payload::{self, PLAIN_BLOCKS, Tagged};
 use mjolnir_vtime::SimRuntime;
 
 pub(super) type StudyEngine = Engine<SimDrive, SimRuntime>;

@@ -7,7 +7,7 @@ use mjolnir_store::{Durability, Store};
 use mjolnir_units::{BLOCK_SIZE, TreeId};
 use serde::Deserialize;
 
-use super::payload::PLAIN_BLOCKS;
+use super::drive::payload::PLAIN_BLOCKS;
 use super::spec::Bytes as Size;
 
 /// The volume that is filled.

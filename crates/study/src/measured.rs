@@ -6,7 +6,7 @@ use mjolnir_engine::{ReclaimOptions, Stats};
 use mjolnir_units::{BLOCK_SIZE, ByteSize};
 use mjolnir_workload::Op;
 
-use super::drive_id::DriveId;
+use super::drive::DriveId;
 use super::meter::Meter;
 use mjolnir_experiment::{Outcome, Series};
 

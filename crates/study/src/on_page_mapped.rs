@@ -13,7 +13,7 @@ use mjolnir_workload::{Op, Request};
 
 use super::Progress;
 use super::asking::{IN_NO_TIME_MAX, takes_no_time};
-use super::drive_id::DriveId;
+use super::drive::DriveId;
 use super::measured::{Figures, Measured, Written};
 use super::meter::Meter;
 use super::precondition::Precondition;

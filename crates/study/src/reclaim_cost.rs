@@ -14,12 +14,12 @@ use mjolnir_vtime::{Jobs, SimRuntime};
 use serde::Deserialize;
 
 use super::data::{Data, DataSpec};
+use super::drive::DriveId;
 use super::drive::SimDrive;
-use super::drive_id::DriveId;
+use super::drive::layout::Layout;
+use super::drive::payload;
 use super::hardware;
-use super::layout::Layout;
 use super::measured::Figures;
-use super::payload;
 use super::spec::{DeviceSpec, EngineSpec, check_read_plan};
 use super::world::{explain, simulation};
 use mjolnir_experiment::{Kind, Outcome, parse_configuration};

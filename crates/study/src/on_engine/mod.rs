@@ -21,8 +21,8 @@ pub(super) use plan::Plan;
 use super::Progress;
 use super::asking::ask;
 use super::client::Host;
+use super::drive::DriveId;
 use super::drive::SimDrive;
-use super::drive_id::DriveId;
 use super::limits::Limits;
 use super::measured::{Figures, Measured};
 use super::meter::Meter;
@@ -193,10 +193,10 @@ mod tests {
 
     use super::prepare::open;
     use super::*;
+    use crate::drive::payload::Tagged;
+    use crate::drive::saved;
     use crate::front::Front;
     use crate::oracle::Oracle;
-    use crate::payload::Tagged;
-    use crate::saved;
 
     const TINY: &str = r#"
         device = { file = "disksim-ssd", nand = { channels = 2, planes_per_die = 1, blocks_per_plane = 64 } }

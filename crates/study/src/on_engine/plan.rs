@@ -6,9 +6,9 @@ use mjolnir_flash::nand::Nand;
 use mjolnir_units::{BLOCK_SIZE, ByteSize};
 use mjolnir_vtime::{Jobs, SimRuntime};
 
+use crate::drive::DriveId;
 use crate::drive::SimDrive;
-use crate::drive_id::DriveId;
-use crate::layout::Layout;
+use crate::drive::layout::Layout;
 use crate::precondition::Precondition;
 use crate::spec::Study;
 

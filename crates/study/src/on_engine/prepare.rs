@@ -13,12 +13,12 @@ use super::{Bench, FILL_BLOCKS, PRECONDITION_PART, Plan, Prepared};
 use crate::asking::{BLOCKS_A_TURN, in_no_time};
 use crate::client::{Host, StudyEngine};
 use crate::drive::SimDrive;
+use crate::drive::payload::Tagged;
+use crate::drive::saved;
 use crate::front::Front;
 use crate::limits::Limits;
 use crate::measured::Figures;
 use crate::oracle::Oracle;
-use crate::payload::Tagged;
-use crate::saved;
 use crate::source::Source;
 use crate::spec::Study;
 

@@ -6,15 +6,15 @@ use std::path::Path;
 use bytes::Bytes;
 use mjolnir_units::BLOCK_BYTES;
 
-use super::drive::{SimDrive, Zone};
-use super::drive_id::DriveId;
+use super::id::DriveId;
+use super::{SimDrive, Zone};
 use mjolnir_experiment::ledger::write_whole;
 
 const MAGIC: &[u8; 8] = b"MJSTUDY2";
 
 /// Writes what a drive at rest holds to a file, wholly or not at all. `expected` is what the oracle
 /// knows.
-pub(super) fn save(drive: &SimDrive, expected: Option<Vec<u64>>, path: &str) -> Result<(), String> {
+pub(crate) fn save(drive: &SimDrive, expected: Option<Vec<u64>>, path: &str) -> Result<(), String> {
     let mut out = Vec::from(MAGIC);
     let state = drive.state();
     let mut numbers = |values: &[u64]| {
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Brings what a file holds back to a new drive. Returns what the oracle knew, where it looked.
-pub(super) fn restore(drive: &SimDrive, path: &str) -> Result<Option<Vec<u64>>, String> {
+pub(crate) fn restore(drive: &SimDrive, path: &str) -> Result<Option<Vec<u64>>, String> {
     let fail = |why: &str| format!("precondition.restore: {path}: {why}");
     let bytes = fs::read(path)
         .map_err(|error| format!("precondition.restore: cannot read {path}: {error}"))?;

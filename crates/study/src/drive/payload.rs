@@ -14,15 +14,15 @@ use mjolnir_units::BLOCK_BYTES;
 /// numbers of their own, or with a map node's small numbers.
 const MAGIC: u64 = 0xe7a6_11ab_0b5e_c7ed;
 /// The tag of every block where no oracle looks at it.
-pub(super) const PLAIN_TAG: u64 = 1;
+pub(crate) const PLAIN_TAG: u64 = 1;
 /// Blocks of the payload that all share where no oracle looks.
-pub(super) const PLAIN_BLOCKS: usize = 256;
+pub(crate) const PLAIN_BLOCKS: usize = 256;
 /// Bytes of buffers that are kept for payload while nobody uses them.
 const KEPT_BYTES: usize = 64 << 20;
 
 /// The tag of a client's block; `None` for any other block.
 #[inline]
-pub(super) fn tag_of(block: &[u8]) -> Option<u64> {
+pub(crate) fn tag_of(block: &[u8]) -> Option<u64> {
     let (magic, rest) = block.split_first_chunk::<8>()?;
     let tag = rest.first_chunk::<8>()?;
     (u64::from_le_bytes(*magic) == MAGIC).then_some(u64::from_le_bytes(*tag))
@@ -30,13 +30,13 @@ pub(super) fn tag_of(block: &[u8]) -> Option<u64> {
 
 /// Makes a block one with a tag. Its other bytes stay what they were.
 #[inline]
-pub(super) fn put_tag(block: &mut [u8], tag: u64) {
+pub(crate) fn put_tag(block: &mut [u8], tag: u64) {
     block[..8].copy_from_slice(&MAGIC.to_le_bytes());
     block[8..16].copy_from_slice(&tag.to_le_bytes());
 }
 
 /// The checksum of a block with a tag.
-pub(super) fn checksum_of_tag(tag: u64) -> u32 {
+pub(crate) fn checksum_of_tag(tag: u64) -> u32 {
     // The finalizer of SplitMix64: every bit of the tag reaches every bit of the sum.
     let mut x = tag.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -45,7 +45,7 @@ pub(super) fn checksum_of_tag(tag: u64) -> u32 {
 }
 
 /// The checksum of a block's content: of its tag, if it has one.
-pub(super) fn checksum(block: &[u8]) -> u32 {
+pub(crate) fn checksum(block: &[u8]) -> u32 {
     match tag_of(block) {
         Some(tag) => checksum_of_tag(tag),
         None => crc32c::crc32c(block),
@@ -53,7 +53,7 @@ pub(super) fn checksum(block: &[u8]) -> u32 {
 }
 
 /// Up to [`PLAIN_BLOCKS`] blocks with the plain tag, from memory that is never given back.
-pub(super) fn plain(blocks: usize) -> Bytes {
+pub(crate) fn plain(blocks: usize) -> Bytes {
     static PLAIN: OnceLock<&'static [u8]> = OnceLock::new();
     let all = PLAIN.get_or_init(|| {
         let mut bytes = vec![0; PLAIN_BLOCKS * BLOCK_BYTES];
@@ -64,7 +64,7 @@ pub(super) fn plain(blocks: usize) -> Bytes {
 }
 
 /// Payload with tags of its own for each block.
-pub(super) struct Tagged {
+pub(crate) struct Tagged {
     buffers: Buffers,
 }
 

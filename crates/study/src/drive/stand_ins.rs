@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// See the module. An erase block is replaced by one of its own plane, so that what lies on it is
 /// copied without a bus, and what was on different dies stays there.
 #[derive(Clone, Debug, Default)]
-pub(super) struct StandIns {
+pub(crate) struct StandIns {
     blocks_per_plane: u32,
     /// Of each plane, how many of those kept back were taken.
     taken: Vec<u32>,

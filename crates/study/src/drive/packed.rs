@@ -32,7 +32,7 @@ const RECORD_STRIDES: [usize; 2] = [21, 29];
 const COMMON: std::ops::Range<usize> = 4..28;
 const STREAM: usize = 44;
 /// The stream of the map.
-pub(super) const MAP_STREAM: u8 = 0;
+pub(crate) const MAP_STREAM: u8 = 0;
 /// How a block is packed.
 const PLAIN: u8 = 0;
 const ALONE: u8 = 1;
@@ -44,7 +44,7 @@ const CHUNK_ROWS: usize = 64;
 
 /// What is known of a zone that blocks are packed in: all that unpacking needs again.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Zone {
+pub(crate) struct Zone {
     /// Its first block.
     pub start: u64,
     /// Which life of the segment this is, as its first block says.
@@ -240,7 +240,7 @@ impl Zone {
 }
 
 /// Puts a block as it is to the end of `out`.
-pub(super) fn copy(block: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn copy(block: &[u8], out: &mut Vec<u8>) {
     out.push(AS_IT_IS);
     out.extend_from_slice(block);
 }

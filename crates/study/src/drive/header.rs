@@ -52,7 +52,7 @@ const PLACES: [(usize, usize); 5] = [(0, 4), (4, 1), (5, 4), (9, 8), (17, 4)];
 
 /// Packs the header of a group to the end of `out`, if it is one that can be packed here. The first
 /// 40 bytes are the caller's to know.
-pub(super) fn pack(block: &[u8; BLOCK_BYTES], out: &mut Vec<u8>) -> bool {
+pub(crate) fn pack(block: &[u8; BLOCK_BYTES], out: &mut Vec<u8>) -> bool {
     let (blocks, records) = (number(block, 64, 2) as usize, number(block, 66, 2) as usize);
     let mut at = CHECKSUMS + 4 * blocks;
     if at > SUM || records > ROWS_MAX {
@@ -100,7 +100,7 @@ pub(super) fn pack(block: &[u8; BLOCK_BYTES], out: &mut Vec<u8>) -> bool {
 }
 
 /// Undoes [`pack`] in a block of zeroes, but for the first 40 bytes.
-pub(super) fn unpack(mut packed: &[u8], block: &mut [u8]) {
+pub(crate) fn unpack(mut packed: &[u8], block: &mut [u8]) {
     let from = &mut packed;
     for field in 0..3 {
         let at = FIELDS + 8 * field;

@@ -8,10 +8,18 @@
 //! map's where the engine has memory for all of it and nobody else will look. The root lies beside the zones, and takes one program to replace.
 //!
 //! Where a program or an erase fails, the controller lets another erase block of the plane stand in
-//! ([`stand_ins`](super::stand_ins)), copies what the failed one held, and goes on; the engine hears
+//! ([`stand_ins`]), copies what the failed one held, and goes on; the engine hears
 //! of it only when none is left.
 //!
 //! **Leaves out** power cuts, growing.
+
+mod header;
+mod id;
+pub(crate) mod layout;
+mod packed;
+pub(crate) mod payload;
+pub(crate) mod saved;
+mod stand_ins;
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -23,12 +31,13 @@ use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, Sea
 use mjolnir_flash::nand::{Nand, NandError};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Instant, Pba, ZoneId};
 
-use super::drive_id::DriveId;
-use super::layout::{Layout, Unit};
-use super::packed;
-use super::payload::{self, PLAIN_TAG};
-use super::stand_ins::StandIns;
 use mjolnir_vtime::SimRuntime;
+
+use layout::{Layout, Unit};
+use payload::PLAIN_TAG;
+use stand_ins::StandIns;
+
+pub use id::DriveId;
 
 /// A drive of at most so many bytes keeps blocks as they are, up to one byte in so many: packing them
 /// takes time, and what a larger one keeps would take memory.
@@ -37,7 +46,7 @@ const AS_THEY_ARE_SHARE: u64 = 64;
 
 /// What the drive did since it was last asked to count anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct DriveCounts {
+pub(crate) struct DriveCounts {
     /// Bytes programmed, padding included.
     pub programmed_bytes: u64,
     /// Of those, bytes of padding.
@@ -52,7 +61,7 @@ pub(super) struct DriveCounts {
 
 /// A handle of a drive; clones are of the same one.
 #[derive(Clone)]
-pub(super) struct SimDrive {
+pub(crate) struct SimDrive {
     shared: Rc<Shared>,
 }
 
@@ -64,7 +73,7 @@ struct Shared {
 
 /// What a zone holds.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Zone {
+pub(crate) struct Zone {
     /// Blocks written.
     pub blocks: u32,
     /// Bytes on NAND; the rest waits for its program unit to fill up.
@@ -184,7 +193,7 @@ fn sums(
     }
 }
 
-pub(super) struct State {
+pub(crate) struct State {
     pub table: ZoneTable,
     pub layout: Layout,
     pub nand: Nand,

@@ -14,7 +14,7 @@ const ZONE_BLOCKS_MIN: u64 = 128;
 /// See the module. Program units of a zone lie on its planes in turn, dies before planes of a die,
 /// so that neighbours share as little as possible.
 #[derive(Clone, Debug)]
-pub(super) struct Layout {
+pub(crate) struct Layout {
     /// Planes of a zone.
     pub zone_planes: u32,
     /// Zones of the drive.
@@ -38,7 +38,7 @@ pub(super) struct Layout {
 
 /// A program unit's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unit {
+pub(crate) struct Unit {
     /// Erase block.
     pub block: u32,
     /// Its first page there.
