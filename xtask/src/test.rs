@@ -34,7 +34,7 @@ pub struct Options {
 /// Packages whose programs ship or measure. They are always built together: built apart, what
 /// they share would be built twice with different features.
 const PROGRAMS: &[&str] =
-    &["build", "--release", "-p", "mjolnir-cli", "-p", "mjolnir-lab", "--bins"];
+    &["build", "--release", "-p", "mjolnir-cli", "-p", "mjolnir-sim", "--bins"];
 
 /// What `cargo test` leaves out for its length: figures of theory and of a peer.
 const LONG_TESTS: &[&str] = &[
@@ -189,7 +189,7 @@ fn threads() -> usize {
 
 /// `cargo xtask sim`: whether the simulator ended well.
 pub fn simulate(arguments: &[String]) -> Result<bool> {
-    let mut command = cargo::command(&root(), &["run", "--release", "-p", "mjolnir-lab"]);
+    let mut command = cargo::command(&root(), &["run", "--release", "-p", "mjolnir-sim"]);
     command.args(["--bin", "sim", "--"]).args(arguments);
     Ok(command.status().context("cannot run cargo")?.success())
 }

@@ -28,7 +28,6 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Parser;
-
 use report::Report;
 use table::{Bench, Row, Scale};
 

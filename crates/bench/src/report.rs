@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
-use mjolnir_lab::experiment::report as figure;
+use mjolnir_experiment::report as figure;
 use serde_json::json;
 
 use crate::samples::Samples;

@@ -9,10 +9,9 @@ use mjolnir_engine::{Engine, FormatOptions, OpenOptions, ReclaimOptions};
 use mjolnir_host::{
     DeviceOptions, HostRuntime, LocalStore, NewStore, Warm, create_store, open_store,
 };
+use mjolnir_machine::RamDevice;
 use mjolnir_store::ErrorKind;
 use mjolnir_units::BLOCK_SIZE;
-
-use mjolnir_machine::RamDevice;
 
 /// Options with so much memory that nothing is ever dropped from it.
 pub fn roomy() -> OpenOptions {

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use mjolnir_lab::advise::{Advice, Ask, PrepareError, Prepared, STAGES, Shortlist};
-use mjolnir_lab::experiment::ledger::{remove_if_there, write_whole};
-use mjolnir_lab::experiment::report::Lead;
-use mjolnir_lab::experiment::{Plan, Results, RunError, Setting, Version, report};
+use mjolnir_advise::{Advice, Ask, PrepareError, Prepared, STAGES, Shortlist};
+use mjolnir_experiment::ledger::{remove_if_there, write_whole};
+use mjolnir_experiment::report::Lead;
+use mjolnir_experiment::{Plan, Results, RunError, Setting, Version, report};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -144,7 +144,7 @@ pub fn run(options: &AdviseOptions, json: bool) -> Result<(), Failure> {
         stop: signals()?,
         kept: options.out.is_some(),
     };
-    let refused = |mistake: mjolnir_lab::experiment::Mistake| Failure::new(mistake.to_string());
+    let refused = |mistake: mjolnir_experiment::Mistake| Failure::new(mistake.to_string());
     let grid = stages.run(&ask.grid(&prepared).map_err(refused)?)?;
     let Some(list) = Shortlist::of(&grid) else {
         return Err(Failure::new(

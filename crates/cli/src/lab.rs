@@ -12,7 +12,7 @@ pub use run::{INTERRUPTED, jobs, signals, stopped};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use mjolnir_lab::experiment::{Results, report};
+use mjolnir_experiment::{Results, report};
 use serde_json::json;
 use toml::Value;
 

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use mjolnir_lab::recordings;
+use mjolnir_study::recordings;
 use mjolnir_workload::trace::{
     BadRecord, ConvertError, Format, ReadOptions, ReadReport, TimeBack, TraceReader, TraceWriter,
     convert,

@@ -1,49 +1,32 @@
-//! The virtual world: a deterministic simulator that runs a store against faults and compares all
-//! it says with a model.
+//! The kinds of experiments that run in virtual time or in none.
 //!
-//! One seed decides everything: the device, its delays and failures, when the power goes, how
-//! tasks interleave, and what the clients ask. The same seed gives the same run, byte for byte,
-//! which [`Report::trace`] proves. `cargo xtask sim --seed N`
-//! repeats one, `cargo xtask sim --from A --seeds N` soaks, and [`Stage`] is for scripted scenarios.
+//! [`kinds`] lists them: those of `study`, and those here.
 //!
-//! Beside it stand [`experiment`]s: sweeps of runs on simulated flash, with results and a report.
-//!
-//! **Imports** `units`, `device`, `store`, and `engine` in [`subject`] alone: executor, disk,
-//! model and workload know nothing of the engine; `flash` and `policy` in experiments' kinds.
-//! **Leaves out** real time, real threads and real files, but for [`experiment`]: it runs on
-//! threads and keeps results in files.
-//!
-//! What runs do not try: damage to the medium before a power cut (a bit that flips in what was
-//! logged last cannot be told from a torn write), a flush that fails and takes data with it, volumes
-//! whose size is no multiple of a block, growing the device. The head of the model says what the
-//! checks cannot see.
-//!
-//! Invariants:
-//!
-//! * Nothing here iterates over a map with a random order, reads a clock or draws from anything
-//!   but the seed.
-//! * The model never asks the store what should be true; it knows only what was invoked,
-//!   acknowledged and flushed.
+//! **Imports** `units`, `policy`, `flash`, `workload`, `vtime`, `experiment`, `study`.
+//! **Leaves out** real time and real threads.
 
-pub mod advise;
-mod chance;
-mod disk;
-mod executor;
-pub mod experiment;
-mod model;
-pub mod recordings;
-mod run;
-pub mod stage;
-pub mod study;
-pub mod subject;
-mod trace;
-mod workload;
+mod closed_form;
+mod disksim;
+mod prepare;
+mod replay;
+mod uniform_overwrites;
 
-pub use chance::Chance;
-pub use disk::{AfterCut, SimDisk};
-pub use executor::{Options, Sim, SimRuntime, Stuck, WorldId};
-pub use model::{Contents, Found, FoundTarget, Incarnation, Key, Model, Value, Violation};
-pub use run::{Failure, Report, run_seed, run_seed_on, run_swarm};
-pub use stage::{Setting, Stage};
-pub use subject::{Subject, SubjectOptions};
-pub use workload::{KINDS, Kind, RunSize, Swarm, Tally, Trouble};
+use mjolnir_experiment::{Kind, Kinds};
+
+pub use prepare::{Limits, PrepareError, Prepared};
+pub use replay::FUTURES;
+
+/// A new kind is one file and one line here.
+const OF_THE_LAB: &[&dyn Kind] = &[
+    &closed_form::ClosedForm,
+    &uniform_overwrites::UniformOverwrites,
+    &disksim::DiskSim,
+    &replay::ReplayTrace,
+    &mjolnir_study::Simulate,
+    &mjolnir_study::ReclaimCost,
+];
+
+/// The sorts of run of the lab. A program adds those that may see more of the world than the lab does.
+pub fn kinds() -> Kinds {
+    Kinds::default().with(OF_THE_LAB)
+}

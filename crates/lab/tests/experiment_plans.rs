@@ -1,7 +1,8 @@
 //! An experiment file becomes points: every combination of what is swept. What is wrong in it is
 //! one sentence with file, line and the nearest right word.
 
-use mjolnir_lab::experiment::{Changes, Kinds, Plan, SHIPPED};
+use mjolnir_experiment::{Changes, Plan, SHIPPED};
+use mjolnir_lab::kinds;
 use toml::Value;
 
 const FILE: &str = r#"name = "mine"
@@ -44,11 +45,11 @@ why = "No reason."
 "#;
 
 fn plan(changes: &Changes) -> Plan {
-    Plan::new("mine.toml", FILE, changes, &Kinds::default()).unwrap()
+    Plan::new("mine.toml", FILE, changes, &kinds()).unwrap()
 }
 
 fn shown(plan: &Plan) -> Vec<String> {
-    let point = |point: &mjolnir_lab::experiment::Point| {
+    let point = |point: &mjolnir_experiment::Point| {
         let case = point.case.clone().unwrap_or_default();
         let coordinates: Vec<String> =
             point.coordinates.iter().map(|(key, value)| format!("{key}={value}")).collect();
@@ -114,7 +115,7 @@ fn the_command_line_cannot_ask_for_what_would_not_count() {
         let value: toml::Table = format!("value = {value}").parse().unwrap();
         let set = vec![(key.to_owned(), value["value"].clone())];
         let changes = Changes { set, ..Changes::default() };
-        Plan::new(name, text, &changes, &Kinds::default()).map(drop).map_err(|why| why.to_string())
+        Plan::new(name, text, &changes, &kinds()).map(drop).map_err(|why| why.to_string())
     };
     for (key, value, part) in [
         // What is swept would lie over it, or within it.
@@ -155,10 +156,9 @@ fn refused(from: &str, to: &str, parts: &[&str]) {
 #[track_caller]
 fn refused_in(file: &str, from: &str, to: &str, parts: &[&str]) {
     assert!(file.contains(from), "{from:?} is in the file");
-    let said =
-        Plan::new("mine.toml", &file.replacen(from, to, 1), &Changes::default(), &Kinds::default())
-            .expect_err("it should be refused")
-            .to_string();
+    let said = Plan::new("mine.toml", &file.replacen(from, to, 1), &Changes::default(), &kinds())
+        .expect_err("it should be refused")
+        .to_string();
     assert_eq!(said.lines().count(), 1, "one sentence: {said}");
     for part in parts.iter().chain(&["mine.toml"]) {
         assert!(said.contains(part), "no {part:?} in {said:?}");
@@ -242,7 +242,7 @@ fn what_an_engine_cannot_do_is_refused_before_it_runs() {
         "mine.toml",
         &STUDY.replace("= 0.25", "= 0.0").replace("fill = 1.0", "fill = 0.5"),
         &Changes::default(),
-        &Kinds::default(),
+        &kinds(),
     )
     .expect("what is not filled needs no room");
 }
@@ -263,7 +263,7 @@ fn settings_of_the_firmware_are_refused_where_the_engine_runs() {
     }
     let text = STUDY.replace("drive.over_provisioning", "device.ftl.over_provisioning");
     let text = text.replace("drive.zone_planes = 2", "device.ftl.wear_gap_max = 5");
-    Plan::new("mine.toml", &text, &Changes::default(), &Kinds::default()).unwrap();
+    Plan::new("mine.toml", &text, &Changes::default(), &kinds()).unwrap();
 }
 
 /// A drive is one volume, and looks at no hints: what a job says of them would do nothing.
@@ -275,7 +275,7 @@ fn volumes_and_stream_hints_of_jobs_are_refused() {
         refused_in(STUDY, "bs = \"4k\"", &job, &parts);
     }
     let text = STUDY.replace("bs = \"4k\"", "bs = \"4k\", volume = 0");
-    Plan::new("mine.toml", &text, &Changes::default(), &Kinds::default()).unwrap();
+    Plan::new("mine.toml", &text, &Changes::default(), &kinds()).unwrap();
 }
 
 #[test]
@@ -290,7 +290,7 @@ fn a_read_plan_of_a_reclaim_cost_is_refused_before_it_runs() {
         })
         .chain(["data = { bytes = \"8M\", write_bytes = \"4K\" }"])
         .fold(String::new(), |text, line| text + line + "\n");
-    Plan::new("mine.toml", &text, &Changes::default(), &Kinds::default()).unwrap();
+    Plan::new("mine.toml", &text, &Changes::default(), &kinds()).unwrap();
     refused_in(&text, "\"near\"", "\"neer\"", &["line 10: engine.read_plan: ", "\"near\""]);
 }
 

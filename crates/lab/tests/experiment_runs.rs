@@ -4,9 +4,8 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use mjolnir_lab::experiment::{
-    Changes, Event, Kinds, Plan, Results, RunError, Setting, Version, report,
-};
+use mjolnir_experiment::{Changes, Event, Plan, Results, RunError, Setting, Version, report};
+use mjolnir_lab::kinds;
 
 const FILE: &str = r#"name = "mine"
 title = "Mine"
@@ -39,7 +38,7 @@ course = "waf"
 
 fn plan(text: &str, seeds: u32) -> Plan {
     let changes = Changes { seeds: Some(seeds), ..Changes::default() };
-    Plan::new("mine.toml", text, &changes, &Kinds::default()).unwrap()
+    Plan::new("mine.toml", text, &changes, &kinds()).unwrap()
 }
 
 fn version(build: &str) -> Version {
@@ -245,11 +244,11 @@ fn files_that_a_run_leaves_are_left_by_one_run_alone_and_each_time() {
         "
     );
     let two = Changes { seeds: Some(2), ..Changes::default() };
-    let refused = Plan::new("mine.toml", &text, &two, &Kinds::default()).unwrap_err().to_string();
+    let refused = Plan::new("mine.toml", &text, &two, &kinds()).unwrap_err().to_string();
     assert!(refused.contains("measure.log: all 1 points with 2 seeds each"), "{refused}");
     let save = text.replace("log = ", "requests = 1 }\nprecondition = { save = ");
     let save = save.replace("requests = 100, requests", "requests");
-    let refused = Plan::new("mine.toml", &save, &two, &Kinds::default()).unwrap_err().to_string();
+    let refused = Plan::new("mine.toml", &save, &two, &kinds()).unwrap_err().to_string();
     assert!(refused.contains("precondition.save: all 1 points"), "{refused}");
     let plan = plan(&text, 1);
     for _ in 0..2 {

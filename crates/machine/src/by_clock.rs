@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
+use mjolnir_experiment::{Kind, Outcome};
 use mjolnir_host::HostRuntime;
-use mjolnir_lab::experiment::{Kind, Outcome};
 
 /// A run that was planned: its configuration makes sense.
 pub(crate) trait Planned: Sized {

@@ -21,7 +21,7 @@ mod threads;
 pub use memory::{Keep, Memory, RamDevice, ThinDevice, is_zero};
 pub use threads::Threads;
 
-use mjolnir_lab::experiment::{Kind, Kinds};
+use mjolnir_experiment::{Kind, Kinds};
 
 use crate::by_clock::ByClock;
 
@@ -34,7 +34,7 @@ static OF_THE_MACHINE: &[&dyn Kind] = &[
 
 /// The sorts of run that experiments may ask for on a machine: the lab's, and those of this crate.
 pub fn kinds() -> Kinds {
-    Kinds::default().with(OF_THE_MACHINE)
+    mjolnir_lab::kinds().with(OF_THE_MACHINE)
 }
 
 /// A run that was told to stop, in words.

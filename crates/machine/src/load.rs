@@ -10,13 +10,13 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use mjolnir_device::Runtime as _;
 use mjolnir_engine::OpenOptions;
+use mjolnir_experiment::{Outcome, parse_configuration};
 use mjolnir_host::{HostRuntime, LocalStore};
-use mjolnir_lab::experiment::{Outcome, parse_configuration};
-use mjolnir_lab::study::{
+use mjolnir_store::{Durability, Store, ZeroMode};
+use mjolnir_study::{
     Bytes as Size, EngineSpec, Figures, Limits, MeasureSpec, Meter, Precondition, PreconditionSpec,
     Sampler, Written, jobs, reclaim_rested,
 };
-use mjolnir_store::{Durability, Store, ZeroMode};
 use mjolnir_units::{BLOCK_SIZE, TreeId};
 use mjolnir_workload::synthetic::{Workload, WorkloadSpec};
 use mjolnir_workload::{Op, Request};
@@ -347,7 +347,7 @@ impl Load {
 
 #[cfg(test)]
 mod tests {
-    use mjolnir_lab::experiment::Kind;
+    use mjolnir_experiment::Kind;
 
     use super::*;
     use crate::by_clock::ByClock;

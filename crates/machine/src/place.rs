@@ -8,7 +8,7 @@ use mjolnir_engine::OpenOptions;
 use mjolnir_host::{
     DeviceOptions, HostRuntime, LocalStore, NewStore, Warm, create_store, open_store,
 };
-use mjolnir_lab::study::Bytes as Size;
+use mjolnir_study::Bytes as Size;
 use mjolnir_units::{BLOCK_SIZE, ByteSize};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64;

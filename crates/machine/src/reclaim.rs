@@ -2,9 +2,9 @@
 
 use mjolnir_device::Runtime as _;
 use mjolnir_engine::ReclaimOptions;
+use mjolnir_experiment::{Outcome, parse_configuration};
 use mjolnir_host::HostRuntime;
-use mjolnir_lab::experiment::{Outcome, parse_configuration};
-use mjolnir_lab::study::{Data, DataSpec, Figures, check_read_plan, collect_everything};
+use mjolnir_study::{Data, DataSpec, Figures, check_read_plan, collect_everything};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 

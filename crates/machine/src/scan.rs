@@ -3,9 +3,9 @@
 
 use mjolnir_device::Runtime as _;
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
+use mjolnir_experiment::{Outcome, parse_configuration};
 use mjolnir_host::HostRuntime;
-use mjolnir_lab::experiment::{Outcome, parse_configuration};
-use mjolnir_lab::study::{Data, DataSpec, Figures, collect_everything};
+use mjolnir_study::{Data, DataSpec, Figures, collect_everything};
 use mjolnir_units::BLOCK_SIZE;
 use serde::Deserialize;
 

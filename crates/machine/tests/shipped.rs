@@ -3,7 +3,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use mjolnir_lab::experiment::{Changes, Plan, SHIPPED, Setting, Version, report};
+use mjolnir_experiment::{Changes, Plan, SHIPPED, Setting, Version, report};
 use mjolnir_machine::kinds;
 
 fn plan(name: &str, text: &str, quick: bool) -> Plan {

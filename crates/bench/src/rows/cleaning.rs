@@ -5,6 +5,7 @@ use anyhow::{Result, ensure};
 use mjolnir_device::Device;
 use mjolnir_engine::Engine;
 use mjolnir_host::HostRuntime;
+use mjolnir_machine::RamDevice;
 use mjolnir_store::{Durability, Store};
 use mjolnir_units::BLOCK_SIZE;
 
@@ -15,7 +16,6 @@ use crate::report::Report;
 use crate::samples::Samples;
 use crate::table::{Bench, Line, Row, Target};
 use crate::world::{by_hand, in_memory};
-use mjolnir_machine::RamDevice;
 
 pub const ROWS: &[Row] = &[
     Row {

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use mjolnir_lab::study::{self, Study};
+use mjolnir_study::Study;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -108,7 +108,7 @@ pub fn simulate_here(study: &str) -> Result<bool> {
         }
         true
     };
-    let measured = study::run(&study, 1, &mut note).map_err(|why| anyhow!(why))?;
+    let measured = mjolnir_study::run(&study, 1, &mut note).map_err(|why| anyhow!(why))?;
     let seconds = timer.took().process_s;
     let number = |name: &str| measured.outcome.numbers.get(name).copied().unwrap_or(0.0);
     let run = Run {

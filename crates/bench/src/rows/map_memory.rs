@@ -7,6 +7,7 @@ use anyhow::Result;
 use mjolnir_device::{AlignedBuf, Runtime};
 use mjolnir_engine::{Engine, OpenOptions};
 use mjolnir_host::HostRuntime;
+use mjolnir_machine::ThinDevice;
 use mjolnir_map::Map;
 use mjolnir_store::report::Stats;
 use mjolnir_units::{BLOCK_SIZE, Lba, Pba, TreeId};
@@ -19,7 +20,6 @@ use crate::report::Report;
 use crate::samples::Samples;
 use crate::table::{Bench, Line, Row, Target};
 use crate::world::{GIB, MIB, blocks, fresh, roomy};
-use mjolnir_machine::ThinDevice;
 
 pub const ROWS: &[Row] = &[
     Row {

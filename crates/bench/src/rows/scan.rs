@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use mjolnir_device::{AlignedBuf, Device, Runtime};
 use mjolnir_engine::Engine;
 use mjolnir_host::HostRuntime;
+use mjolnir_machine::{ThinDevice, Threads};
 use mjolnir_store::{Durability, Store};
 use mjolnir_units::BLOCK_SIZE;
 
@@ -18,7 +19,6 @@ use crate::report::Report;
 use crate::samples::Samples;
 use crate::table::{Bench, Line, Row, Target};
 use crate::world::{GIB, MIB, blocks, by_hand, fresh};
-use mjolnir_machine::{ThinDevice, Threads};
 
 pub const ROWS: &[Row] = &[Row {
     name: "scan-threads",

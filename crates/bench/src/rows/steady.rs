@@ -8,6 +8,7 @@ use mjolnir_device::filter::{Delay, DelayOptions};
 use mjolnir_device::{AnyDevice, Device, Runtime};
 use mjolnir_engine::{Engine, OpenOptions};
 use mjolnir_host::HostRuntime;
+use mjolnir_machine::RamDevice;
 use mjolnir_policy::closed_form;
 use mjolnir_units::{BLOCK_SIZE, TreeId};
 
@@ -17,7 +18,6 @@ use crate::report::Report;
 use crate::samples::{Latencies, Samples};
 use crate::table::{Bench, Line, Row, Target};
 use crate::world::{GIB, MIB, blocks, fresh, in_memory, on_disk};
-use mjolnir_machine::RamDevice;
 
 pub const ROWS: &[Row] = &[
     Row {

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use mjolnir_host::HostRuntime;
+use mjolnir_machine::RamDevice;
 use mjolnir_store::Store;
 use mjolnir_units::BLOCK_SIZE;
 
@@ -11,7 +12,6 @@ use crate::report::Report;
 use crate::samples::Samples;
 use crate::table::{Bench, Line, Row, Target};
 use crate::world::{MIB, blocks, in_memory, roomy};
-use mjolnir_machine::RamDevice;
 
 pub const ROWS: &[Row] = &[Row {
     name: "store-cpu",

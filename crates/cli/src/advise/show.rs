@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use mjolnir_lab::advise::{Advice, Choice, Latency, Measure, Verdict};
-use mjolnir_lab::experiment::Estimate;
-use mjolnir_lab::experiment::report::Lead;
+use mjolnir_advise::{Advice, Choice, Latency, Measure, Verdict};
+use mjolnir_experiment::Estimate;
+use mjolnir_experiment::report::Lead;
 
 use crate::format;
 use crate::output::{self, Table};

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use mjolnir_lab::experiment::Version;
+use mjolnir_experiment::Version;
 
 /// The version, and a checksum of the program's own file: results of one build are never taken for
 /// those of another.

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use mjolnir_lab::experiment::compare::{Verdict, compare};
-use mjolnir_lab::experiment::{Estimate, Results};
+use mjolnir_experiment::compare::{Verdict, compare};
+use mjolnir_experiment::{Estimate, Results};
 
 use crate::failure::Failure;
 use crate::output::{self, Table};

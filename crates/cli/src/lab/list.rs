@@ -1,6 +1,6 @@
 //! `lab list`.
 
-use mjolnir_lab::experiment::{Changes, Plan, SHIPPED};
+use mjolnir_experiment::{Changes, Plan, SHIPPED};
 use serde_json::json;
 
 use crate::failure::Failure;

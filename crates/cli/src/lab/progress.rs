@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use mjolnir_lab::experiment::Event;
+use mjolnir_experiment::Event;
 
 use crate::complaints::complain;
 use crate::output;

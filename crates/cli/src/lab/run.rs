@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use mjolnir_lab::experiment::{self, Changes, Plan, Results, RunError, SHIPPED, Setting, report};
+use mjolnir_experiment::{
+    Changes, Mistake, Plan, Results, RunError, SHIPPED, Setting, find, report,
+};
 use serde_json::json;
 use signal_hook::consts::SIGXFSZ;
 
@@ -117,11 +119,11 @@ fn plans(options: &RunOptions) -> Result<Vec<Plan>, Failure> {
             name => names.push(name),
         }
     }
-    let refused = |mistake: experiment::Mistake| Failure::new(mistake.to_string());
+    let refused = |mistake: Mistake| Failure::new(mistake.to_string());
     let mut plans = Vec::new();
     let mut taken = BTreeSet::new();
     for name in names {
-        let (source, text) = experiment::find(name).map_err(refused)?;
+        let (source, text) = find(name).map_err(refused)?;
         let plan =
             Plan::new(&source, &text, &changes, &mjolnir_machine::kinds()).map_err(refused)?;
         if !taken.insert(plan.experiment.name.clone()) {
