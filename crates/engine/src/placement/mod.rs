@@ -13,8 +13,10 @@
 //!
 //! Where space is short, keeping classes apart would cost what is left. Clients then fill what any
 //! class has open, and reclaim goes to its resort: so a policy opens segments only as clients may,
-//! and the reserves stay what they are.
+//! and the reserves stay what they are. What reclaim put into its resort keeps its class: see
+//! [`displaced`].
 
+mod displaced;
 mod room;
 #[cfg(test)]
 mod tests;
@@ -29,6 +31,7 @@ use mjolnir_units::{Lba, Pba, TreeId};
 
 use crate::format::group::GROUP_BLOCKS_MAX;
 use crate::options::OpenOptions;
+use crate::placement::displaced::Displaced;
 use crate::space::{CLIENT_STREAM, RECLAIM_STREAM, Segment, Space};
 
 /// The most streams that a policy gets, and that clients' writes are spread over.
@@ -40,6 +43,9 @@ const SEGMENTS_A_STREAM: u32 = 8;
 
 /// The part of the memory budget that a policy may take: one in so many.
 const MEMORY_SHARE: u64 = 64;
+
+/// The part that the classes of displaced blocks may take: one in so many.
+const DISPLACED_SHARE: u64 = 256;
 
 /// Relocated blocks that lay and were written side by side stay so, by so many: one word of a leaf may
 /// stand for all of a group, and be torn into no more than it has room for.
@@ -61,6 +67,8 @@ pub(crate) struct Placement {
     pub wanted: u8,
     /// Blocks that went elsewhere than the policy said, for want of space.
     pub displaced_blocks: u64,
+    /// Classes of those among them that lie in reclaim's own stream.
+    displaced: Displaced,
     /// The blocks of the write under way, and what they replace.
     views: Vec<BlockView>,
     runs: Vec<Run>,
@@ -125,6 +133,7 @@ impl Placement {
             streams: classes + spread - 1,
             wanted,
             displaced_blocks: 0,
+            displaced: Displaced::within(options.memory_bytes / DISPLACED_SHARE),
             views: Vec::with_capacity(group),
             runs: Vec::new(),
             tail: None,
@@ -154,7 +163,7 @@ impl Placement {
     /// Memory that it holds.
     pub fn bytes(&self) -> u64 {
         let scratch = self.views.capacity() * size_of::<BlockView>();
-        (self.policy.memory_bytes() + scratch) as u64
+        (self.policy.memory_bytes() + scratch) as u64 + self.displaced.bytes()
     }
 
     /// Streams that one victim's blocks may go to.
@@ -204,8 +213,13 @@ impl Placement {
     }
 
     /// The class of the block at `offset` of a segment, as far as it is known.
-    pub fn class_at(&self, segment: &Segment, _offset: u64) -> Option<Stream> {
-        self.class_of(segment.stream)
+    pub fn class_at(&self, segment: &Segment, offset: u64) -> Option<Stream> {
+        match self.class_of(segment.stream) {
+            None if segment.stream == RECLAIM_STREAM => {
+                self.displaced.class_at(segment.incarnation, offset)
+            }
+            class => class,
+        }
     }
 
     /// Tells the policy of a segment that is given up, or is about to be. `opened` is used where
@@ -255,7 +269,11 @@ impl Placement {
         let before = self.tail_before(block).map_or(0, |tail| tail.blocks);
         let next = block.followed_by(blocks.into());
         self.tail = Some(Tail { next, wanted, blocks: before + u64::from(blocks) });
-        let Some(class) = self.class_of(stream) else { return };
+        // In its resort, too, reclaim keeps the class.
+        let Some(class) = self.class_of(wanted) else { return };
+        if stream != wanted && self.moved.is_none() {
+            self.displaced.note(space, to, blocks, class);
+        }
         for index in 0..u64::from(blocks) {
             let view = self.moved_view(&block.followed_by(index), now);
             self.policy.wrote(&view, class);

@@ -3,11 +3,13 @@
 use std::convert::Infallible;
 
 use mjolnir_device::{Device, DeviceInfo, MemoryDevice};
+use mjolnir_map::Map;
 use mjolnir_policy::placement::{BlockView, PlacementPolicy, Shape, Source, Stream};
-use mjolnir_units::TreeId;
+use mjolnir_units::{Lba, TreeId, ZoneId};
 
 use super::*;
-use crate::space::RELIEF_STREAM;
+use crate::log::Log;
+use crate::space::{Claim, RELIEF_STREAM};
 
 const VOLUME: TreeId = TreeId(1);
 const ZONE_BLOCKS: u64 = 64;
@@ -55,6 +57,18 @@ fn named(name: &str) -> Placement {
 
 fn block(lba: u64, class: Option<Stream>) -> Moved {
     Moved { tree: VOLUME, lba, at: Pba(1000 + 2 * lba), class, birth: 7 }
+}
+
+fn space() -> Space {
+    let mut space = Space::new(64, ZONE_BLOCKS);
+    space.reserve_for_checkpoint(0, 0);
+    for zone in (0..64).map(ZoneId) {
+        space.push_free(zone);
+        if let Some(zone) = space.next_to_reset(|_| false) {
+            space.push_ready(zone);
+        }
+    }
+    space
 }
 
 #[test]
@@ -109,4 +123,56 @@ fn few_open_zones_take_clients_spread_first_and_then_classes() {
         // `apart` has reclaim's class in reclaim's own stream.
         assert_eq!(placement.wanted, 3);
     }
+}
+
+/// Appends a relocated block to reclaim's own stream, as where a class has no room.
+fn displace(placement: &mut Placement, log: &mut Log, space: &mut Space, block: &Moved) -> Pba {
+    let wanted = placement.of_moved(block, 9);
+    assert_ne!(wanted, RECLAIM_STREAM);
+    let (at, fit) = log.prepare(space, RECLAIM_STREAM, 32, 1).unwrap();
+    placement.moved(space, block, (at, fit), (wanted, RECLAIM_STREAM), 9);
+    let record = crate::format::record::Record::Moved {
+        tree: block.tree,
+        lba: block.lba,
+        blocks: 1,
+        birth: block.birth,
+    };
+    log.push(RECLAIM_STREAM, record, bytes::Bytes::from(vec![0; 4096]), 32);
+    at
+}
+
+#[test]
+fn a_block_that_reclaim_had_to_put_elsewhere_keeps_its_class() {
+    let mut placement = named("dac");
+    let mut space = space();
+    let streams = usize::from(CLIENT_STREAM + placement.streams());
+    let mut log = Log::new(&info(None), |_| 0, 1, streams, 100);
+    let mut map = Map::new();
+    map.create(VOLUME, 1 << 20);
+    // Out of class 4 and out of class 1: a class colder each.
+    let warm = displace(&mut placement, &mut log, &mut space, &block(10, Some(Stream(4))));
+    let cold = displace(&mut placement, &mut log, &mut space, &block(20, Some(Stream(1))));
+    assert_eq!(placement.displaced_blocks, 2);
+    assert_eq!(space.zone_of(warm), space.zone_of(cold), "side by side");
+    let class = |placement: &Placement, space: &Space, at: Pba| {
+        placement.class_at(space.get(space.zone_of(at)), at.offset(ZONE_BLOCKS))
+    };
+    assert_eq!(class(&placement, &space, warm), Some(Stream(3)));
+    assert_eq!(class(&placement, &space, cold), Some(Stream(0)));
+    // Reclaimed again, it goes on from there.
+    let again = Moved { at: warm, ..block(10, class(&placement, &space, warm)) };
+    assert_eq!(placement.of_moved(&again, 9), CLIENT_STREAM + 2);
+    // So does what a client writes in its place.
+    map.write(VOLUME, Lba(10), warm, 1).unwrap();
+    let (stream, _) = placement.place_client((&map, &log, &space), VOLUME, 10, 1).ok().unwrap();
+    assert_eq!(stream, CLIENT_STREAM + 4);
+    assert!(placement.bytes() > named("dac").bytes(), "its memory is counted");
+    // The log has no place for it: after a restart it is not known.
+    assert_eq!(class(&named("dac"), &space, warm), None);
+    // The segment is given up, and another one opened in its zone.
+    let zone = space.zone_of(warm);
+    space.seal(zone, 40, 1, 200);
+    space.push_free(zone);
+    assert!(space.open(Claim::Map, RECLAIM_STREAM).is_some());
+    assert_eq!(placement.class_at(space.get(zone), 2), Some(Stream(3)), "known until it is reset");
 }
