@@ -13,6 +13,8 @@ pub struct SegmentInfo {
     pub zone: ZoneId,
     /// What fills it.
     pub content: SegmentContent,
+    /// The number of the stream that it is of.
+    pub stream: u8,
     /// Whether it is still appended to; else it is sealed.
     pub open: bool,
     /// Blocks of payload in it, live or not.
@@ -47,6 +49,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     RECLAIM_STREAM => SegmentContent::Relocated,
                     _ => SegmentContent::Written,
                 },
+                stream: segment.stream,
                 open: segment.state == SegmentState::Open,
                 payload_blocks: segment.payload.into(),
                 live_blocks: segment.live.map(u64::from),

@@ -1,7 +1,7 @@
 //! Room in the log for blocks of clients, of reclaim and of the map, in the stream that placement chose.
 
 use mjolnir_map::Map;
-use mjolnir_policy::placement::{BlockView, Previous, Source, Stream};
+use mjolnir_policy::placement::{BlockView, Previous, Source};
 use mjolnir_units::{Lba, Pba, TreeId};
 
 use crate::log::{Log, NoRoom};
@@ -25,8 +25,8 @@ impl Placement {
         lba: u64,
         blocks: u32,
     ) -> Result<(u8, u32), Hurdle> {
-        if !self.client_by_block {
-            return Ok((self.stream_of(Stream(0), Source::Client, tree, lba), blocks));
+        if let Some(class) = self.client {
+            return Ok((self.stream_of(class, Source::Client, tree, lba), blocks));
         }
         let blocks = blocks.min(log.group_blocks_max());
         self.views.clear();
@@ -63,8 +63,8 @@ impl Placement {
     /// What is left in the segments that clients append to, on average over them: pacing's
     /// measure glides with it.
     pub fn client_room_blocks(&self, log: &Log) -> u64 {
-        if !self.client_by_block {
-            return log.room_blocks(CLIENT_STREAM);
+        if self.client.is_some() {
+            return log.room_blocks(self.first_of_clients());
         }
         let streams = CLIENT_STREAM..CLIENT_STREAM + self.streams;
         let rooms = streams.map(|stream| log.room_blocks(stream)).sum::<u64>();
@@ -73,8 +73,8 @@ impl Placement {
 
     fn previous_of(&self, log: &Log, space: &Space, at: Pba) -> Option<Previous> {
         let segment = space.get(space.zone_of(at));
-        let stream = self.class_of(segment.stream)?;
         let offset = at.offset(space.zone_blocks);
+        let stream = self.class_at(segment, offset)?;
         let birth_sequence = segment.birth_near(offset, log.sequence);
         Some(Previous { stream, birth_sequence })
     }
@@ -131,7 +131,7 @@ impl Placement {
         if stream != wanted {
             self.displaced_blocks += u64::from(blocks);
         }
-        if !self.client_by_block {
+        if self.client.is_some() {
             return;
         }
         self.note_births(space, room.at, blocks, sequence, false);
@@ -141,9 +141,16 @@ impl Placement {
         views[..blocks as usize].iter().for_each(|view| policy.wrote(view, class));
     }
 
-    /// Notes how old the blocks are that were appended at `at`.
-    pub fn note_births(&self, space: &mut Space, at: Pba, blocks: u32, birth: u64, moved: bool) {
-        if self.client_by_block {
+    /// Notes how old the blocks are that were appended at `at`, if that is asked for.
+    pub(super) fn note_births(
+        &self,
+        space: &mut Space,
+        at: Pba,
+        blocks: u32,
+        birth: u64,
+        moved: bool,
+    ) {
+        if self.client.is_none() {
             let zone = space.zone_of(at);
             space.get_mut(zone).births.add(blocks, birth, moved);
         }

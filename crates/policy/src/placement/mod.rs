@@ -59,7 +59,9 @@ pub trait PlacementPolicy: Send {
     fn place(&self, block: &BlockView) -> Stream;
 
     /// The stream of all blocks of that source, if it depends on nothing else. An engine then need
-    /// not look up what a write replaces, nor ask for each block.
+    /// not look up what a write replaces, nor ask for each block, nor tell of each. One source may be
+    /// fixed while the policy is asked for the other: each stream that it names for reclaim's blocks is
+    /// then one of its own, apart from that of clients' blocks.
     fn fixed(&self, _source: Source) -> Option<Stream> {
         None
     }

@@ -24,7 +24,8 @@ impl Source {
 /// The version of a block that is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Previous {
-    /// The stream that it was placed in.
+    /// The stream that it was placed in. For a block that reclaim moved, that is the one that the policy
+    /// named, even where the block lies elsewhere because space was too short.
     pub stream: Stream,
     /// Log sequence number at which a client wrote it, however often it was relocated since. An
     /// engine may know it by segment only, and then interpolates.
@@ -46,7 +47,8 @@ pub struct BlockView {
     /// The log's present sequence number.
     pub now_sequence: u64,
     /// The version that a client's write replaces, or that reclaim moves. `None` for a block that
-    /// nothing was known of: written the first time, or after a trim.
+    /// nothing was known of: written the first time, or after a trim. An engine also forgets over a restart
+    /// what it knew of blocks that lie elsewhere than the policy said.
     pub previous: Option<Previous>,
 }
 

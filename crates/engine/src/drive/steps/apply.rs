@@ -12,7 +12,7 @@ use crate::format::group::FIXED_BYTES;
 use crate::format::manifest::TreeKind;
 use crate::format::record::{Record, Remap};
 use crate::format::transaction::Prepared;
-use crate::space::{CLIENT_STREAM, Claim, Hurdle};
+use crate::space::{Claim, Hurdle};
 
 impl State {
     /// Applies records that carry no payload and puts them into the log, in one group: its header is on the
@@ -34,7 +34,8 @@ impl State {
             return Err(Hurdle::Crowded(claim));
         }
         let State { log, space, placement, .. } = self;
-        let room = placement.room_for(log, space, claim, CLIENT_STREAM, bytes, 0);
+        let stream = placement.first_of_clients();
+        let room = placement.room_for(log, space, claim, stream, bytes, 0);
         let stream = room.map_err(|_| Hurdle::NoRoom(claim))?.stream;
         for (index, record) in records.iter().enumerate() {
             let applied = self.apply(record, self.log.sequence + 1);

@@ -23,14 +23,15 @@ impl State {
         let (tree, lba, birth) = (owner.tree, owner.lba + done, owner.birth);
         let record = |blocks: u32| Record::Moved { tree, lba, blocks, birth };
         let record_bytes = record(1).encoded_bytes();
-        let from = self.space.get(zone).stream;
-        let block = Moved { tree, lba, at: at.plus(done), from, birth };
+        let at = at.plus(done);
+        let offset = at.offset(self.space.zone_blocks);
+        let class = self.placement.class_at(self.space.get(zone), offset);
+        let block = Moved { tree, lba, at, class, birth };
         let now = self.log.sequence;
         let wanted = self.placement.of_moved(&block, now);
         let (stream, at, fit) =
             self.room_for_moved(wanted, record_bytes, (blocks - done) as u32)?;
-        self.placement.moved(&block, fit, wanted, stream, now);
-        self.placement.note_births(&mut self.space, at, fit, birth, true);
+        self.placement.moved(&mut self.space, &block, (at, fit), (wanted, stream), now);
         let end = done + u64::from(fit);
         let payload = bytes.slice((done * BLOCK_SIZE) as usize..(end * BLOCK_SIZE) as usize);
         let group = self.log.push_known(stream, record(fit), payload, content, record_bytes);
