@@ -16,7 +16,7 @@ use mjolnir_units::Instant;
 use mjolnir_vtime::{Chance, Jobs, Options, Order, Sim, SimRuntime};
 
 use crate::disk::AfterCut;
-use crate::workload::{Ground, Swarm, Tally, Trouble, client, read_everything};
+use crate::workload::{Ground, Swarm, Tally, Transactions, Trouble, client, read_everything};
 use crate::{Model, RunSize, SimDisk, Subject, Violation};
 
 /// Virtual time that each job takes which a store hands out.
@@ -104,6 +104,7 @@ pub fn run_swarm<S: Subject>(seed: u64, swarm: Swarm, loud: bool, size: RunSize)
         swarm: Rc::new(swarm),
         model: model.clone(),
         tally: tally.clone(),
+        transactions: Default::default(),
     };
     let outcome = catch_unwind(AssertUnwindSafe(|| sim.run(story.tell::<S>())));
     let message = match outcome {
@@ -144,6 +145,7 @@ struct Story<'a> {
     swarm: Rc<Swarm>,
     model: Rc<RefCell<Model>>,
     tally: Rc<RefCell<Tally>>,
+    transactions: Transactions,
 }
 
 /// How a life of a store ended.
@@ -289,6 +291,7 @@ impl Story<'_> {
             .await
             .map_err(|error| Violation::new(format!("after recovery: {error}")))?;
         self.model.borrow_mut().recovered(&found)?;
+        self.transactions.borrow_mut().recovered(store, &self.model.borrow())?;
         self.check(store, disk, "after recovery").await
     }
 
@@ -320,6 +323,7 @@ impl Story<'_> {
             self.model.clone(),
             self.swarm.clone(),
             self.tally.clone(),
+            self.transactions.clone(),
         ));
         let ends = Ends::default();
         for _ in 0..self.swarm.clients {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
-use mjolnir_store::{Error, ErrorKind, Store, TargetInfo};
+use mjolnir_store::{
+    Change, Error, ErrorKind, Member, Store, TargetInfo, TransactionId, TransactionState,
+};
 use mjolnir_vtime::SimRuntime;
 
 use crate::SimDisk;
@@ -34,6 +36,28 @@ pub struct SubjectOptions {
 /// clones of one another.
 #[allow(async_fn_in_trait)] // One thread by design.
 pub trait Subject: Store + Clone {
+    /// Whether it can prepare transactions: then it has the five methods below.
+    const IS_MEMBER: bool = false;
+    /// See [`mjolnir_store::Member::prepare`].
+    async fn prepare(&self, _id: TransactionId, _changes: Vec<Change>) -> Result<(), Error> {
+        Err(no_member())
+    }
+    /// See [`mjolnir_store::Member::commit`].
+    async fn commit(&self, _id: TransactionId) -> Result<(), Error> {
+        Err(no_member())
+    }
+    /// See [`mjolnir_store::Member::abort`].
+    async fn abort(&self, _id: TransactionId) -> Result<(), Error> {
+        Err(no_member())
+    }
+    /// See [`mjolnir_store::Member::forget`].
+    async fn forget(&self, _id: TransactionId) -> Result<(), Error> {
+        Err(no_member())
+    }
+    /// See [`mjolnir_store::Member::transaction`].
+    fn transaction(&self, _id: TransactionId) -> TransactionState {
+        TransactionState::Unknown
+    }
     /// Whether what is done to a volume or snapshot as a whole is durable when it returns.
     const ADMIN_IS_DURABLE: bool;
     /// Makes an empty store.
@@ -72,8 +96,33 @@ pub trait Subject: Store + Clone {
     async fn check(&self) -> Result<(), Error>;
 }
 
+fn no_member() -> Error {
+    Error::new(ErrorKind::Unsupported, "this store prepares no transactions")
+}
+
 impl Subject for Engine<SimDisk, SimRuntime> {
+    const IS_MEMBER: bool = true;
     const ADMIN_IS_DURABLE: bool = true;
+
+    async fn prepare(&self, id: TransactionId, changes: Vec<Change>) -> Result<(), Error> {
+        Member::prepare(self, id, changes).await
+    }
+
+    async fn commit(&self, id: TransactionId) -> Result<(), Error> {
+        Member::commit(self, id).await
+    }
+
+    async fn abort(&self, id: TransactionId) -> Result<(), Error> {
+        Member::abort(self, id).await
+    }
+
+    async fn forget(&self, id: TransactionId) -> Result<(), Error> {
+        Member::forget(self, id).await
+    }
+
+    fn transaction(&self, id: TransactionId) -> TransactionState {
+        Member::transaction(self, id)
+    }
 
     async fn format(disk: SimDisk, runtime: SimRuntime) -> Result<(), Error> {
         Engine::format(disk, runtime, FormatOptions::default()).await

@@ -41,7 +41,12 @@ fn next_kind<S: Subject>(ground: &Ground<S>, chance: &mut Chance) -> Kind {
     let (kind, _) = KINDS[chance.weighted(ground.swarm.weights.iter().copied())];
     let grows = matches!(
         kind,
-        Kind::Write | Kind::DurableWrite | Kind::Atomic | Kind::Snapshot | Kind::CloneVolume
+        Kind::Write
+            | Kind::DurableWrite
+            | Kind::Atomic
+            | Kind::Transaction
+            | Kind::Snapshot
+            | Kind::CloneVolume
     );
     if grows && ground.crowded() {
         return *chance.pick(&[
@@ -75,6 +80,7 @@ async fn act<S: Subject>(
         Kind::Restore => ground.restore(chance).await,
         Kind::CreateVolume => ground.create_volume(chance).await,
         Kind::Resize => ground.resize(chance).await,
+        Kind::Transaction => ground.transact(chance).await,
         Kind::Collect => ground.collect().await,
         Kind::Checkpoint => ground.checkpoint().await,
         Kind::Rest => {

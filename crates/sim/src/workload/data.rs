@@ -22,7 +22,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    fn blocks(&self) -> std::ops::Range<u64> {
+    pub fn blocks(&self) -> std::ops::Range<u64> {
         self.offset / BLOCK_SIZE..(self.offset + self.length).div_ceil(BLOCK_SIZE)
     }
 

@@ -9,7 +9,7 @@ use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, TreeId};
 use mjolnir_vtime::SimRuntime;
 
 use super::locks::{Guard, Locks};
-use super::{Kind, Swarm};
+use super::{Kind, Swarm, Transactions};
 use crate::model::{Op, describe_bytes, value_of};
 use crate::{Found, FoundTarget, Incarnation, Key, Model, SimDisk, Value, Violation};
 
@@ -37,6 +37,7 @@ pub(crate) struct Ground<S> {
     pub model: Rc<RefCell<Model>>,
     pub swarm: Rc<Swarm>,
     pub tally: Rc<RefCell<Tally>>,
+    pub(super) transactions: Transactions,
     pub(super) locks: Locks,
     /// Targets that clients may use.
     pub(super) offered: RefCell<Vec<Incarnation>>,
@@ -54,6 +55,7 @@ impl<S: Store> Ground<S> {
         model: Rc<RefCell<Model>>,
         swarm: Rc<Swarm>,
         tally: Rc<RefCell<Tally>>,
+        transactions: Transactions,
     ) -> Self {
         let offered = RefCell::new(model.borrow().existing());
         Ground {
@@ -63,6 +65,7 @@ impl<S: Store> Ground<S> {
             model,
             swarm,
             tally,
+            transactions,
             locks: Locks::default(),
             offered,
             busy_names: RefCell::default(),
@@ -88,7 +91,8 @@ impl<S: Store> Ground<S> {
         let kept = (12 + u64::from(self.swarm.subject.streams)) * self.swarm.info.zone_blocks;
         let usable = self.swarm.capacity().saturating_sub(kept);
         let model = self.model.borrow();
-        (model.live_blocks() + model.blocks_in_flight()) * 100 > usable * 60
+        let staged = self.transactions.borrow().staged_blocks();
+        (model.live_blocks() + model.blocks_in_flight() + staged) * 100 > usable * 60
     }
 
     /// Whether an error was to be expected; a violation if not.
@@ -101,6 +105,8 @@ impl<S: Store> Ground<S> {
         let faulted = self.disk.faults().faults() > 0 || self.disk.is_off();
         let fine = match error.kind {
             kind if expected.contains(&kind) => true,
+            // Of targets that a transaction of an earlier life holds.
+            ErrorKind::Busy => self.transactions.borrow().may_hold(),
             ErrorKind::NoSpace => faulted || self.nearly_full(),
             ErrorKind::Io | ErrorKind::Damaged | ErrorKind::Closed => faulted,
             _ => false,

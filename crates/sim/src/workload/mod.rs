@@ -10,8 +10,10 @@ mod ground;
 mod locks;
 mod race;
 mod swarm;
+mod transactions;
 
 pub(crate) use client::client;
 pub use ground::Tally;
 pub(crate) use ground::{Ground, joined, read_everything};
 pub use swarm::{KINDS, Kind, RunSize, Swarm, Trouble};
+pub(crate) use transactions::Shared as Transactions;

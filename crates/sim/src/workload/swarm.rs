@@ -49,6 +49,7 @@ kinds! {
     Collect = 1,
     Checkpoint = 2,
     Rest = 3,
+    Transaction = 4,
 }
 
 /// What goes wrong besides power cuts.
@@ -127,6 +128,7 @@ impl Swarm {
         let chance = &mut Chance::new(seed ^ 0x005e_ed0f_5eed);
         let mut weights: Vec<u32> = KINDS
             .iter()
+            .take(KINDS.len() - 1)
             .map(
                 |(_, weight)| {
                     if chance.one_in(4) { 0 } else { weight * (1 + chance.below(4) as u32) }
@@ -200,6 +202,9 @@ impl Swarm {
         // Drawn last, so that a seed is else what it was before there was this.
         swarm.own_job = chance.one_in(2);
         swarm.gives_back = chance.one_in(2);
+        let (kind, weight) = KINDS[KINDS.len() - 1];
+        assert_eq!(kind, Kind::Transaction);
+        swarm.weights.push(if chance.one_in(2) { weight } else { 0 });
         swarm
     }
 
