@@ -89,7 +89,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         engine.spawn(engine.clone().lead_task());
         engine.spawn(engine.clone().buffers_task());
         engine.spawn(engine.clone().promise_task());
-        if engine.device().gives_back() {
+        if engine.device().abilities().gives_back() {
             engine.spawn(engine.clone().release_task());
         }
         Ok(engine)
