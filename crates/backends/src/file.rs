@@ -17,7 +17,9 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, ZoneTable};
+use mjolnir_device::{
+    Abilities, AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, ZoneTable,
+};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
 use rustix::io::Errno;
 
@@ -159,12 +161,8 @@ impl Device for FileDevice {
         self.shared.table.borrow().info().clone()
     }
 
-    fn is_root_in_doubt(&self) -> bool {
-        self.shared.in_doubt
-    }
-
-    fn missing_from(&self) -> Option<Pba> {
-        self.shared.end.map(|end| Pba(end.saturating_sub(ZONES_AT) / BLOCK_SIZE))
+    fn abilities(&self) -> &dyn Abilities {
+        self
     }
 
     fn append(
@@ -279,11 +277,6 @@ impl Device for FileDevice {
         }
     }
 
-    fn gives_back(&self) -> bool {
-        let shared = &self.shared;
-        !shared.read_only && !shared.preallocated && !shared.keeps_space.get()
-    }
-
     fn release(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
         let shared = self.shared.clone();
         let begun = shared.check_writable("giving back space of").and_then(|()| {
@@ -312,12 +305,6 @@ impl Device for FileDevice {
                 Err(error) => Err(shared.failure("giving back", Some(offset)).of_write(&error)),
             }
         }
-    }
-
-    fn held_bytes(&self) -> Option<u64> {
-        use std::os::unix::fs::MetadataExt;
-        let of_file = self.shared.kind == Kind::File;
-        of_file.then(|| self.shared.target.file.metadata().ok())?.map(|meta| meta.blocks() * 512)
     }
 
     fn read_root(&self) -> impl Future<Output = Result<Option<Bytes>, DeviceError>> + 'static {
@@ -380,6 +367,27 @@ impl Device for FileDevice {
             shared.table.borrow_mut().grow(zones);
             Ok(zones)
         }
+    }
+}
+
+impl Abilities for FileDevice {
+    fn is_root_in_doubt(&self) -> bool {
+        self.shared.in_doubt
+    }
+
+    fn missing_from(&self) -> Option<Pba> {
+        self.shared.end.map(|end| Pba(end.saturating_sub(ZONES_AT) / BLOCK_SIZE))
+    }
+
+    fn gives_back(&self) -> bool {
+        let shared = &self.shared;
+        !shared.read_only && !shared.preallocated && !shared.keeps_space.get()
+    }
+
+    fn held_bytes(&self) -> Option<u64> {
+        use std::os::unix::fs::MetadataExt;
+        let of_file = self.shared.kind == Kind::File;
+        of_file.then(|| self.shared.target.file.metadata().ok())?.map(|meta| meta.blocks() * 512)
     }
 }
 

@@ -364,7 +364,7 @@ fn a_device_that_is_too_small_is_only_read() {
         assert_eq!(refused.kind, ErrorKind::Invalid);
         let options = OpenOptions { read_only: true, short: true, ..OpenOptions::default() };
         let device = FileDevice::open(&small.path, options, &runtime).unwrap();
-        assert_eq!(device.missing_from(), Some(Pba(15 * 256)));
+        assert_eq!(device.abilities().missing_from(), Some(Pba(15 * 256)));
         let buffer = AlignedBuf::zeroed(BLOCK_BYTES);
         let read = device.read(Pba(15 * 256), buffer).await.unwrap();
         assert_eq!(read.as_ref(), [0; BLOCK_BYTES]);

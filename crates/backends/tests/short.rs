@@ -106,7 +106,7 @@ fn what_is_missing_reads_as_zeroes() {
             let zones = device.info().zones;
             assert_eq!(zones, 16, "the label counts");
             let from = (end - MIB) / BLOCK_SIZE;
-            assert_eq!(device.missing_from(), Some(Pba(from)));
+            assert_eq!(device.abilities().missing_from(), Some(Pba(from)));
             let half = [vec![1; (end % BLOCK_SIZE) as usize], vec![0; BLOCK_BYTES]].concat();
             let half = &half[..BLOCK_BYTES];
             assert_eq!(bytes_at(&device, from - 1, 1).await, [1; BLOCK_BYTES]);
@@ -135,7 +135,7 @@ fn one_that_is_whole_has_no_end_before_its_last_zone() {
     run(async |runtime| {
         let options = OpenOptions { read_only: true, short: true, ..OpenOptions::default() };
         let device = FileDevice::open(&place.path(), options, &runtime).unwrap();
-        assert_eq!((device.missing_from(), device.warnings().list()), (None, vec![]));
+        assert_eq!((device.abilities().missing_from(), device.warnings().list()), (None, vec![]));
     });
     assert_eq!(FileDevice::lengthen(&place.path(), 0).unwrap(), None);
     assert_eq!(place.len(), WHOLE + 5);

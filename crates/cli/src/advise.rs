@@ -6,13 +6,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use clap::builder::PossibleValuesParser;
 use mjolnir_advise::{Advice, Ask, PrepareError, Prepared, STAGES, Shortlist};
 use mjolnir_experiment::ledger::{remove_if_there, write_whole};
 use mjolnir_experiment::report::Lead;
 use mjolnir_experiment::{Plan, Results, RunError, Setting, Version, report};
 use serde_json::json;
 
+use crate::arguments::policy::{PLACEMENT, Policies, VICTIM};
 use crate::failure::Failure;
 use crate::lab::{INTERRUPTED, Progress, build, jobs, signals, stopped};
 use crate::output;
@@ -47,14 +47,13 @@ pub struct AdviseOptions {
     /// Take this volume of the trace alone [default: all, one after the other].
     #[arg(long, value_name = "NAME")]
     pub volume: Option<String>,
-    /// Placement policies to try besides the default, with commas between [default: all].
-    #[arg(long, value_name = "POLICY", value_delimiter = ',',
-        value_parser = PossibleValuesParser::new(mjolnir_policy::placement::names()))]
-    pub placement: Vec<String>,
+    /// Placement policies to try besides the default, with commas between, as in
+    /// `sepbit,dac:classes=4` [default: all].
+    #[arg(long, value_name = "POLICY", value_parser = PLACEMENT.list())]
+    pub placement: Vec<Policies>,
     /// Victim policies to try besides the default, with commas between [default: several].
-    #[arg(long, value_name = "POLICY", value_delimiter = ',',
-        value_parser = PossibleValuesParser::new(mjolnir_policy::victim::names()))]
-    pub victim: Vec<String>,
+    #[arg(long, value_name = "POLICY", value_parser = VICTIM.list())]
+    pub victim: Vec<Policies>,
     /// Shares of the store to keep free, with commas between: 0.2 or 20% [default: several].
     #[arg(long, value_name = "SHARE", value_delimiter = ',', value_parser = spare)]
     pub spare: Vec<f64>,
@@ -113,8 +112,8 @@ pub fn run(options: &AdviseOptions, json: bool) -> Result<(), Failure> {
     let mut spares = options.spare.clone();
     spares.sort_by(f64::total_cmp);
     spares.dedup();
-    let once = |names: &[String]| {
-        let mut names = names.to_vec();
+    let once = |lists: &[Policies]| {
+        let mut names: Vec<String> = lists.iter().flat_map(|list| list.0.clone()).collect();
         names.sort();
         names.dedup();
         names

@@ -1,6 +1,7 @@
 //! The command line: help, completions and man pages all come from these definitions.
 
 mod hint;
+pub mod policy;
 mod serve;
 mod values;
 

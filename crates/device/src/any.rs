@@ -7,7 +7,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use mjolnir_units::{Pba, ZoneId};
 
-use crate::{AlignedBuf, Device, DeviceError, DeviceInfo};
+use crate::{Abilities, AlignedBuf, Device, DeviceError, DeviceInfo};
 
 type Answer<T> = Pin<Box<dyn Future<Output = Result<T, DeviceError>>>>;
 
@@ -27,18 +27,13 @@ impl AnyDevice {
 /// no call means either.
 trait Erased {
     fn erased_info(&self) -> DeviceInfo;
-    fn erased_block_checksum(&self) -> fn(&[u8]) -> u32;
-    fn erased_erases(&self, zone: ZoneId) -> Option<u32>;
-    fn erased_is_root_in_doubt(&self) -> bool;
-    fn erased_missing_from(&self) -> Option<Pba>;
+    fn erased_abilities(&self) -> &dyn Abilities;
     fn erased_append(&self, at: Pba, data: Vec<Bytes>) -> Answer<Pba>;
     fn erased_read(&self, from: Pba, buffer: AlignedBuf) -> Answer<AlignedBuf>;
     fn erased_flush(&self) -> Answer<()>;
     fn erased_seal(&self, zone: ZoneId) -> Answer<()>;
     fn erased_reset(&self, zone: ZoneId) -> Answer<()>;
-    fn erased_gives_back(&self) -> bool;
     fn erased_release(&self, zone: ZoneId) -> Answer<()>;
-    fn erased_held_bytes(&self) -> Option<u64>;
     fn erased_read_root(&self) -> Answer<Option<Bytes>>;
     fn erased_write_root(&self, root: Bytes) -> Answer<()>;
     fn erased_grow(&self, bytes: u64) -> Answer<u32>;
@@ -48,17 +43,8 @@ impl<D: Device> Erased for D {
     fn erased_info(&self) -> DeviceInfo {
         self.info()
     }
-    fn erased_block_checksum(&self) -> fn(&[u8]) -> u32 {
-        self.block_checksum()
-    }
-    fn erased_erases(&self, zone: ZoneId) -> Option<u32> {
-        self.erases(zone)
-    }
-    fn erased_is_root_in_doubt(&self) -> bool {
-        self.is_root_in_doubt()
-    }
-    fn erased_missing_from(&self) -> Option<Pba> {
-        self.missing_from()
+    fn erased_abilities(&self) -> &dyn Abilities {
+        self.abilities()
     }
     fn erased_append(&self, at: Pba, data: Vec<Bytes>) -> Answer<Pba> {
         Box::pin(self.append(at, data))
@@ -75,14 +61,8 @@ impl<D: Device> Erased for D {
     fn erased_reset(&self, zone: ZoneId) -> Answer<()> {
         Box::pin(self.reset(zone))
     }
-    fn erased_gives_back(&self) -> bool {
-        self.gives_back()
-    }
     fn erased_release(&self, zone: ZoneId) -> Answer<()> {
         Box::pin(self.release(zone))
-    }
-    fn erased_held_bytes(&self) -> Option<u64> {
-        self.held_bytes()
     }
     fn erased_read_root(&self) -> Answer<Option<Bytes>> {
         Box::pin(self.read_root())
@@ -99,18 +79,11 @@ impl Device for AnyDevice {
     fn info(&self) -> DeviceInfo {
         self.0.erased_info()
     }
-    fn block_checksum(&self) -> fn(&[u8]) -> u32 {
-        self.0.erased_block_checksum()
+
+    fn abilities(&self) -> &dyn Abilities {
+        self.0.erased_abilities()
     }
-    fn erases(&self, zone: ZoneId) -> Option<u32> {
-        self.0.erased_erases(zone)
-    }
-    fn is_root_in_doubt(&self) -> bool {
-        self.0.erased_is_root_in_doubt()
-    }
-    fn missing_from(&self) -> Option<Pba> {
-        self.0.erased_missing_from()
-    }
+
     fn append(
         &self,
         at: Pba,
@@ -134,14 +107,8 @@ impl Device for AnyDevice {
     fn reset(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
         self.0.erased_reset(zone)
     }
-    fn gives_back(&self) -> bool {
-        self.0.erased_gives_back()
-    }
     fn release(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
         self.0.erased_release(zone)
-    }
-    fn held_bytes(&self) -> Option<u64> {
-        self.0.erased_held_bytes()
     }
     fn read_root(&self) -> impl Future<Output = Result<Option<Bytes>, DeviceError>> + 'static {
         self.0.erased_read_root()
@@ -163,23 +130,8 @@ mod tests {
     struct Odd(MemoryDevice);
 
     impl Device for Odd {
-        fn block_checksum(&self) -> fn(&[u8]) -> u32 {
-            |_| 7
-        }
-        fn erases(&self, zone: ZoneId) -> Option<u32> {
-            Some(zone.0 + 1)
-        }
-        fn is_root_in_doubt(&self) -> bool {
-            true
-        }
-        fn missing_from(&self) -> Option<Pba> {
-            Some(Pba(7))
-        }
-        fn gives_back(&self) -> bool {
-            true
-        }
-        fn held_bytes(&self) -> Option<u64> {
-            Some(7)
+        fn abilities(&self) -> &dyn Abilities {
+            self
         }
         fn info(&self) -> DeviceInfo {
             self.0.info()
@@ -221,15 +173,36 @@ mod tests {
         }
     }
 
+    impl Abilities for Odd {
+        fn block_checksum(&self) -> fn(&[u8]) -> u32 {
+            |_| 7
+        }
+        fn erases(&self, zone: ZoneId) -> Option<u32> {
+            Some(zone.0 + 1)
+        }
+        fn is_root_in_doubt(&self) -> bool {
+            true
+        }
+        fn missing_from(&self) -> Option<Pba> {
+            Some(Pba(7))
+        }
+        fn gives_back(&self) -> bool {
+            true
+        }
+        fn held_bytes(&self) -> Option<u64> {
+            Some(7)
+        }
+    }
+
     #[test]
     fn what_a_device_says_of_itself_is_passed_on() {
         let any = AnyDevice::new(Odd(MemoryDevice::of_zones(4, 16)));
-        assert_eq!((any.block_checksum())(b"a block"), 7);
-        assert_eq!(any.erases(ZoneId(2)), Some(3));
-        assert!(any.is_root_in_doubt());
-        assert_eq!(any.missing_from(), Some(Pba(7)));
-        assert!(any.gives_back());
-        assert_eq!(any.held_bytes(), Some(7));
+        assert_eq!((any.abilities().block_checksum())(b"a block"), 7);
+        assert_eq!(any.abilities().erases(ZoneId(2)), Some(3));
+        assert!(any.abilities().is_root_in_doubt());
+        assert_eq!(any.abilities().missing_from(), Some(Pba(7)));
+        assert!(any.abilities().gives_back());
+        assert_eq!(any.abilities().held_bytes(), Some(7));
         assert_eq!(any.info().zones, 4);
     }
 }

@@ -1,11 +1,12 @@
 //! The Device contract.
 
-use std::future::Future;
+use std::future::{Future, ready};
 
 use bytes::Bytes;
 use mjolnir_units::{Pba, ZoneId};
 
-use crate::{AlignedBuf, DeviceError, DeviceInfo};
+use crate::abilities::NoAbilities;
+use crate::{Abilities, AlignedBuf, DeviceError, DeviceInfo, ErrorKind};
 
 /// Zones that are appended to and reset whole, and a small root that is replaced atomically.
 ///
@@ -45,35 +46,14 @@ pub trait Device: 'static {
     /// The longest root, in bytes.
     const ROOT_BYTES_MAX: usize = 4000;
 
-    /// Shape and abilities.
+    /// Shape and limits.
     fn info(&self) -> DeviceInfo;
 
-    /// What a store sums the content of a block with, to see later whether it still holds what was
-    /// written: a pure function of the block. CRC-32C of all bytes, unless the device keeps less of
-    /// a block than that (the lab's simulated flash, which carries no payload).
-    fn block_checksum(&self) -> fn(&[u8]) -> u32 {
-        crc32c::crc32c
-    }
-
-    /// How often the zone's flash was erased, of a device that leaves its wear to the store; `None` of
-    /// all others, which level it themselves.
-    fn erases(&self, _zone: ZoneId) -> Option<u32> {
-        None
-    }
-
-    /// Whether a copy of the root is damaged or cannot be read, so that what [`read_root`] gives may be
-    /// older than the last one that was durable.
-    ///
-    /// [`read_root`]: Self::read_root
-    fn is_root_in_doubt(&self) -> bool {
-        false
-    }
-
-    /// The first block that the medium has not all of, of a device that was opened for reading although its
-    /// medium has become shorter. What is missing reads as zeroes, as it would if the medium was made as
-    /// long again.
-    fn missing_from(&self) -> Option<Pba> {
-        None
+    /// What it can and tells besides, as only some kinds of devices do. A device that has none of it leaves
+    /// this out; one that has some implements [`Abilities`] and returns itself; a filter returns those of
+    /// what it lies on.
+    fn abilities(&self) -> &dyn Abilities {
+        &NoAbilities
     }
 
     /// Appends `data` (pieces of whole blocks, each starting at a multiple of the block size in
@@ -100,20 +80,9 @@ pub trait Device: 'static {
     /// Empties the zone, and tells the medium that its bytes are not needed any more.
     fn reset(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static;
 
-    /// Whether [`release`](Device::release) gives anything back. A device that finds that it cannot says no
-    /// from then on.
-    fn gives_back(&self) -> bool {
-        false
-    }
-
-    /// Ends the zone, and gives its bytes back, where the device [does](Device::gives_back) such a thing.
+    /// Ends the zone, and gives its bytes back, where the device [does](Abilities::gives_back) such a thing.
     fn release(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
         self.seal(zone)
-    }
-
-    /// Bytes that the device takes of what it lies on, where that is known and may be less than its size.
-    fn held_bytes(&self) -> Option<u64> {
-        None
     }
 
     /// The root as last written, or `None` if none ever was.
@@ -123,6 +92,80 @@ pub trait Device: 'static {
     fn write_root(&self, root: Bytes) -> impl Future<Output = Result<(), DeviceError>> + 'static;
 
     /// Raises the number of zones to what fits in `bytes` (what the container needs for itself
-    /// included), durably; never lowers it. Returns the new number.
-    fn grow(&self, bytes: u64) -> impl Future<Output = Result<u32, DeviceError>> + 'static;
+    /// included), durably; never lowers it. Returns the new number. A device that cannot refuses it as
+    /// [`Invalid`](crate::ErrorKind::Invalid).
+    fn grow(&self, _bytes: u64) -> impl Future<Output = Result<u32, DeviceError>> + 'static {
+        let why = format!("{} cannot grow", self.info().name);
+        ready(Err(DeviceError::new(ErrorKind::Invalid, why)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_lite::future::block_on;
+
+    use super::*;
+    use crate::MemoryDevice;
+
+    /// A device that has nothing but what it must have.
+    struct Least(MemoryDevice);
+
+    impl Device for Least {
+        fn info(&self) -> DeviceInfo {
+            self.0.info()
+        }
+        fn append(
+            &self,
+            at: Pba,
+            data: Vec<Bytes>,
+        ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
+            self.0.append(at, data)
+        }
+        fn read(
+            &self,
+            from: Pba,
+            buffer: AlignedBuf,
+        ) -> impl Future<Output = Result<AlignedBuf, DeviceError>> + 'static {
+            self.0.read(from, buffer)
+        }
+        fn flush(&self) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+            self.0.flush()
+        }
+        fn seal(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+            self.0.seal(zone)
+        }
+        fn reset(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+            self.0.reset(zone)
+        }
+        fn read_root(&self) -> impl Future<Output = Result<Option<Bytes>, DeviceError>> + 'static {
+            self.0.read_root()
+        }
+        fn write_root(
+            &self,
+            root: Bytes,
+        ) -> impl Future<Output = Result<(), DeviceError>> + 'static {
+            self.0.write_root(root)
+        }
+    }
+
+    #[test]
+    fn eight_methods_make_a_device_and_the_rest_has_answers() {
+        block_on(async {
+            let device = Least(MemoryDevice::of_zones(4, 8));
+            let abilities = device.abilities();
+            assert_eq!(abilities.block_checksum()(b"123456789"), 0xe306_9283, "CRC-32C");
+            assert_eq!((abilities.erases(ZoneId(0)), abilities.held_bytes()), (None, None));
+            assert_eq!((abilities.missing_from(), abilities.gives_back()), (None, false));
+            assert!(!abilities.is_root_in_doubt());
+            let refused = device.grow(1 << 30).await.unwrap_err();
+            assert_eq!(refused.kind, ErrorKind::Invalid);
+            assert!(refused.context.ends_with("cannot grow"), "{refused}");
+            // To release a zone is to seal it.
+            device.reset(ZoneId(1)).await.unwrap();
+            device.append(Pba(8), vec![Bytes::from(vec![1; 4096])]).await.unwrap();
+            device.release(ZoneId(1)).await.unwrap();
+            let refused = device.append(Pba(9), vec![Bytes::from(vec![1; 4096])]).await;
+            assert_eq!(refused.unwrap_err().kind, ErrorKind::Invalid);
+        });
+    }
 }

@@ -5,6 +5,7 @@
 //! `backends` and `host` (the real world) and in `lab` (the virtual one), and all of them pass
 //! the tests in [`contract`].
 
+mod abilities;
 mod any;
 mod chance;
 pub mod contract;
@@ -17,6 +18,7 @@ mod runtime;
 mod warm;
 mod zones;
 
+pub use abilities::Abilities;
 pub use any::AnyDevice;
 pub use device::Device;
 pub use error::{DeviceError, ErrorKind};

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
 
 use crate::zones::ZoneTable;
-use crate::{AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, Sealing};
+use crate::{Abilities, AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, Sealing};
 pub use warm::MemoryWarmLog;
 use zone::Zone;
 
@@ -220,6 +220,10 @@ impl Device for MemoryDevice {
         self.state.borrow().table.info().clone()
     }
 
+    fn abilities(&self) -> &dyn Abilities {
+        self
+    }
+
     fn append(
         &self,
         at: Pba,
@@ -310,10 +314,6 @@ impl Device for MemoryDevice {
         }
     }
 
-    fn gives_back(&self) -> bool {
-        self.state.borrow().options.gives_back
-    }
-
     fn release(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
         let begun = self.with(|state| {
             state.table.seal(zone)?;
@@ -366,6 +366,12 @@ impl Device for MemoryDevice {
                 Ok(zones)
             })
         }
+    }
+}
+
+impl Abilities for MemoryDevice {
+    fn gives_back(&self) -> bool {
+        self.state.borrow().options.gives_back
     }
 }
 

@@ -2,7 +2,7 @@
 
 use mjolnir_device::{Device, DeviceInfo, Opening, Runtime, Sealing, WarmLog};
 use mjolnir_map::Map;
-use mjolnir_policy::{UnknownPolicy, pacing, placement, read_plan, victim};
+use mjolnir_policy::{PolicyError, pacing, placement, read_plan, victim};
 use mjolnir_store::{Error, ErrorKind};
 use mjolnir_units::{BLOCK_SIZE, ByteSize};
 
@@ -59,7 +59,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         options: OpenOptions,
         mut warm: Option<Box<dyn WarmLog>>,
     ) -> Result<Self, Error> {
-        let unknown = |error: UnknownPolicy| Error::new(ErrorKind::Invalid, error.to_string());
+        let unknown = |error: PolicyError| Error::new(ErrorKind::Invalid, error.to_string());
         victim::by_name(&options.reclaim.policy).map_err(unknown)?;
         pacing::by_name(&options.reclaim.pacing).map_err(unknown)?;
         read_plan::by_name(&options.reclaim.read_plan).map_err(unknown)?;
@@ -89,7 +89,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         engine.spawn(engine.clone().lead_task());
         engine.spawn(engine.clone().buffers_task());
         engine.spawn(engine.clone().promise_task());
-        if engine.device().gives_back() {
+        if engine.device().abilities().gives_back() {
             engine.spawn(engine.clone().release_task());
         }
         Ok(engine)

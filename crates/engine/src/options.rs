@@ -37,7 +37,7 @@ pub struct OpenOptions {
     /// Client streams: append points that writes are spread over (1 to 8). Counts for placement
     /// policies that do not look at clients' blocks themselves; others have one for each class.
     pub client_streams: u8,
-    /// The placement policy's name. Where few zones can be open, or there are few segments, its
+    /// The placement policy: its name, or its name with parameters, as in `dac:classes=4`. Where few zones can be open, or there are few segments, its
     /// last classes share a stream; the statistics say so.
     pub placement: String,
     /// Bytes for all that grows with the store or the load: the map and its table, checksums,
@@ -65,13 +65,13 @@ pub struct ReclaimOptions {
     pub start_utilization: f64,
     /// A segment is a candidate while at most this part of it is live; 1.0 takes fully live ones.
     pub candidate_threshold: f64,
-    /// The victim policy's name.
+    /// The victim policy: its name, or its name with parameters, as in `d-choices:choices=4`.
     pub policy: String,
-    /// What a victim policy that draws lots draws them from.
+    /// What a victim policy that draws lots draws them from, unless `policy` says a seed.
     pub seed: u64,
-    /// The pacing policy's name.
+    /// The pacing policy: its name, or its name with parameters.
     pub pacing: String,
-    /// The read-plan policy's name.
+    /// The read-plan policy: its name, or its name with parameters.
     pub read_plan: String,
     /// The most candidates at once: bounds the reverse index's memory.
     pub candidates_max: usize,

@@ -37,7 +37,8 @@ pub struct Experiment {
     #[serde(default, skip_serializing_if = "Table::is_empty")]
     pub configuration: Table,
     /// Dotted keys of the configuration, each with the list of its values; every combination is a
-    /// point. A value that is a table is laid upon the configuration; its `label` names it.
+    /// point. A value that is a table is laid upon the configuration; its `label` names it. A policy with its
+    /// parameters, `{ name = "dac", classes = 4 }`, needs no label.
     #[serde(default, skip_serializing_if = "Table::is_empty")]
     pub sweep: Table,
     /// Variants, each with changes to configuration and sweep; or none.
@@ -361,14 +362,16 @@ impl Experiment {
             }
             for (key, values) in found {
                 let unlabelled = |value: &&Value| match value {
-                    Value::Table(table) => !table.get("label").is_some_and(Value::is_str),
+                    Value::Table(table) => !["label", "name"]
+                        .iter()
+                        .any(|key| table.get(*key).is_some_and(Value::is_str)),
                     Value::Array(_) | Value::Datetime(_) => true,
                     Value::Float(number) => !number.is_finite(),
                     _ => false,
                 };
                 if let Some(value) = values.iter().find(unlabelled) {
                     let what = format!(
-                        "sweep of {key:?} has a value that is no number, word or table with a \
+                        "sweep of {key:?} has a value that is no number, word, policy or table with a \
                          label: {value:?}"
                     );
                     return Err(place.at(&format!("{at}.{key}"), what));

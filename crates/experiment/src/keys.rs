@@ -2,11 +2,17 @@
 
 use toml::{Table, Value};
 
+/// Whether a table is joined with the one that it is laid upon. One with a name is a policy with its
+/// parameters, and replaces whatever was there.
+fn joins(above: &Table) -> bool {
+    !above.contains_key("name")
+}
+
 /// Lays `over` upon `base`: tables are joined, all else is replaced.
 pub fn merge(base: &mut Table, over: &Table) {
     for (key, value) in over {
         match (base.get_mut(key), value) {
-            (Some(Value::Table(below)), Value::Table(above)) => merge(below, above),
+            (Some(Value::Table(below)), Value::Table(above)) if joins(above) => merge(below, above),
             _ => {
                 base.insert(key.clone(), value.clone());
             }
@@ -23,7 +29,9 @@ pub fn merge(base: &mut Table, over: &Table) {
 pub fn set(table: &mut Table, key: &str, value: Value) -> Result<(), String> {
     let Some((head, rest)) = key.split_once('.') else {
         match (table.get_mut(key), value) {
-            (Some(Value::Table(below)), Value::Table(above)) => merge(below, &above),
+            (Some(Value::Table(below)), Value::Table(above)) if joins(&above) => {
+                merge(below, &above)
+            }
             (_, value) => {
                 table.insert(key.to_owned(), value);
             }
@@ -82,6 +90,9 @@ mod tests {
         let mut base = table("a = 1\nb.c = 2\nb.d = 3\n");
         merge(&mut base, &table("b.c = 4\ne = 5\n"));
         assert_eq!(base, table("a = 1\nb.c = 4\nb.d = 3\ne = 5\n"));
+        merge(&mut base, &table("b = { name = \"dac\", classes = 4 }"));
+        set(&mut base, "b", Value::Table(table("name = \"sepbit\""))).unwrap();
+        assert_eq!(get(&base, "b"), Some(&Value::Table(table("name = \"sepbit\""))));
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! they say so ([`Kind::by_clock`]), results are marked, and nothing runs beside them. This crate has
 //! no kinds of its own: a program hands in the [`Kinds`] that it has.
 //!
-//! **Imports** `units`.
+//! **Imports** `units`, and `policy` for the names of policies.
 //! **Leaves out** what is run, and time: who shows progress has a clock. It uses threads and files,
 //! as the door between runs, which know neither, and a user's folder.
 

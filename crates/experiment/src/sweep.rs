@@ -39,6 +39,11 @@ fn as_json(value: &Value) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
+/// The shortest text of a policy, if it is one.
+fn policy(value: &Value) -> Option<String> {
+    mjolnir_policy::word(value.clone())
+}
+
 impl Coordinate {
     /// The coordinate of a point that has this value of a key.
     pub(super) fn of(value: &Value) -> Self {
@@ -47,9 +52,9 @@ impl Coordinate {
             Value::Float(number) => Coordinate::Number(*number),
             Value::Table(table) => match table.get("label").and_then(Value::as_str) {
                 Some(label) => Coordinate::Word(label.to_owned()),
-                None => Coordinate::Word(as_json(value)),
+                None => Coordinate::Word(policy(value).unwrap_or_else(|| as_json(value))),
             },
-            Value::String(word) => Coordinate::Word(word.clone()),
+            Value::String(word) => Coordinate::Word(policy(value).unwrap_or_else(|| word.clone())),
             other => Coordinate::Word(as_json(other)),
         }
     }

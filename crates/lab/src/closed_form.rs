@@ -2,7 +2,7 @@
 
 use mjolnir_experiment::{Kind, Outcome};
 use mjolnir_experiment::{nearest_hint, parse_configuration};
-use mjolnir_policy::closed_form;
+use mjolnir_policy::{closed_form, victim};
 use serde::Deserialize;
 use toml::Table;
 
@@ -23,6 +23,7 @@ struct Configuration {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Policy {
+    #[serde(deserialize_with = "mjolnir_policy::text_or_table")]
     pub victim: String,
     /// How many `d-choices` draws.
     pub choices: Option<u32>,
@@ -31,13 +32,22 @@ pub(super) struct Policy {
 impl Policy {
     /// The formula's value; `None` if there is none for it.
     pub fn waf(&self, spare: f64, pages: u32) -> Option<f64> {
-        Some(match self.victim.as_str() {
+        Some(match self.name() {
             "random" => closed_form::random(spare),
             "fifo" => closed_form::fifo(spare),
             "greedy" => closed_form::greedy(spare, f64::from(pages)),
-            "d-choices" => closed_form::d_choices(spare, pages, self.choices.unwrap_or(10)),
+            "d-choices" => closed_form::d_choices(spare, pages, self.choices()),
             _ => return None,
         })
+    }
+
+    fn name(&self) -> &str {
+        self.victim.split(':').next().unwrap_or_default()
+    }
+
+    fn choices(&self) -> u32 {
+        let said = victim::whole_parameter(&self.victim, "choices").map(|choices| choices as u32);
+        self.choices.or(said).unwrap_or(10)
     }
 
     pub fn check(&self) -> Result<(), String> {
@@ -84,7 +94,7 @@ impl Kind for ClosedForm {
         check_pages(pages)?;
         policy.check()?;
         const FORMS: [&str; 4] = ["greedy", "fifo", "random", "d-choices"];
-        match FORMS.contains(&policy.victim.as_str()) {
+        match FORMS.contains(&policy.name()) {
             true => Ok(()),
             false => {
                 let victim = &policy.victim;

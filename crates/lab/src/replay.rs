@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use mjolnir_experiment::parse_configuration;
 use mjolnir_experiment::{Kind, Outcome, nearest_hint};
+use mjolnir_policy::PolicyError;
 use mjolnir_policy::placement::{self, Bins, FutureKnowledge, Shape};
 use mjolnir_policy::replay::{Replay, TRIM, Trigger};
 use mjolnir_policy::victim::{self, VictimPolicy};
@@ -74,7 +75,9 @@ struct Configuration {
     segment_blocks: Option<u32>,
     /// The most streams of a placement.
     streams_max: Option<u8>,
+    #[serde(deserialize_with = "mjolnir_policy::text_or_table")]
     placement: String,
+    #[serde(deserialize_with = "mjolnir_policy::text_or_table")]
     victim: String,
     /// Blocks written before those that are measured ...
     warm_blocks: Option<u64>,
@@ -429,7 +432,12 @@ impl Kind for ReplayTrace {
         configuration.victim(0)?;
         let name = configuration.placement.as_str();
         let futures = FUTURES.map(|(name, _)| name);
-        if !futures.contains(&name) && placement::by_name(name).is_err() {
+        if !futures.contains(&name)
+            && let Err(error) = placement::by_name(name)
+        {
+            let PolicyError::Unknown { .. } = error else {
+                return Err(format!("placement: {error}"));
+            };
             let hint = nearest_hint(name, placement::names().chain(futures));
             return Err(format!("placement: no policy is called {name:?}{hint}"));
         }

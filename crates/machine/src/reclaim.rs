@@ -24,6 +24,7 @@ struct Configuration {
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct EngineSpec {
+    #[serde(deserialize_with = "mjolnir_policy::text_or_table")]
     read_plan: String,
 }
 

@@ -12,6 +12,10 @@
 //! * [`pacing`]: how device bandwidth is divided between clients and reclaim, when clients must
 //!   wait, and how much of a processor scanning may take.
 //!
+//! A policy is asked for by a text: its name, and parameters where it has some ([`Parameter`]), as in
+//! `dac:classes=4`. Experiments may write a table instead: `{ name = "dac", classes = 4 }`
+//! ([`text_or_table`]).
+//!
 //! [`replay`] measures placement and victim policies together: nothing but a log of segments, and a
 //! load. [`closed_form`] has what theory says of the plainest loads.
 //!
@@ -21,13 +25,17 @@
 
 pub mod closed_form;
 pub mod pacing;
+mod parameters;
 pub mod placement;
 pub mod read_plan;
 mod registry;
 pub mod replay;
 pub mod victim;
+mod written;
 
-pub use registry::UnknownPolicy;
+pub use parameters::{Number, Parameter};
+pub use registry::PolicyError;
+pub use written::{listed, shortest, text_or_table, word};
 
 /// The guide's programs compile and run.
 #[cfg(doctest)]

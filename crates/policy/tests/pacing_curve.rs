@@ -29,6 +29,9 @@ fn fresh(view: &PacingView) -> Pacing {
     FreeSpace::default().decide(view)
 }
 
+/// Policies whose parameters change what they do.
+const SET: [&str; 2] = ["free-space:power=1,ramp=1", "free-space:power=16"];
+
 #[test]
 fn reclaim_rests_below_the_start_utilization() {
     let pacing = fresh(&busy(510, 200 * SEGMENT));
@@ -38,7 +41,7 @@ fn reclaim_rests_below_the_start_utilization() {
 
 #[test]
 fn reclaim_rests_with_nothing_to_win_even_on_a_full_store() {
-    for name in pacing::names() {
+    for name in pacing::names().chain(SET) {
         let decision = pacing::by_name(name).unwrap().decide(&busy(3, 0));
         assert_eq!(decision, Pacing::default(), "{name}");
     }
@@ -71,7 +74,7 @@ fn with_only_the_reserve_left_reclaim_has_everything_without_panic() {
 
 #[test]
 fn panic_begins_below_the_reserve_and_ends_one_segment_above() {
-    for name in pacing::names() {
+    for name in pacing::names().chain(SET) {
         let mut policy = pacing::by_name(name).unwrap();
         let seen: Vec<bool> = [11, 10, 9, 10, 11, 10]
             .into_iter()
@@ -166,7 +169,7 @@ proptest! {
 
     #[test]
     fn shares_are_bounded_and_panic_only_begins_below_the_reserve(view in views()) {
-        for name in pacing::names() {
+        for name in pacing::names().chain(SET) {
             let pacing = pacing::by_name(name).unwrap().decide(&view);
             prop_assert!((0.0..=1.0).contains(&pacing.reclaim_share), "{pacing:?}");
             prop_assert!((0.0..=1.0).contains(&pacing.pressure), "{pacing:?}");
@@ -184,7 +187,7 @@ proptest! {
 
     #[test]
     fn less_free_space_never_means_a_smaller_share(view in views()) {
-        for name in pacing::names() {
+        for name in pacing::names().chain(SET) {
             let mut last = Pacing::default();
             for free_segments in (0..=view.free_segments).rev().take(200) {
                 let less = PacingView { free_segments, ..view };

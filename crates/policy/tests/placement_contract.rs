@@ -79,9 +79,19 @@ fn drive(name: &str, shape: &Shape, steps: u32, seed: u64) {
     assert!(twins[0].memory_bytes() <= most, "{context}: {}", twins[0].memory_bytes());
 }
 
+/// Policies whose parameters change what they do.
+const SET: [&str; 6] = [
+    "dac:classes=1",
+    "sepbit:clients=1",
+    "sepbit:clients=1,sample=1,young=0.5,middle=1",
+    "autostream:classes=9,chunk=1,half-life=1",
+    "interval:classes=64,over=1",
+    "interval:classes=2,over=1024",
+];
+
 #[test]
 fn every_policy_keeps_the_contract() {
-    for name in placement::names() {
+    for name in placement::names().chain(SET) {
         for seed in 0..24u64 {
             let segments = [1, 20, 100_000][seed as usize % 3];
             let streams_max = 1 + seed as u8 % 8;

@@ -191,7 +191,8 @@ proptest! {
         };
         let by_zone: BTreeMap<ZoneId, &SegmentView> =
             segments.iter().map(|segment| (segment.zone, segment)).collect();
-        for name in victim::names() {
+        let set = ["d-choices:choices=1,seed=3", "windowed-greedy:window=0", "age-threshold:share=1"];
+        for name in victim::names().chain(set) {
             let chosen = victim::by_name(name).unwrap().choose(&view);
             prop_assert_eq!(&chosen, &victim::by_name(name).unwrap().choose(&view));
             let mut reversed = segments.clone();

@@ -9,7 +9,9 @@ use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 use mjolnir_device::filter::{Delay, DelayOptions, Fault, FaultControl};
-use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, MemoryDevice};
+use mjolnir_device::{
+    Abilities, AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, MemoryDevice,
+};
 use mjolnir_units::{Pba, ZoneId};
 use mjolnir_vtime::SimRuntime;
 use mjolnir_vtime::digest;
@@ -152,6 +154,10 @@ impl Device for SimDisk {
         self.inner.device.info()
     }
 
+    fn abilities(&self) -> &dyn Abilities {
+        self.inner.device.abilities()
+    }
+
     fn append(
         &self,
         at: Pba,
@@ -181,10 +187,6 @@ impl Device for SimDisk {
 
     fn reset(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
         self.pass("reset", [u64::from(zone.0), 0, 0], move |device| Box::pin(device.reset(zone)))
-    }
-
-    fn gives_back(&self) -> bool {
-        self.inner.device.gives_back()
     }
 
     fn release(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {

@@ -41,6 +41,7 @@ struct Configuration {
 struct Costs {
     scan_ns_per_mapping: f64,
     cores: usize,
+    #[serde(deserialize_with = "mjolnir_policy::text_or_table")]
     read_plan: String,
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mjolnir_engine::{OpenOptions, ReclaimOptions, STREAMS_MAX};
-use mjolnir_policy::{UnknownPolicy, pacing, placement, read_plan, victim};
+use mjolnir_policy::{PolicyError, pacing, placement, read_plan, victim};
 use mjolnir_units::BLOCK_SIZE;
 use mjolnir_workload::fit::FitSpec;
 use mjolnir_workload::synthetic::WorkloadSpec;
@@ -121,12 +121,16 @@ impl Bytes {
 #[serde(default, deny_unknown_fields)]
 pub struct EngineSpec {
     /// The victim policy.
+    #[serde(deserialize_with = "mjolnir_policy::text_or_table")]
     pub victim: String,
     /// The placement policy.
+    #[serde(deserialize_with = "mjolnir_policy::text_or_table")]
     pub placement: String,
     /// The pacing policy.
+    #[serde(deserialize_with = "mjolnir_policy::text_or_table")]
     pub pacing: String,
     /// The read-plan policy.
+    #[serde(deserialize_with = "mjolnir_policy::text_or_table")]
     pub read_plan: String,
     /// Victims between two marks at most; 1 is one victim at a time.
     pub candidates_max: usize,
@@ -249,7 +253,7 @@ impl EngineSpec {
 }
 
 /// Refuses a policy that there is not, by its key in `engine`.
-fn known<P>(key: &str, found: Result<P, UnknownPolicy>) -> Result<(), String> {
+fn known<P>(key: &str, found: Result<P, PolicyError>) -> Result<(), String> {
     found.map(drop).map_err(|unknown| format!("engine.{key}: {unknown}"))
 }
 

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use mjolnir_engine::STREAMS_MAX;
 use mjolnir_host::{TlsKeys, Warm, WarmPlace};
 
+use super::policy::{PLACEMENT, VICTIM};
 use super::values::{NbdAddress, memory, part};
 
 /// How to serve a store.
@@ -80,24 +80,26 @@ pub struct ServeOptions {
     /// Reclaim only segments of which at most this part is live; 100% takes any.
     #[arg(long, value_name = "PART", default_value = "95%", value_parser = part)]
     pub reclaim_threshold: f64,
-    /// How to choose the segments to reclaim.
+    /// How to choose the segments to reclaim: a policy, with parameters where it takes some, as in
+    /// `d-choices:choices=4`.
     #[arg(
         long,
         value_name = "POLICY",
         default_value = "greedy",
-        value_parser = PossibleValuesParser::new(mjolnir_policy::victim::names())
+        value_parser = VICTIM
     )]
     pub policy: String,
     /// The part of one core that scanning for live blocks may take while space is plentiful.
     #[arg(long, value_name = "PART", default_value = "30%", value_parser = part)]
     pub scan_cpu: f64,
     /// Which blocks are put together, so that they die together: clients' and relocated ones
-    /// apart, or by what is known of each block's past.
+    /// apart, or by what is known of each block's past. A policy, with parameters where it takes some, as
+    /// in `dac:classes=4`.
     #[arg(
         long,
         value_name = "POLICY",
         default_value = "apart",
-        value_parser = PossibleValuesParser::new(mjolnir_policy::placement::names())
+        value_parser = PLACEMENT
     )]
     pub placement: String,
     /// Append points to spread clients' writes over, 1 to 8; for the placements `apart` and

@@ -11,7 +11,7 @@ use rand_pcg::Pcg32;
 
 use super::Verb;
 use crate::chance::below;
-use crate::{AlignedBuf, Device, DeviceError, DeviceInfo, Runtime};
+use crate::{Abilities, AlignedBuf, Device, DeviceError, DeviceInfo, Runtime};
 
 /// How long requests take.
 #[derive(Clone, Copy, Debug, Default)]
@@ -109,20 +109,8 @@ impl<D: Device, R: Runtime> Device for Delay<D, R> {
         self.inner.info()
     }
 
-    fn block_checksum(&self) -> fn(&[u8]) -> u32 {
-        self.inner.block_checksum()
-    }
-
-    fn erases(&self, zone: ZoneId) -> Option<u32> {
-        self.inner.erases(zone)
-    }
-
-    fn is_root_in_doubt(&self) -> bool {
-        self.inner.is_root_in_doubt()
-    }
-
-    fn missing_from(&self) -> Option<Pba> {
-        self.inner.missing_from()
+    fn abilities(&self) -> &dyn Abilities {
+        self.inner.abilities()
     }
 
     fn append(
@@ -152,14 +140,6 @@ impl<D: Device, R: Runtime> Device for Delay<D, R> {
 
     fn reset(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
         self.hold(Verb::Reset, 0, self.inner.reset(zone))
-    }
-
-    fn gives_back(&self) -> bool {
-        self.inner.gives_back()
-    }
-
-    fn held_bytes(&self) -> Option<u64> {
-        self.inner.held_bytes()
     }
 
     fn release(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {

@@ -12,7 +12,7 @@ use rand_pcg::Pcg32;
 
 use super::Verb;
 use crate::chance::{below, one_in};
-use crate::{AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind};
+use crate::{Abilities, AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind};
 
 /// How often requests fail by chance: once in so many; 0 for never.
 #[derive(Clone, Copy, Debug, Default)]
@@ -251,20 +251,8 @@ impl<D: Device> Device for Fault<D> {
         self.inner.info()
     }
 
-    fn block_checksum(&self) -> fn(&[u8]) -> u32 {
-        self.inner.block_checksum()
-    }
-
-    fn erases(&self, zone: ZoneId) -> Option<u32> {
-        self.inner.erases(zone)
-    }
-
-    fn is_root_in_doubt(&self) -> bool {
-        self.inner.is_root_in_doubt()
-    }
-
-    fn missing_from(&self) -> Option<Pba> {
-        self.inner.missing_from()
+    fn abilities(&self) -> &dyn Abilities {
+        self.inner.abilities()
     }
 
     fn append(
@@ -315,14 +303,6 @@ impl<D: Device> Device for Fault<D> {
         let blocks = zone.start(zone_blocks)..zone.start(zone_blocks).plus(zone_blocks);
         self.control.plan.borrow_mut().damage.retain(|pba, _| !blocks.contains(pba));
         self.strike(Verb::Reset, format!("reset of {zone}"), move || self.inner.reset(zone))
-    }
-
-    fn gives_back(&self) -> bool {
-        self.inner.gives_back()
-    }
-
-    fn held_bytes(&self) -> Option<u64> {
-        self.inner.held_bytes()
     }
 
     fn release(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {

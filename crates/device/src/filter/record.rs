@@ -7,7 +7,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
 
-use crate::{AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind};
+use crate::{Abilities, AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind};
 
 /// A request, without its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,20 +145,8 @@ impl<D: Device> Device for Record<D> {
         self.inner.info()
     }
 
-    fn block_checksum(&self) -> fn(&[u8]) -> u32 {
-        self.inner.block_checksum()
-    }
-
-    fn erases(&self, zone: ZoneId) -> Option<u32> {
-        self.inner.erases(zone)
-    }
-
-    fn is_root_in_doubt(&self) -> bool {
-        self.inner.is_root_in_doubt()
-    }
-
-    fn missing_from(&self) -> Option<Pba> {
-        self.inner.missing_from()
+    fn abilities(&self) -> &dyn Abilities {
+        self.inner.abilities()
     }
 
     fn append(
@@ -189,14 +177,6 @@ impl<D: Device> Device for Record<D> {
 
     fn reset(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
         self.note(Call::Reset(zone), self.inner.reset(zone))
-    }
-
-    fn gives_back(&self) -> bool {
-        self.inner.gives_back()
-    }
-
-    fn held_bytes(&self) -> Option<u64> {
-        self.inner.held_bytes()
     }
 
     fn release(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {

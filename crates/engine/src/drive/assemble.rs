@@ -27,7 +27,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub(crate) fn renew_log(&self, root: &Root) {
         let mut state = self.state();
         let streams = usize::from(CLIENT_STREAM + state.placement.streams());
-        let sum = self.device().block_checksum();
+        let sum = self.device().abilities().block_checksum();
         state.log = Log::new(&state.info, sum, root.epoch, streams, root.sequence);
         state.checksums = Checksums::default();
     }
@@ -49,7 +49,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             catalog: Catalog::default(),
             transactions: Default::default(),
             space: Space::new(info.zones, info.zone_blocks),
-            log: Log::new(&info, device.block_checksum(), epoch, streams, sequence),
+            log: Log::new(&info, device.abilities().block_checksum(), epoch, streams, sequence),
             placement,
             checksums: Checksums::default(),
             table: NodeTableMedia::default(),

@@ -57,7 +57,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let state = self.state();
                 state.closing || !state.space.has_unreleased()
             };
-            if idle || !self.device().gives_back() {
+            if idle || !self.device().abilities().gives_back() {
                 listener.await;
                 continue;
             }
@@ -89,7 +89,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     /// Gives back all that is free, at once. Returns how many segments that were, and the bytes that came back.
     pub(crate) async fn release_all(&self) -> Result<(u64, u64), Error> {
-        if !self.device().gives_back() {
+        if !self.device().abilities().gives_back() {
             return Ok((0, 0));
         }
         for _ in 0..CHECKPOINTS {
@@ -109,7 +109,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     /// Gives back the next segment that may be; whether there was one.
     async fn release_next(&self) -> bool {
-        if !self.device().gives_back() {
+        if !self.device().abilities().gives_back() {
             return false;
         }
         let zone = {
@@ -123,15 +123,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         let Some(zone) = zone else { return false };
         let releasing = Releasing { engine: self.clone(), zone };
-        let held = self.device().held_bytes();
+        let held = self.device().abilities().held_bytes();
         let released = self.device().release(zone).await;
         {
             // Where the host does not tell, all of it counts.
-            let came_back = held.zip(self.device().held_bytes()).map(|(b, a)| b.saturating_sub(a));
+            let came_back =
+                held.zip(self.device().abilities().held_bytes()).map(|(b, a)| b.saturating_sub(a));
             // Nothing depends on it: one that failed is not tried again before it was in use.
             let mut state = self.state();
             state.space.get_mut(zone).released = true;
-            if released.is_ok() && self.device().gives_back() {
+            if released.is_ok() && self.device().abilities().gives_back() {
                 let segment_bytes = state.info.zone_blocks * BLOCK_SIZE;
                 state.counters.segments_released += 1;
                 state.counters.released_bytes +=

@@ -12,7 +12,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Tells what is missing, and what is lost of it. Blocks that lie in segments whose headers are there, too,
     /// are read; the others are known to be lost by their headers.
     pub(crate) async fn check_missing(&self, report: &mut CheckReport) -> Result<(), Error> {
-        let Some(from) = self.device().missing_from() else { return Ok(()) };
+        let Some(from) = self.device().abilities().missing_from() else { return Ok(()) };
         let (zone_blocks, zones) = {
             let state = self.state();
             (state.info.zone_blocks, state.info.zones)

@@ -47,7 +47,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             segments_freed: state.space.freed_total,
             segments_released: counters.segments_released,
             released_bytes: counters.released_bytes,
-            held_bytes: self.device().held_bytes(),
+            held_bytes: self.device().abilities().held_bytes(),
             segments_reclaimed: reclaim.segments_retired,
             segments_levelled: reclaim.segments_levelled,
             moved_bytes: reclaim.blocks_moved * BLOCK_SIZE,

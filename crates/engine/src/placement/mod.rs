@@ -26,7 +26,7 @@ use mjolnir_map::Run;
 use mjolnir_policy::placement::{
     BlockView, HostReclaimApart, PlacementPolicy, Previous, ReclaimedSegment, Shape, Source, Stream,
 };
-use mjolnir_policy::{UnknownPolicy, placement};
+use mjolnir_policy::{PolicyError, placement};
 use mjolnir_units::{Lba, Pba, TreeId};
 
 use crate::format::group::GROUP_BLOCKS_MAX;
@@ -54,6 +54,8 @@ const TOGETHER_BLOCKS: u64 = 16;
 /// The policy, and how its classes become streams.
 pub(crate) struct Placement {
     policy: Box<dyn PlacementPolicy>,
+    /// Its name, with the parameters that differ from their defaults.
+    name: String,
     /// The class of all of clients' blocks; `None` if the policy is asked for each.
     client: Option<Stream>,
     /// The class of all of reclaim's blocks; `None` if the policy is asked for each.
@@ -88,8 +90,15 @@ struct Tail {
 
 impl Placement {
     /// The policy that the options name, for that device.
-    pub fn new(options: &OpenOptions, info: &DeviceInfo) -> Result<Self, UnknownPolicy> {
-        Self::made_by(|shape| placement::by_name_for(&options.placement, shape), options, info)
+    pub fn new(options: &OpenOptions, info: &DeviceInfo) -> Result<Self, PolicyError> {
+        let text = placement::shortest(&options.placement)?;
+        let make = |shape: &Shape| placement::by_name_for(&text, shape);
+        let mut made = Self::made_by(make, options, info)?;
+        // Unless it is another one.
+        if text.split(':').next() == Some(&made.name) {
+            made.name = text;
+        }
+        Ok(made)
     }
 
     /// A policy that is made for a shape.
@@ -101,16 +110,17 @@ impl Placement {
         // One zone open for each stream at most, or they would wait for each other.
         let others = u32::from(CLIENT_STREAM);
         let zones = info.open_zones_max.map_or(u32::MAX, |max| max.saturating_sub(others)).max(1);
-        let shape = |most: u32| Shape {
-            streams_max: most.min(STREAMS_MAX.into()) as u8,
+        let shape = |streams_max: u8| Shape {
+            streams_max,
             segment_blocks: info.zone_blocks,
             segments: info.zones.into(),
             memory_bytes_max: options.memory_bytes / MEMORY_SHARE,
         };
-        let wanted = make(&shape(STREAMS_MAX.into()))?;
+        let wanted = make(&shape(u8::MAX))?;
         let fixed = Source::ALL.map(|source| wanted.fixed(source));
         let (wanted, one) = (wanted.streams(), matches!(fixed, [Some(a), Some(b)] if a == b));
         let most = zones.min((info.zones / SEGMENTS_A_STREAM).max(1));
+        let most = most.min(STREAMS_MAX.into()) as u8;
         let mut policy = make(&shape(most.max(2)))?;
         let apart = matches!(fixed, [Some(a), Some(b)] if a != b);
         if most < 2 && !one && !apart {
@@ -126,6 +136,7 @@ impl Placement {
         let spread = spread.min(zones.saturating_sub(u32::from(classes) - 1)).max(1) as u8;
         let group = if client.is_none() { GROUP_BLOCKS_MAX as usize } else { 0 };
         Ok(Placement {
+            name: policy.name().to_owned(),
             policy,
             client,
             moved,
@@ -155,9 +166,9 @@ impl Placement {
         self.policy.streams()
     }
 
-    /// The name of the policy in force.
-    pub fn name(&self) -> &'static str {
-        self.policy.name()
+    /// The name of the policy in force, with the parameters that differ from their defaults.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Memory that it holds.

@@ -27,7 +27,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if !planned && state.is_due_by_itself() {
             let segments = state.eligible(|_, _| true, |segment| segment.live, false);
             chosen = state.choose(&segments);
-            state.add_least_worn(&mut chosen, |zone| self.device().erases(zone));
+            state.add_least_worn(&mut chosen, |zone| self.device().abilities().erases(zone));
         }
         state.reclaim.asked.candidates_are_planned(planned);
         state.reclaim.index.choose(chosen);

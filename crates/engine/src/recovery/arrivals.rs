@@ -105,7 +105,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         let zone_blocks = self.state().info.zone_blocks;
         let start = zone.start(zone_blocks).plus(u64::from(group.offset) + 1);
-        let checksum = self.device().block_checksum();
+        let checksum = self.device().abilities().block_checksum();
         let mut state = Payload::Torn;
         // More than once, so that a passing fault does not pass for a torn write.
         for _ in 0..TRIES {

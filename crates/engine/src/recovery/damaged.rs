@@ -16,7 +16,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         group: &GroupHeader,
     ) -> Vec<(Pba, DamagedPlace)> {
         let zone_blocks = self.state().info.zone_blocks;
-        let checksum = self.device().block_checksum();
+        let checksum = self.device().abilities().block_checksum();
         let start = zone.start(zone_blocks).plus(u64::from(group.offset) + 1);
         let mut damaged = Vec::new();
         for (index, expected) in (0u64..).zip(&group.checksums) {

@@ -13,7 +13,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Notes, once it is known which segments were opened since the checkpoint, which of those that are missing
     /// may have been opened, or filled further, too.
     pub(crate) fn note_missing(&self, manifest: &Manifest) {
-        let Some(from) = self.device().missing_from() else { return };
+        let Some(from) = self.device().abilities().missing_from() else { return };
         if manifest.closed {
             return;
         }

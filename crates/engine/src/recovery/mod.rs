@@ -127,7 +127,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         manifest: &Manifest,
         warm: Option<&mut dyn WarmLog>,
     ) -> Result<Survey, Error> {
-        let outdated = match self.device().is_root_in_doubt() {
+        let outdated = match self.device().abilities().is_root_in_doubt() {
             true => self.find_outdated(manifest).await?,
             false => Vec::new(),
         };
@@ -228,7 +228,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         state.update_reserve();
         state.space.told_zones = manifest.zones;
         let order = manifest.order(state.info.zones);
-        state.space.settle(&order, self.device().is_root_in_doubt(), telling, witnesses);
+        state.space.settle(
+            &order,
+            self.device().abilities().is_root_in_doubt(),
+            telling,
+            witnesses,
+        );
         state.reclaim.nodes_marked = state.map.nodes();
     }
 }

@@ -144,7 +144,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     fn is_whole(&self, of: &Missing, payload: &Bytes) -> bool {
-        let checksum = self.device().block_checksum();
+        let checksum = self.device().abilities().block_checksum();
         let blocks = payload.chunks_exact(BLOCK_BYTES);
         blocks.fold(0, |sum, block| fold(sum, checksum(block))) == of.entry.checksum
     }

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, MemoryDevice};
+use mjolnir_device::{Abilities, AlignedBuf, Device, DeviceError, DeviceInfo, MemoryDevice};
 use mjolnir_engine::OpenOptions;
 use mjolnir_store::report::CheckReport;
 use mjolnir_store::{ErrorKind, Store};
@@ -27,9 +27,11 @@ impl Device for Short {
     fn info(&self) -> DeviceInfo {
         self.inner.info()
     }
-    fn missing_from(&self) -> Option<Pba> {
-        Some(self.end)
+
+    fn abilities(&self) -> &dyn Abilities {
+        self
     }
+
     fn append(
         &self,
         _: Pba,
@@ -66,8 +68,11 @@ impl Device for Short {
     fn write_root(&self, _: Bytes) -> impl Future<Output = Result<(), DeviceError>> + 'static {
         async { panic!("nothing is written") }
     }
-    fn grow(&self, _: u64) -> impl Future<Output = Result<u32, DeviceError>> + 'static {
-        async { panic!("nothing is written") }
+}
+
+impl Abilities for Short {
+    fn missing_from(&self) -> Option<Pba> {
+        Some(self.end)
     }
 }
 

@@ -12,7 +12,11 @@ use rand_pcg::Pcg64;
 
 use crate::support::{BLOCK, Engine, Tick, fresh, open, put, run, soon, tag_of};
 
-const POLICIES: [&str; 6] = ["apart", "together", "dac", "sepbit", "autostream", "interval"];
+const POLICIES: [&str; 7] =
+    ["apart", "together", "dac", "sepbit", "sepbit:clients=1", "autostream", "interval"];
+
+/// The first stream of clients, and of a policy's classes.
+const CLIENT_STREAM: u8 = 3;
 
 fn options(placement: &str) -> OpenOptions {
     OpenOptions {
@@ -159,6 +163,9 @@ fn few_open_zones_fold_the_classes_and_the_statistics_say_so() {
         (6, "sepbit", 3, "sepbit"),
         (7, "interval", 4, "interval"),
         (9, "dac", 6, "dac"),
+        (9, "dac:classes=4", 4, "dac:classes=4"),
+        (4, "dac:classes=4", 2, "apart"),
+        (5, "sepbit:clients=1", 2, "sepbit:clients=1"),
     ] {
         run(async |runtime| {
             let info = MemoryDevice::of_zones(64, 64).info();
@@ -180,7 +187,7 @@ fn few_open_zones_fold_the_classes_and_the_statistics_say_so() {
 /// A store that is written full: what a policy keeps open is used up before clients hear of it.
 #[test]
 fn a_full_store_uses_what_every_class_has_open() {
-    let filled = ["apart", "dac", "sepbit", "interval"].map(|placement| {
+    let filled = ["apart", "dac", "sepbit", "sepbit:clients=1", "interval"].map(|placement| {
         run(async |runtime| {
             let device = MemoryDevice::of_zones(64, 64);
             let mut life = Life::begin(&device, &runtime, options(placement), 0.4).await;
@@ -209,16 +216,51 @@ fn a_full_store_uses_what_every_class_has_open() {
     assert!(others.iter().all(|&blocks| blocks * 20 >= apart * 19), "{filled:?}");
 }
 
+/// A policy that has all of clients' blocks in one class, and asks about reclaim's: their classes have
+/// segments of their own.
+#[test]
+fn relocated_classes_are_apart_where_clients_blocks_are_all_of_one() {
+    run(async |runtime| {
+        let device = MemoryDevice::of_zones(128, 128);
+        let spread = OpenOptions { client_streams: 2, ..options("sepbit:sample=16,clients=1") };
+        let mut life = Life::begin(&device, &runtime, spread, 0.6).await;
+        life.overwrite(6 * life.blocks).await;
+        let stats = life.engine.stats();
+        assert_eq!(stats.placement, "sepbit:clients=1", "defaults are left out");
+        assert_eq!((stats.placement_streams, stats.client_streams), (5, 2));
+        assert!(stats.segments_reclaimed > 50, "reclaim works");
+        // Clients' class is the first, and their second stream comes after the fifth class.
+        let streams = |wanted: &[u8]| {
+            let segments = life.engine.segments();
+            segments.iter().filter(|segment| wanted.contains(&segment.stream)).count()
+        };
+        let clients = [CLIENT_STREAM, CLIENT_STREAM + 5];
+        assert!(clients.iter().all(|stream| streams(&[*stream]) > 0));
+        let classes: Vec<usize> = (1..5).map(|class| streams(&[CLIENT_STREAM + class])).collect();
+        assert!(classes.iter().filter(|segments| **segments > 0).count() >= 2, "{classes:?}");
+        assert_eq!(streams(&[CLIENT_STREAM + 6]), 0);
+        life.verify("sepbit:clients=1").await;
+        life.engine.close().await.unwrap();
+    });
+}
+
 #[test]
 fn a_policy_that_nobody_knows_is_refused_with_the_nearest() {
     run(async |runtime| {
-        let device = MemoryDevice::of_zones(32, 64);
+        let mut device = MemoryDevice::of_zones(32, 64);
         let engine = fresh(|| device.clone(), &runtime, options("apart")).await;
         engine.close().await.unwrap();
-        let opened = open(device.reopen(), runtime.clone(), options("sepbits")).await;
-        let error = opened.err().unwrap();
-        assert_eq!(error.kind, ErrorKind::Invalid);
-        assert!(error.message.contains("\"sepbit\" comes nearest"), "{error}");
+        for (placement, said) in [
+            ("sepbits", "\"sepbit\" comes nearest"),
+            ("dac:class=4", "dac has no parameter \"class\"; \"classes\" comes nearest"),
+            ("dac:classes=0", "classes = 0 cannot be; write a whole number from 1 to 64"),
+        ] {
+            device = device.reopen();
+            let opened = open(device.clone(), runtime.clone(), options(placement)).await;
+            let error = opened.err().unwrap();
+            assert_eq!(error.kind, ErrorKind::Invalid);
+            assert!(error.message.contains(said), "{error}");
+        }
     });
 }
 

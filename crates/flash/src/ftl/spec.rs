@@ -23,11 +23,12 @@ pub struct FtlSpec {
     /// Bytes of a summary page that cross the bus.
     #[serde(default)]
     pub summary_bytes: u32,
-    /// Which erase block cleaning chooses: a victim policy of `mjolnir-policy`, by name.
+    /// Which erase block cleaning chooses: a victim policy of `mjolnir-policy`, as a text or a table.
+    #[serde(deserialize_with = "mjolnir_policy::text_or_table")]
     pub victim: String,
-    /// Which append point of a plane a page goes to: a placement policy of `mjolnir-policy`, by
-    /// name. Absent: `together`, one for all.
-    #[serde(default = "together")]
+    /// Which append point of a plane a page goes to: a placement policy of `mjolnir-policy`, as a text
+    /// or a table. Absent: `together`, one for all.
+    #[serde(default = "together", deserialize_with = "mjolnir_policy::text_or_table")]
     pub placement: String,
     /// Static wear levelling: where erases of two erase blocks of a plane differ by more than
     /// this, the data of the less worn one moves. Absent: it never moves for that.

@@ -1,7 +1,11 @@
 //! Pacing by how much of the spare space is still free.
 
+use crate::Parameter;
 use crate::pacing::{Ahead, Pacing, PacingPolicy, PacingView};
+use crate::parameters::Arguments;
 
+/// The share is this power of the pressure, if nobody says.
+const POWER: u8 = 3;
 /// Part of the free space at the start that must be gone before pressure counts in full.
 const RAMP: f64 = 0.2;
 /// Cycles begin at this pressure and end below the other one.
@@ -39,15 +43,43 @@ const _: () = assert!(ACTIVE.1 < ACTIVE.0 && AHEAD.1 < AHEAD.0 && ACTIVE.0 < AHE
 /// Pressure is scaled down to nothing where the used part of the store falls to the start
 /// utilization (`RAMP`), but the start is never put so near to the reserve that no room is left to
 /// react.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct FreeSpace {
+    power: u8,
+    ramp: f64,
     active: bool,
     ahead: bool,
     panic: bool,
 }
 
+impl Default for FreeSpace {
+    fn default() -> Self {
+        FreeSpace { power: POWER, ramp: RAMP, active: false, ahead: false, panic: false }
+    }
+}
+
 impl FreeSpace {
-    fn pressure(view: &PacingView) -> f64 {
+    pub(super) const PARAMETERS: &[Parameter] = &[
+        Parameter::whole(
+            "power",
+            "reclaim's share is this power of the pressure",
+            (1, 16),
+            POWER as u64,
+        ),
+        Parameter::real(
+            "ramp",
+            "part of the free space at the start over which pressure rises to full",
+            (0.01, 1.0),
+            RAMP,
+        ),
+    ];
+
+    pub(super) fn of(arguments: &Arguments) -> Self {
+        let (power, ramp) = (arguments.small("power"), arguments.real("ramp"));
+        FreeSpace { power, ramp, ..FreeSpace::default() }
+    }
+
+    fn pressure(&self, view: &PacingView) -> f64 {
         let slack = view.slack_segments();
         let garbage = view.reclaimable_segments();
         if garbage == 0.0 {
@@ -56,7 +88,7 @@ impl FreeSpace {
         let reserve = f64::from(view.reserve_segments);
         let start = (1.0 - view.start_utilization) * f64::from(view.total_segments) - reserve;
         let start = start.max(reserve).max(2.0);
-        let ramp = ((start - slack) / (start * RAMP)).clamp(0.0, 1.0);
+        let ramp = ((start - slack) / (start * self.ramp)).clamp(0.0, 1.0);
         garbage / (garbage + slack) * ramp
     }
 }
@@ -77,7 +109,7 @@ impl PacingPolicy for FreeSpace {
             || self.panic
                 && view.reclaimable_blocks > 0
                 && view.free_segments <= view.reserve_segments;
-        let pressure = if self.panic { 1.0 } else { Self::pressure(view) };
+        let pressure = if self.panic { 1.0 } else { self.pressure(view) };
         self.active = switch(self.active, pressure, ACTIVE);
         self.ahead = switch(self.ahead, pressure, AHEAD);
 
@@ -100,7 +132,7 @@ impl PacingPolicy for FreeSpace {
             1.0
         } else if active && view.reclaim_work_waiting {
             // Plain products: `powi` may round differently from one processor to the next.
-            pressure * pressure * pressure
+            (1..self.power).fold(pressure, |share, _| share * pressure)
         } else {
             0.0
         };

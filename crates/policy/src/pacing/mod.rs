@@ -21,8 +21,9 @@ pub use rhythm::Rhythm;
 pub use scan_budget::ScanBudget;
 pub use view::{Ahead, Pacing, PacingView};
 
-use crate::UnknownPolicy;
-use crate::registry::{self, Entry};
+use crate::parameters::Arguments;
+use crate::registry::{self, Entry, Found};
+use crate::{Parameter, PolicyError};
 
 /// Divides the device between clients and reclaim.
 ///
@@ -34,7 +35,7 @@ use crate::registry::{self, Entry};
 /// * Panic begins only below the reserve.
 /// * Equal views (and equal histories of views) give equal answers.
 pub trait PacingPolicy: Send {
-    /// What the policy is called in settings and results.
+    /// The policy's name in settings and results, without its parameters.
     fn name(&self) -> &'static str;
 
     /// Decides for the present state. Cheap: call it whenever a segment is allocated or freed, and
@@ -42,17 +43,34 @@ pub trait PacingPolicy: Send {
     fn decide(&mut self, view: &PacingView) -> Pacing;
 }
 
-const ENTRIES: &[Entry<dyn PacingPolicy>] = &[
-    ("free-space", || Box::new(FreeSpace::default())),
-    ("panic-only", || Box::new(PanicOnly::default())),
+type Make = fn(&Arguments) -> Box<dyn PacingPolicy>;
+
+const ENTRIES: &[Entry<Make>] = &[
+    Entry::new("free-space", FreeSpace::PARAMETERS, |of| Box::new(FreeSpace::of(of))),
+    Entry::new("panic-only", &[], |_| Box::new(PanicOnly::default())),
 ];
 
-/// The pacing policy called `name`.
-pub fn by_name(name: &str) -> Result<Box<dyn PacingPolicy>, UnknownPolicy> {
-    registry::find("pacing", ENTRIES, name).map(|make| make())
+fn find(text: &str) -> Result<Found<Make>, PolicyError> {
+    registry::find("pacing", ENTRIES, text)
+}
+
+/// The pacing policy that a text asks for: its name, or its name with parameters, as in
+/// `free-space:power=2`.
+pub fn by_name(text: &str) -> Result<Box<dyn PacingPolicy>, PolicyError> {
+    find(text).map(|found| (found.entry.make)(&found.arguments))
+}
+
+/// The shortest text that asks for the same policy: parameters that have their default are left out.
+pub fn shortest(text: &str) -> Result<String, PolicyError> {
+    find(text).map(|found| found.shortest())
 }
 
 /// Names of all pacing policies, the default first.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    ENTRIES.iter().map(|(name, _)| *name)
+    ENTRIES.iter().map(|entry| entry.name)
+}
+
+/// All pacing policies with their parameters, the default first.
+pub fn list() -> impl Iterator<Item = (&'static str, &'static [Parameter])> {
+    ENTRIES.iter().map(|entry| (entry.name, entry.parameters))
 }

@@ -1,9 +1,8 @@
 //! DAC: blocks warm up when they are overwritten and cool down when they are moved.
 
+use crate::Parameter;
+use crate::parameters::Arguments;
 use crate::placement::{BlockView, PlacementPolicy, Shape, Source, Stream};
-
-/// Temperatures.
-const STREAMS: u8 = 6;
 
 /// Dynamic data clustering (Chiang, Lee and Chang, "Using Data Clustering to Improve Cleaning
 /// Performance for Flash Memory", 1999).
@@ -17,9 +16,16 @@ pub struct Dac {
 }
 
 impl Dac {
-    /// Six streams, or as many as the shape allows.
-    pub fn new(shape: &Shape) -> Self {
-        Dac { streams: shape.streams_max.clamp(1, STREAMS) }
+    pub(super) const PARAMETERS: &[Parameter] =
+        &[Parameter::whole("classes", "temperatures", (1, 64), 6)];
+
+    pub(super) fn of(arguments: &Arguments, shape: &Shape) -> Self {
+        Dac::new(arguments.small("classes"), shape)
+    }
+
+    /// So many temperatures (at least one), or as many as the shape allows.
+    pub fn new(classes: u8, shape: &Shape) -> Self {
+        Dac { streams: classes.min(shape.streams_max).max(1) }
     }
 }
 

@@ -1,9 +1,10 @@
 //! By the averaged overwrite interval, in logarithmic buckets.
 
+use crate::Parameter;
+use crate::parameters::Arguments;
 use crate::placement::table::Table;
 use crate::placement::{BlockView, PlacementPolicy, Shape, Source, Stream};
 
-const STREAMS: u8 = 8;
 /// The most memory for blocks, in bytes: for 4 GiB of those that were written of late.
 const BYTES_MAX: u64 = 12 << 20;
 
@@ -21,16 +22,23 @@ const BYTES_MAX: u64 = 12 << 20;
 pub struct Interval {
     streams: u8,
     segment_blocks: u64,
+    /// An average gives a new interval a weight of one in so many.
+    over: u64,
     averages: Table,
 }
 
 impl Interval {
-    /// Eight streams, or as many as the shape allows.
-    pub fn new(shape: &Shape) -> Self {
+    pub(super) const PARAMETERS: &[Parameter] = &[
+        Parameter::whole("classes", "overwrite intervals told apart", (1, 64), 8),
+        Parameter::whole("over", "a new interval's weight: one in so many", (1, 1024), 4),
+    ];
+
+    pub(super) fn of(arguments: &Arguments, shape: &Shape) -> Self {
         let blocks = shape.blocks().saturating_mul(2);
         Interval {
-            streams: shape.streams_max.clamp(1, STREAMS),
+            streams: arguments.small("classes").min(shape.streams_max).max(1),
             segment_blocks: shape.segment_blocks.max(1),
+            over: arguments.whole("over"),
             averages: Table::new(blocks, shape.memory_bytes_max.min(BYTES_MAX)),
         }
     }
@@ -43,7 +51,8 @@ impl Interval {
     /// The average with the interval that ends now.
     fn next_average(&self, block: &BlockView) -> Option<u64> {
         let interval = block.age()?;
-        Some(self.average(block).map_or(interval, |average| (average * 3 + interval) / 4))
+        let joined = |average| (average * (self.over - 1) + interval) / self.over;
+        Some(self.average(block).map_or(interval, joined))
     }
 }
 

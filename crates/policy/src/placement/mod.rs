@@ -7,10 +7,10 @@
 //! |---|---|---|
 //! | `together` | 1 | nothing |
 //! | `apart` | clients, reclaim | nothing |
-//! | `dac` | 6 temperatures | nothing: a block's temperature is the stream it lies in |
-//! | `sepbit` | 2 for clients, 4 for reclaim | one mean |
-//! | `autostream` | 5 temperatures of chunks, 1 for reclaim | a table of chunks |
-//! | `interval` | 8 overwrite intervals | a table of blocks |
+//! | `dac` | temperatures, 6 | nothing: a block's temperature is the stream it lies in |
+//! | `sepbit` | 2 for clients (or 1), 4 for reclaim | one mean |
+//! | `autostream` | temperatures of chunks, 5, and 1 for reclaim | a table of chunks |
+//! | `interval` | overwrite intervals, 8 | a table of blocks |
 //! | [`FutureKnowledge`] | any number of remaining lifetimes | the whole future; offline only |
 
 mod apart;
@@ -32,8 +32,9 @@ pub use sepbit::SepBit;
 pub use together::Together;
 pub use view::{BlockView, Previous, ReclaimedSegment, Shape, Source, Stream};
 
-use crate::UnknownPolicy;
-use crate::registry;
+use crate::parameters::Arguments;
+use crate::registry::{self, Entry, Found};
+use crate::{Parameter, PolicyError};
 
 /// Chooses streams.
 ///
@@ -49,7 +50,7 @@ use crate::registry;
 /// * Memory is bounded, whatever is written, and [`memory_bytes`](PlacementPolicy::memory_bytes)
 ///   tells it.
 pub trait PlacementPolicy: Send {
-    /// What the policy is called in settings and results.
+    /// The policy's name in settings and results, without its parameters.
     fn name(&self) -> &'static str;
 
     /// How many streams it uses: the segments that may be open at once because of it.
@@ -79,28 +80,45 @@ pub trait PlacementPolicy: Send {
     }
 }
 
-type Make = fn(&Shape) -> Box<dyn PlacementPolicy>;
+type Make = fn(&Arguments, &Shape) -> Box<dyn PlacementPolicy>;
 
-const ENTRIES: &[(&str, Make)] = &[
-    ("apart", |shape| Box::new(HostReclaimApart::new(shape))),
-    ("together", |_| Box::new(Together)),
-    ("dac", |shape| Box::new(Dac::new(shape))),
-    ("sepbit", |shape| Box::new(SepBit::new(shape))),
-    ("autostream", |shape| Box::new(AutoStream::new(shape))),
-    ("interval", |shape| Box::new(Interval::new(shape))),
+const ENTRIES: &[Entry<Make>] = &[
+    Entry::new("apart", &[], |_, shape| Box::new(HostReclaimApart::new(shape))),
+    Entry::new("together", &[], |_, _| Box::new(Together)),
+    Entry::new("dac", Dac::PARAMETERS, |of, shape| Box::new(Dac::of(of, shape))),
+    Entry::new("sepbit", SepBit::PARAMETERS, |of, shape| Box::new(SepBit::of(of, shape))),
+    Entry::new("autostream", AutoStream::PARAMETERS, |of, shape| {
+        Box::new(AutoStream::of(of, shape))
+    }),
+    Entry::new("interval", Interval::PARAMETERS, |of, shape| Box::new(Interval::of(of, shape))),
 ];
 
-/// The placement policy called `name`, for a store of the given shape.
-pub fn by_name_for(name: &str, shape: &Shape) -> Result<Box<dyn PlacementPolicy>, UnknownPolicy> {
-    registry::find("placement", ENTRIES, name).map(|make| make(shape))
+fn find(text: &str) -> Result<Found<Make>, PolicyError> {
+    registry::find("placement", ENTRIES, text)
 }
 
-/// The placement policy called `name`, for a store of the [default shape](Shape::default).
-pub fn by_name(name: &str) -> Result<Box<dyn PlacementPolicy>, UnknownPolicy> {
-    by_name_for(name, &Shape::default())
+/// The placement policy that a text asks for, for a store of the given shape: its name, or its name with
+/// parameters, as in `dac:classes=4`.
+pub fn by_name_for(text: &str, shape: &Shape) -> Result<Box<dyn PlacementPolicy>, PolicyError> {
+    find(text).map(|found| (found.entry.make)(&found.arguments, shape))
+}
+
+/// The placement policy that a text asks for, for a store of the [default shape](Shape::default).
+pub fn by_name(text: &str) -> Result<Box<dyn PlacementPolicy>, PolicyError> {
+    by_name_for(text, &Shape::default())
+}
+
+/// The shortest text that asks for the same policy: parameters that have their default are left out.
+pub fn shortest(text: &str) -> Result<String, PolicyError> {
+    find(text).map(|found| found.shortest())
 }
 
 /// Names of all placement policies, the default first.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    ENTRIES.iter().map(|(name, _)| *name)
+    ENTRIES.iter().map(|entry| entry.name)
+}
+
+/// All placement policies with their parameters, the default first.
+pub fn list() -> impl Iterator<Item = (&'static str, &'static [Parameter])> {
+    ENTRIES.iter().map(|entry| (entry.name, entry.parameters))
 }

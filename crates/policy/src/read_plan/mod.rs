@@ -10,8 +10,9 @@ mod runs;
 pub use near::Near;
 pub use runs::Runs;
 
-use crate::UnknownPolicy;
-use crate::registry::{self, Entry};
+use crate::parameters::Arguments;
+use crate::registry::{self, Entry, Found};
+use crate::{Parameter, PolicyError};
 
 /// Blocks of a segment that lie side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,24 +48,43 @@ pub struct ReadPlanView<'a> {
 /// * A run lies in one read, unless it is longer than a read may be.
 /// * Equal views give equal answers.
 pub trait ReadPlanPolicy: Send {
-    /// What the policy is called in settings and results.
+    /// The policy's name in settings and results, without its parameters.
     fn name(&self) -> &'static str;
 
     /// The reads that fetch the view's live blocks.
     fn plan(&mut self, view: &ReadPlanView<'_>) -> Vec<Span>;
 }
 
-const ENTRIES: &[Entry<dyn ReadPlanPolicy>] =
-    &[("near", || Box::new(Near)), ("runs", || Box::new(Runs))];
+type Make = fn(&Arguments) -> Box<dyn ReadPlanPolicy>;
 
-/// The read-plan policy called `name`.
-pub fn by_name(name: &str) -> Result<Box<dyn ReadPlanPolicy>, UnknownPolicy> {
-    registry::find("read plan", ENTRIES, name).map(|make| make())
+const ENTRIES: &[Entry<Make>] = &[
+    Entry::new("near", Near::PARAMETERS, |of| Box::new(Near::of(of))),
+    Entry::new("runs", &[], |_| Box::new(Runs)),
+];
+
+fn find(text: &str) -> Result<Found<Make>, PolicyError> {
+    registry::find("read plan", ENTRIES, text)
+}
+
+/// The read-plan policy that a text asks for: its name, or its name with parameters, as in
+/// `near:gap=32`.
+pub fn by_name(text: &str) -> Result<Box<dyn ReadPlanPolicy>, PolicyError> {
+    find(text).map(|found| (found.entry.make)(&found.arguments))
+}
+
+/// The shortest text that asks for the same policy: parameters that have their default are left out.
+pub fn shortest(text: &str) -> Result<String, PolicyError> {
+    find(text).map(|found| found.shortest())
 }
 
 /// Names of all read-plan policies, the default first.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    ENTRIES.iter().map(|(name, _)| *name)
+    ENTRIES.iter().map(|entry| entry.name)
+}
+
+/// All read-plan policies with their parameters, the default first.
+pub fn list() -> impl Iterator<Item = (&'static str, &'static [Parameter])> {
+    ENTRIES.iter().map(|entry| (entry.name, entry.parameters))
 }
 
 /// Reads that join neighbours across gaps of at most `gap` blocks.

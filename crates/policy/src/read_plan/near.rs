@@ -1,5 +1,8 @@
 //! Runs that lie near each other are read together.
 
+use crate::Parameter;
+use crate::parameters::Arguments;
+
 use super::{ReadPlanPolicy, ReadPlanView, Span, joined};
 
 /// Stale blocks that are read along rather than start another request: 64 KiB pass in less time
@@ -7,8 +10,29 @@ use super::{ReadPlanPolicy, ReadPlanView, Span, joined};
 const GAP_BLOCKS: u64 = 16;
 
 /// Reads across short gaps, so that a victim that is mostly live is read in long pieces.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Near;
+#[derive(Clone, Copy, Debug)]
+pub struct Near {
+    gap_blocks: u64,
+}
+
+impl Near {
+    pub(super) const PARAMETERS: &[Parameter] = &[Parameter::whole(
+        "gap",
+        "blocks that are read along rather than start another request, at most",
+        (0, 1 << 20),
+        GAP_BLOCKS,
+    )];
+
+    pub(super) fn of(arguments: &Arguments) -> Self {
+        Near { gap_blocks: arguments.whole("gap") }
+    }
+}
+
+impl Default for Near {
+    fn default() -> Self {
+        Near { gap_blocks: GAP_BLOCKS }
+    }
+}
 
 impl ReadPlanPolicy for Near {
     fn name(&self) -> &'static str {
@@ -16,6 +40,6 @@ impl ReadPlanPolicy for Near {
     }
 
     fn plan(&mut self, view: &ReadPlanView<'_>) -> Vec<Span> {
-        joined(view, GAP_BLOCKS)
+        joined(view, self.gap_blocks)
     }
 }

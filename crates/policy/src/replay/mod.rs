@@ -12,7 +12,7 @@
 //! let placement = placement::by_name_for("sepbit", &replay.shape(8_192))?;
 //! let report = replay.run(&load, &mut *victims, placement);
 //! assert!(report.waf() < 1.5, "{report:?}");
-//! # Ok::<(), mjolnir_policy::UnknownPolicy>(())
+//! # Ok::<(), mjolnir_policy::PolicyError>(())
 //! ```
 //!
 //! Here alone, all of a load is known beforehand, so here alone policies can be told the

@@ -2,7 +2,12 @@
 
 use mjolnir_units::ZoneId;
 
+use crate::Parameter;
+use crate::parameters::Arguments;
 use crate::victim::{VictimPolicy, VictimView, best_within_budget};
+
+/// The share of the oldest one's age, if nobody says.
+const SHARE: f64 = 0.3;
 
 /// Chooses the emptiest of the segments that are old enough; where none is, the oldest. A young
 /// segment is still losing blocks, and is cheaper later: Menon and Stockmeyer, "An Age-Threshold
@@ -16,6 +21,17 @@ pub struct AgeThreshold {
 }
 
 impl AgeThreshold {
+    pub(super) const PARAMETERS: &[Parameter] = &[Parameter::real(
+        "share",
+        "share of the oldest one's age at which a segment is old enough",
+        (0.0, 1.0),
+        SHARE,
+    )];
+
+    pub(super) fn of(arguments: &Arguments) -> Self {
+        AgeThreshold::new(arguments.real("share"))
+    }
+
     /// A segment is old enough at this share of the oldest one's age, 0 (greedy) to 1 (FIFO).
     pub fn new(share: f64) -> Self {
         AgeThreshold { share: if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) } }
@@ -25,7 +41,7 @@ impl AgeThreshold {
 impl Default for AgeThreshold {
     /// Three tenths of the oldest one's age.
     fn default() -> Self {
-        AgeThreshold::new(0.3)
+        AgeThreshold::new(SHARE)
     }
 }
 

@@ -2,11 +2,13 @@
 
 use mjolnir_units::ZoneId;
 
+use crate::Parameter;
+use crate::parameters::Arguments;
 use crate::victim::draw::{Draw, by_zone};
 use crate::victim::{SegmentView, VictimPolicy, VictimView, first_within_budget};
 
 /// How many are drawn, if nobody says.
-pub(super) const CHOICES: usize = 10;
+const CHOICES: usize = 10;
 
 /// Draws `d` candidates uniformly (with replacement, so that few segments are no special case) and
 /// chooses the emptiest, again and again. With ten it comes close to greedy, and needs no order of
@@ -20,6 +22,16 @@ pub struct DChoices {
 }
 
 impl DChoices {
+    pub(super) const PARAMETERS: &[Parameter] = &[
+        Parameter::whole("choices", "segments that are drawn", (1, 1024), CHOICES as u64),
+        Parameter::SEED,
+    ];
+
+    pub(super) fn of(arguments: &Arguments, seed: u64) -> Self {
+        let seed = arguments.whole_if_said("seed").unwrap_or(seed);
+        DChoices::new(arguments.whole("choices") as usize, seed)
+    }
+
     /// The emptiest of `d` (at least one) drawn by `seed`.
     pub fn new(d: usize, seed: u64) -> Self {
         DChoices { d: d.max(1), draw: Draw(seed) }

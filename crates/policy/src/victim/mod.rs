@@ -31,8 +31,9 @@ pub use windowed_greedy::WindowedGreedy;
 
 use mjolnir_units::ZoneId;
 
-use crate::UnknownPolicy;
-use crate::registry::{self, Entry};
+use crate::parameters::Arguments;
+use crate::registry::{self, Entry, Found};
+use crate::{Parameter, PolicyError};
 
 /// Chooses victims.
 ///
@@ -43,39 +44,63 @@ use crate::registry::{self, Entry};
 /// * The answer is empty if nothing is worth moving.
 /// * Equal views (and equal histories of views) give equal answers.
 pub trait VictimPolicy: Send {
-    /// What the policy is called in settings and results.
+    /// The policy's name in settings and results, without its parameters.
     fn name(&self) -> &'static str;
 
     /// The segments to relocate, best first.
     fn choose(&mut self, view: &VictimView<'_>) -> Vec<ZoneId>;
 }
 
-const ENTRIES: &[Entry<dyn VictimPolicy>] = &[
-    ("greedy", || Box::new(Greedy)),
-    ("cost-benefit", || Box::new(CostBenefit)),
-    ("cost-benefit-sqrt", || Box::new(CostBenefitSqrt)),
-    ("fifo", || Box::new(Fifo)),
-    ("random", || Box::new(Random::default())),
-    ("d-choices", || Box::new(DChoices::default())),
-    ("windowed-greedy", || Box::new(WindowedGreedy::default())),
-    ("age-threshold", || Box::new(AgeThreshold::default())),
+/// By parameters, and by what lots are drawn from if they do not say.
+type Make = fn(&Arguments, u64) -> Box<dyn VictimPolicy>;
+
+const ENTRIES: &[Entry<Make>] = &[
+    Entry::new("greedy", &[], |_, _| Box::new(Greedy)),
+    Entry::new("cost-benefit", &[], |_, _| Box::new(CostBenefit)),
+    Entry::new("cost-benefit-sqrt", &[], |_, _| Box::new(CostBenefitSqrt)),
+    Entry::new("fifo", &[], |_, _| Box::new(Fifo)),
+    Entry::new("random", Random::PARAMETERS, |of, seed| Box::new(Random::of(of, seed))),
+    Entry::new("d-choices", DChoices::PARAMETERS, |of, seed| Box::new(DChoices::of(of, seed))),
+    Entry::new("windowed-greedy", WindowedGreedy::PARAMETERS, |of, _| {
+        Box::new(WindowedGreedy::of(of))
+    }),
+    Entry::new("age-threshold", AgeThreshold::PARAMETERS, |of, _| Box::new(AgeThreshold::of(of))),
 ];
 
-/// The victim policy called `name`.
-pub fn by_name(name: &str) -> Result<Box<dyn VictimPolicy>, UnknownPolicy> {
-    registry::find("victim", ENTRIES, name).map(|make| make())
+fn find(text: &str) -> Result<Found<Make>, PolicyError> {
+    registry::find("victim", ENTRIES, text)
 }
 
-/// The same, whose lots are drawn from `seed` if it draws any.
-pub fn seeded(name: &str, seed: u64) -> Result<Box<dyn VictimPolicy>, UnknownPolicy> {
-    match name {
-        "random" => Ok(Box::new(Random::seeded(seed))),
-        "d-choices" => Ok(Box::new(DChoices::new(d_choices::CHOICES, seed))),
-        _ => by_name(name),
-    }
+/// The victim policy that a text asks for: its name, or its name with parameters, as in
+/// `d-choices:choices=4`.
+pub fn by_name(text: &str) -> Result<Box<dyn VictimPolicy>, PolicyError> {
+    seeded(text, 0)
+}
+
+/// The same, whose lots are drawn from `seed` if it draws any and the text says no seed.
+pub fn seeded(text: &str, seed: u64) -> Result<Box<dyn VictimPolicy>, PolicyError> {
+    find(text).map(|found| (found.entry.make)(&found.arguments, seed))
+}
+
+/// The shortest text that asks for the same policy: parameters that have their default are left out.
+pub fn shortest(text: &str) -> Result<String, PolicyError> {
+    find(text).map(|found| found.shortest())
+}
+
+/// The value of a parameter that is a whole number, of the policy that a text asks for; `None` if there is no
+/// such policy, or it has no such parameter with a value.
+pub fn whole_parameter(text: &str, name: &str) -> Option<u64> {
+    let found = find(text).ok()?;
+    let known = found.entry.parameters.iter().any(|parameter| parameter.name == name);
+    known.then(|| found.arguments.whole_if_said(name)).flatten()
 }
 
 /// Names of all victim policies, the default first.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    ENTRIES.iter().map(|(name, _)| *name)
+    ENTRIES.iter().map(|entry| entry.name)
+}
+
+/// All victim policies with their parameters, the default first.
+pub fn list() -> impl Iterator<Item = (&'static str, &'static [Parameter])> {
+    ENTRIES.iter().map(|entry| (entry.name, entry.parameters))
 }

@@ -2,6 +2,8 @@
 
 use mjolnir_units::ZoneId;
 
+use crate::Parameter;
+use crate::parameters::Arguments;
 use crate::victim::draw::{Draw, by_zone};
 use crate::victim::{VictimPolicy, VictimView, first_within_budget};
 
@@ -13,6 +15,12 @@ pub struct Random {
 }
 
 impl Random {
+    pub(super) const PARAMETERS: &[Parameter] = &[Parameter::SEED];
+
+    pub(super) fn of(arguments: &Arguments, seed: u64) -> Self {
+        Random::seeded(arguments.whole_if_said("seed").unwrap_or(seed))
+    }
+
     /// Draws by this seed.
     pub fn seeded(seed: u64) -> Self {
         Random { draw: Draw(seed) }

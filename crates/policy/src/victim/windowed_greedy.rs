@@ -5,7 +5,12 @@ use std::collections::BinaryHeap;
 
 use mjolnir_units::ZoneId;
 
+use crate::Parameter;
+use crate::parameters::Arguments;
 use crate::victim::{SegmentView, VictimPolicy, VictimView, first_within_budget};
+
+/// The share of the candidates, if nobody says.
+const WINDOW: f64 = 0.5;
 
 /// Chooses the emptiest among the segments that were sealed first: a window over the log's tail
 /// that slides as segments leave it. Between FIFO (a window of one) and greedy (of all), after Hu,
@@ -17,6 +22,17 @@ pub struct WindowedGreedy {
 }
 
 impl WindowedGreedy {
+    pub(super) const PARAMETERS: &[Parameter] = &[Parameter::real(
+        "window",
+        "share of the candidates, the oldest, that is chosen from",
+        (0.0, 1.0),
+        WINDOW,
+    )];
+
+    pub(super) fn of(arguments: &Arguments) -> Self {
+        WindowedGreedy::new(arguments.real("window"))
+    }
+
     /// A window of this share of the candidates, 0 to 1, but of at least one.
     pub fn new(window: f64) -> Self {
         WindowedGreedy { window: if window.is_nan() { 1.0 } else { window.clamp(0.0, 1.0) } }
@@ -26,7 +42,7 @@ impl WindowedGreedy {
 impl Default for WindowedGreedy {
     /// Half of the candidates.
     fn default() -> Self {
-        WindowedGreedy::new(0.5)
+        WindowedGreedy::new(WINDOW)
     }
 }
 

@@ -57,8 +57,6 @@ struct Transaction {
     what: String,
     places: Vec<Place>,
     writes: Writes,
-    /// What the registers held when a commit began.
-    before: Vec<Value>,
     stage: Stage,
     /// A client is at it.
     busy: bool,
@@ -96,17 +94,19 @@ impl Transactions {
                 return broken(&format!("is {state:?} after a power cut"));
             }
             let now: Vec<Value> = of.writes.iter().map(|(key, _)| model.current(key)).collect();
-            let in_force = of.writes.iter().zip(&now).all(|((_, value), now)| value == now);
-            if was == Stage::Committing {
-                match state {
-                    TransactionState::Committed if !in_force => {
+            let pairs = || of.writes.iter().map(|(_, value)| *value).zip(now.iter().copied());
+            // A pattern of its own tells; zeroes may be anybody's.
+            let shows = pairs().any(|(value, now)| value != 0 && value == now);
+            match state {
+                TransactionState::Committed if was == Stage::Committing => {
+                    if !pairs().all(|(value, now)| value == now) {
                         return broken("is called committed, but is not in force");
                     }
-                    TransactionState::Prepared if now != of.before => {
-                        return broken("is called prepared, but changed something");
-                    }
-                    _ => {}
                 }
+                TransactionState::Prepared | TransactionState::Unknown if shows => {
+                    return broken(&format!("is {state:?}, but a part of it is in force"));
+                }
+                _ => {}
             }
             of.busy = false;
             of.stage = match state {
@@ -206,7 +206,6 @@ impl<S: Subject> Ground<S> {
             what: said.join(", "),
             places: places.into_iter().map(|(place, _)| place).collect(),
             writes,
-            before: Vec::new(),
             stage: Stage::Preparing,
             busy: true,
         });
@@ -247,7 +246,6 @@ impl<S: Subject> Ground<S> {
             let (mut transactions, mut model) =
                 (self.transactions.borrow_mut(), self.model.borrow_mut());
             let of = transactions.of(id);
-            of.before = of.writes.iter().map(|(key, _)| model.current(key)).collect();
             of.stage = Stage::Committing;
             model.invoke(format!("transaction {id}: {}", of.what), true, of.writes.clone())
         };

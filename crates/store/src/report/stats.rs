@@ -133,8 +133,8 @@ pub struct Stats {
     pub candidates_dropped: u64,
     /// Acknowledged data that is not written yet.
     pub dirty_bytes: u64,
-    /// The placement policy in force. Another one than was asked for where the device can have too
-    /// few zones open for it, or the store has too few segments.
+    /// The placement policy in force, with the parameters that differ from their defaults. It is not the one that
+    /// was asked for if the device can have too few zones open for that one, or the store has too few segments.
     pub placement: String,
     /// Streams that its classes have.
     pub placement_streams: u64,

@@ -28,7 +28,9 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use layout::{Layout, Unit};
-use mjolnir_device::{AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, Sealing, ZoneTable};
+use mjolnir_device::{
+    Abilities, AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind, Sealing, ZoneTable,
+};
 use mjolnir_flash::nand::{Nand, NandError};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Instant, Pba, ZoneId};
 use mjolnir_vtime::SimRuntime;
@@ -541,16 +543,8 @@ impl Device for SimDrive {
         self.state().table.info().clone()
     }
 
-    fn block_checksum(&self) -> fn(&[u8]) -> u32 {
-        payload::checksum
-    }
-
-    /// Of the erase block of the zone that was erased most: they differ where one stands in for
-    /// another.
-    fn erases(&self, zone: ZoneId) -> Option<u32> {
-        let state = self.state();
-        let places = state.layout.blocks(zone.0);
-        places.map(|place| state.nand.erases(state.stand_ins.serving(place))).max()
+    fn abilities(&self) -> &dyn Abilities {
+        self
     }
 
     fn append(
@@ -613,5 +607,19 @@ impl Device for SimDrive {
         let name = self.state().table.info().name.clone();
         let refusal = format!("{name} cannot grow: its NAND is what it is");
         std::future::ready(Err(DeviceError::new(ErrorKind::Invalid, refusal)))
+    }
+}
+
+impl Abilities for SimDrive {
+    fn block_checksum(&self) -> fn(&[u8]) -> u32 {
+        payload::checksum
+    }
+
+    /// Of the erase block of the zone that was erased most: they differ where one stands in for
+    /// another.
+    fn erases(&self, zone: ZoneId) -> Option<u32> {
+        let state = self.state();
+        let places = state.layout.blocks(zone.0);
+        places.map(|place| state.nand.erases(state.stand_ins.serving(place))).max()
     }
 }

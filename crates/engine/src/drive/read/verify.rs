@@ -77,7 +77,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         few: Option<&[u32]>,
         mut content: impl FnMut(u32),
     ) -> Result<(), Error> {
-        let sum = self.device().block_checksum();
+        let sum = self.device().abilities().block_checksum();
         let zone_blocks = self.state().space.zone_blocks;
         let (zone, offset) = (pba.zone(zone_blocks), pba.offset(zone_blocks));
         let range = offset..offset + bytes.len() as u64 / BLOCK_SIZE;
@@ -114,7 +114,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         };
         wrong.map_or(Ok(()), |at| {
-            if self.device().missing_from().is_some_and(|from| at >= from) {
+            if self.device().abilities().missing_from().is_some_and(|from| at >= from) {
                 let what = format!(
                     "{at} (segment {}) is missing: the medium ends before it, and is shorter than it was",
                     zone.0

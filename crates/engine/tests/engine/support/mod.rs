@@ -15,7 +15,7 @@ use futures_lite::FutureExt;
 use futures_lite::future::yield_now;
 use mjolnir_device::filter::Verb;
 use mjolnir_device::{
-    AlignedBuf, AnyDevice, Device, DeviceError, DeviceInfo, MemoryDevice, Runtime,
+    Abilities, AlignedBuf, AnyDevice, Device, DeviceError, DeviceInfo, MemoryDevice, Runtime,
 };
 use mjolnir_engine::{FormatOptions, OpenOptions};
 use mjolnir_store::{Chunk, Chunks, Durability, Error, Store};
@@ -343,6 +343,11 @@ impl<D: Device> Device for Held<D> {
     fn info(&self) -> DeviceInfo {
         self.inner.info()
     }
+
+    fn abilities(&self) -> &dyn Abilities {
+        self
+    }
+
     fn append(
         &self,
         at: Pba,
@@ -366,14 +371,8 @@ impl<D: Device> Device for Held<D> {
     fn reset(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
         self.wait(Verb::Reset, self.inner.reset(zone))
     }
-    fn gives_back(&self) -> bool {
-        self.inner.gives_back()
-    }
     fn release(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
         self.wait(Verb::Release, self.inner.release(zone))
-    }
-    fn is_root_in_doubt(&self) -> bool {
-        self.older_root.borrow().is_some()
     }
     fn read_root(&self) -> impl Future<Output = Result<Option<Bytes>, DeviceError>> + 'static {
         let newest = self.inner.read_root();
@@ -390,5 +389,15 @@ impl<D: Device> Device for Held<D> {
     }
     fn grow(&self, bytes: u64) -> impl Future<Output = Result<u32, DeviceError>> + 'static {
         self.wait(Verb::Grow, self.inner.grow(bytes))
+    }
+}
+
+impl<D: Device> Abilities for Held<D> {
+    fn is_root_in_doubt(&self) -> bool {
+        self.older_root.borrow().is_some()
+    }
+
+    fn gives_back(&self) -> bool {
+        self.inner.abilities().gives_back()
     }
 }
