@@ -6,11 +6,11 @@
 //! which [`Report::trace`] proves. `cargo xtask sim --seed N`
 //! repeats one, `cargo xtask sim --from A --seeds N` soaks, and [`Stage`] is for scripted scenarios.
 //!
-//! **Imports** `units`, `device`, `store`, `vtime`, and and `engine` in [`subject`], [`stage`] and runs:
+//! **Imports** `units`, `device`, `store`, `vtime`, and `engine` in [`subject`], [`stage`] and runs:
 //! disk, model and workload know nothing of the engine.
 //! **Leaves out** real time, real threads and real files, and the time that flash takes (`study`).
 //!
-//! What runs do not try: damage to the medium before a power cut (a bit that flips in what was
+//! What runs do not try: transactions that make or change volumes as a whole (the engine's own tests do), damage to the medium before a power cut (a bit that flips in what was
 //! logged last cannot be told from a torn write), a flush that fails and takes data with it, volumes
 //! whose size is no multiple of a block, growing the device. The head of the model says what the
 //! checks cannot see.

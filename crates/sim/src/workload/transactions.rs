@@ -98,10 +98,10 @@ impl Transactions {
             // A pattern of its own tells; zeroes may be anybody's.
             let shows = pairs().any(|(value, now)| value != 0 && value == now);
             match state {
-                TransactionState::Committed if was == Stage::Committing => {
-                    if !pairs().all(|(value, now)| value == now) {
-                        return broken("is called committed, but is not in force");
-                    }
+                TransactionState::Committed
+                    if was == Stage::Committing && !pairs().all(|(value, now)| value == now) =>
+                {
+                    return broken("is called committed, but is not in force");
                 }
                 TransactionState::Prepared | TransactionState::Unknown if shows => {
                     return broken(&format!("is {state:?}, but a part of it is in force"));
