@@ -48,7 +48,8 @@ impl Transactions {
                 // A volume that is to be deleted may get no snapshot; clients may go on with it.
                 let is_hindrance = is_prepare || matches!(record, Record::CreateSnapshot { .. });
                 let held = prepared.changes.iter().flat_map(targets).find(|held| {
-                    held.tree == wanted.tree && (wanted.settles || is_hindrance && held.settles)
+                    held.tree == wanted.tree
+                        && (wanted.is_exclusive || is_hindrance && held.is_exclusive)
                 });
                 if let Some(held) = held.filter(|held| held.tree != prepared.staging) {
                     let name = catalog.full_name(held.tree).unwrap_or_default();
@@ -90,22 +91,22 @@ fn parts(record: &Record) -> impl Iterator<Item = &Record> {
 pub(crate) struct Target {
     pub tree: TreeId,
     /// Whether the change is of the tree as a whole: nothing else may depend on what it is then.
-    pub settles: bool,
+    pub is_exclusive: bool,
 }
 
 /// The trees that a change names, but for those that it makes.
 pub(crate) fn targets(change: &Record) -> impl Iterator<Item = Target> + use<> {
-    let used = |tree| Some(Target { tree, settles: false });
-    let settled = |tree| Some(Target { tree, settles: true });
+    let used = |tree| Some(Target { tree, is_exclusive: false });
+    let exclusive = |tree| Some(Target { tree, is_exclusive: true });
     let named = match *change {
         Record::Remap(Remap::Trim { tree, .. }) => [used(tree), None],
         Record::Remap(Remap::Clone { from, to, .. } | Remap::Move { from, to, .. }) => {
             [used(from), used(to)]
         }
         Record::CreateSnapshot { of, .. } | Record::CloneVolume { of, .. } => [used(of), None],
-        Record::Restore { tree, from } => [settled(tree), used(from)],
+        Record::Restore { tree, from } => [exclusive(tree), used(from)],
         Record::Delete { tree } | Record::Resize { tree, .. } | Record::Rename { tree, .. } => {
-            [settled(tree), None]
+            [exclusive(tree), None]
         }
         _ => [None, None],
     };

@@ -263,12 +263,12 @@ impl State {
     /// Refuses changes that could not be made as things are now, one after another.
     fn check_changes(&mut self, changes: &[Record], staging: TreeId) -> Result<(), Error> {
         // Trees that were changed as a whole, those of them that were deleted, and names given.
-        let (mut settled, mut deleted) = (BTreeSet::new(), BTreeSet::new());
+        let (mut exclusive, mut deleted) = (BTreeSet::new(), BTreeSet::new());
         let mut names = BTreeSet::new();
         for change in changes {
             for target in targets(change).filter(|target| target.tree != staging) {
                 let name = self.target(target.tree)?.name;
-                if settled.contains(&target.tree) {
+                if exclusive.contains(&target.tree) {
                     return Err(Error::new(
                         ErrorKind::Invalid,
                         format!(
@@ -277,8 +277,8 @@ impl State {
                         ),
                     ));
                 }
-                if target.settles {
-                    settled.insert(target.tree);
+                if target.is_exclusive {
+                    exclusive.insert(target.tree);
                 }
             }
             if let Some(name) = new_name(change, &self.catalog) {

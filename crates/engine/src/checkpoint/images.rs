@@ -120,8 +120,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 .step(|state| {
                     let (at, fit) = state
                         .log
-                        .prepare(&mut state.space, MAP_STREAM, 0, wanted as u32)
-                        .map_err(|_| Hurdle::NoRoom(Claim::Map))?;
+                        .allocate(&mut state.space, MAP_STREAM, 0, wanted as u32)
+                        .map_err(|_| Hurdle::NoFreeSegment(Claim::Map))?;
                     let end = (first_block + u64::from(fit)) * BLOCK_SIZE;
                     let mut taken = rest.iter().take_while(|image| image.end() <= end).count();
                     while taken > 0 && rest.get(taken).is_some_and(|image| image.joined) {

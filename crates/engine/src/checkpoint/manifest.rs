@@ -42,8 +42,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     let wanted = (rest.len() / BLOCK_BYTES) as u32;
                     let (at, fit) = state
                         .log
-                        .prepare(&mut state.space, MAP_STREAM, 0, wanted)
-                        .map_err(|_| Hurdle::NoRoom(Claim::Map))?;
+                        .allocate(&mut state.space, MAP_STREAM, 0, wanted)
+                        .map_err(|_| Hurdle::NoFreeSegment(Claim::Map))?;
                     let bytes = u64::from(fit) * BLOCK_SIZE;
                     state.log.push_bare(MAP_STREAM, rest.slice(..bytes as usize));
                     state.space.add_map_bytes(Place { pba: at, offset: 0, bytes }, 1);

@@ -84,7 +84,7 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
         // An empty write makes what came before it durable all the same.
         let before = self.state().log.sequence;
         let sequence = self.write_bytes(id, offset, data).await?.max(before);
-        self.settle(sequence, durability).await?;
+        self.ensure_durability(sequence, durability).await?;
         let mut state = self.state();
         state.counters.client_write_bytes += length;
         let took = self.runtime().now() - begun;
@@ -103,10 +103,10 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
         self.state().check_write(id, offset, length)?;
         if length == 0 {
             let before = self.state().log.sequence;
-            return self.settle(before, durability).await;
+            return self.ensure_durability(before, durability).await;
         }
         let sequence = self.zero_bytes(id, offset, length).await?;
-        self.settle(sequence, durability).await
+        self.ensure_durability(sequence, durability).await
     }
 
     async fn trim(
@@ -119,7 +119,7 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
         let begun = self.runtime().now();
         self.state().check_write(id, offset, length)?;
         let (sequence, _) = self.trim_within(id, offset, offset + length).await?;
-        self.settle(sequence, durability).await?;
+        self.ensure_durability(sequence, durability).await?;
         let took = self.runtime().now() - begun;
         self.state().counters.trim_latency.add(took);
         Ok(())
@@ -212,7 +212,7 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
         if let Some(staged) = staged {
             staged.taken_over();
         }
-        self.settle(sequence, durability).await?;
+        self.ensure_durability(sequence, durability).await?;
         let took = self.runtime().now() - begun;
         self.state().counters.atomic_latency.add(took);
         Ok(())
@@ -225,7 +225,7 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Completes an operation as durably as was asked.
-    async fn settle(&self, sequence: u64, durability: Durability) -> Result<(), Error> {
+    async fn ensure_durability(&self, sequence: u64, durability: Durability) -> Result<(), Error> {
         match durability {
             Durability::Buffered => self.outlive().await,
             Durability::Durable => self.flush_to(sequence).await,

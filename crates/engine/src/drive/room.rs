@@ -88,7 +88,7 @@ impl Progress {
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Waits until `claim` may take a segment, or another client has taken one, in which there may be room;
     /// or until there is proof that reclaim cannot help.
-    pub(crate) async fn wait_for_room(&self, claim: Claim) -> Result<(), Error> {
+    pub(crate) async fn wait_for_segment(&self, claim: Claim) -> Result<(), Error> {
         let opened = self.state().space.client_segments_opened;
         self.wait_for_reclaim(claim, |state| {
             let another = claim.is_client() && state.space.client_segments_opened != opened;
@@ -151,7 +151,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     self.call_reclaim();
                 }
                 Verdict::Full => {
-                    refusal.set(Some(state.no_room()));
+                    refusal.set(Some(state.no_space_error()));
                     return false;
                 }
             }
@@ -165,10 +165,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Waits for a checkpoint, and if that does not help, for reclaim.
-    pub(crate) async fn wait_while_crowded(&self, claim: Claim) -> Result<(), Error> {
+    pub(crate) async fn wait_for_checkpoint(&self, claim: Claim) -> Result<(), Error> {
         let _waiting = Waiting::new(self);
         self.checkpoint().await?;
-        self.wait_for_reclaim(claim, |state| !state.space.is_crowded(claim)).await
+        self.wait_for_reclaim(claim, |state| !state.space.needs_checkpoint(claim)).await
     }
 }
 
@@ -187,7 +187,7 @@ impl State {
     }
 
     /// What is said where reclaim cannot help.
-    fn no_room(&self) -> Error {
+    fn no_space_error(&self) -> Error {
         const ADVICE: &str = "trim or delete something, or grow the store";
         let why = match (&self.reclaim.failure, self.space.lost_to_damage()) {
             (Some(error), _) => format!("no space is left, and reclaim fails to win any: {error}"),

@@ -21,8 +21,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             match outcome {
                 Ok(value) => return Ok(value),
                 Err(Hurdle::Absent(absent)) => kept.push(self.load_node(absent.0).await?),
-                Err(Hurdle::NoRoom(claim)) => self.wait_for_room(claim).await?,
-                Err(Hurdle::Crowded(claim)) => self.wait_while_crowded(claim).await?,
+                Err(Hurdle::NoFreeSegment(claim)) => self.wait_for_segment(claim).await?,
+                Err(Hurdle::CheckpointFirst(claim)) => self.wait_for_checkpoint(claim).await?,
                 Err(Hurdle::Failed(error)) => return Err(error),
             }
         }

@@ -35,7 +35,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     /// Waits until what was sent to a zone so far is on the device: headers and footers are read from
     /// there alone.
-    pub(crate) async fn settle_zone(&self, zone: ZoneId) {
+    pub(crate) async fn wait_for_zone_writes(&self, zone: ZoneId) {
         let last = self.state().log.last_group();
         self.wait_while(|state| {
             state.failed.is_none() && state.log.zone_waits_for_group(zone, last)

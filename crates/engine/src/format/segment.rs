@@ -92,7 +92,7 @@ pub struct Footer {
 
 /// The part of a footer that has the checksums of some blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FooterPiece {
+pub struct FooterSlice {
     /// Blocks of the footer.
     pub blocks: Range<u64>,
     /// Where in them the checksums begin.
@@ -100,7 +100,7 @@ pub struct FooterPiece {
     count: usize,
 }
 
-impl FooterPiece {
+impl FooterSlice {
     /// The checksums, out of the bytes of those blocks. What vouches for the whole footer does not
     /// for a part of it: they are good for nothing but to be compared.
     pub fn checksums(&self, bytes: &[u8]) -> Option<Vec<u32>> {
@@ -114,12 +114,12 @@ impl Footer {
     const HEAD: usize = 24;
 
     /// Where the checksums of these blocks of the segment lie.
-    pub fn piece(range: &Range<u64>) -> FooterPiece {
+    pub fn slice(range: &Range<u64>) -> FooterSlice {
         let byte = |block: u64| Self::HEAD as u64 + 4 * block;
         let size = BLOCK_BYTES as u64;
         let blocks = byte(range.start) / size..byte(range.end).div_ceil(size);
         let begin = (byte(range.start) % size) as usize;
-        FooterPiece { blocks, begin, count: (range.end - range.start) as usize }
+        FooterSlice { blocks, begin, count: (range.end - range.start) as usize }
     }
 
     /// Blocks that a footer of a segment of `blocks` blocks with `groups` groups takes.
@@ -187,12 +187,12 @@ mod tests {
         assert_eq!(bytes.len() as u64, Footer::blocks(3000, 3) * BLOCK_BYTES as u64);
         assert_eq!(Footer::decode(&bytes), Ok(footer));
         for range in [0..1, 1017..1018, 1018..1019, 1000..2500, 2999..3000] {
-            let piece = Footer::piece(&range);
+            let slice = Footer::slice(&range);
             let size = BLOCK_BYTES as u64;
-            let of = (piece.blocks.start * size) as usize..(piece.blocks.end * size) as usize;
+            let of = (slice.blocks.start * size) as usize..(slice.blocks.end * size) as usize;
             let expected: Vec<u32> = (range.start as u32..range.end as u32).collect();
-            assert_eq!(piece.checksums(&bytes[of]), Some(expected), "{range:?}");
-            assert_eq!(piece.checksums(&bytes[..3]), None);
+            assert_eq!(slice.checksums(&bytes[of]), Some(expected), "{range:?}");
+            assert_eq!(slice.checksums(&bytes[..3]), None);
         }
         bytes[5000] ^= 1;
         assert!(Footer::decode(&bytes).is_err());

@@ -269,7 +269,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let pin = Pin::new(self, &mut state, zone);
             (state.space.get(zone).clone(), state.info.clone(), pin)
         };
-        self.settle_zone(zone).await;
+        self.wait_for_zone_writes(zone).await;
         let start = zone.start(info.zone_blocks);
         let first =
             self.read_device(ReadPurpose::Check, start, AlignedBuf::zeroed(BLOCK_BYTES)).await;

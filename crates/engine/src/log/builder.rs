@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::format::record::Record;
 
 /// Payload that follows one another, each piece with its first block.
-pub(crate) type Pieces = Vec<(u64, Bytes)>;
+pub(crate) type PayloadBuffers = Vec<(u64, Bytes)>;
 
 pub(crate) struct Builder {
     pub offset: u32,
@@ -14,7 +14,7 @@ pub(crate) struct Builder {
     pub records: Vec<(u64, Record)>,
     pub record_bytes: usize,
     pub checksums: Vec<u32>,
-    pub payload: Pieces,
+    pub payload: PayloadBuffers,
     pub serial: u64,
     /// Somebody may wait for it: it holds numbered records, or blocks of the map. Reclaim sends
     /// what it moved itself, in full: short groups would fill segments with headers.
@@ -32,7 +32,7 @@ impl Builder {
             records: Vec::with_capacity(last.records),
             record_bytes: 0,
             checksums: Vec::with_capacity(last.blocks),
-            payload: Vec::with_capacity(last.pieces),
+            payload: Vec::with_capacity(last.buffers),
             serial,
             awaited: false,
             moved_blocks: 0,
@@ -47,7 +47,7 @@ impl Builder {
         Size {
             records: self.records.len(),
             blocks: self.checksums.len(),
-            pieces: self.payload.len(),
+            buffers: self.payload.len(),
         }
     }
 }
@@ -57,7 +57,7 @@ impl Builder {
 pub(crate) struct Size {
     records: usize,
     blocks: usize,
-    pieces: usize,
+    buffers: usize,
 }
 
 impl Size {
@@ -67,7 +67,7 @@ impl Size {
         Size {
             records: most(self.records, last.records),
             blocks: most(self.blocks, last.blocks),
-            pieces: most(self.pieces, last.pieces),
+            buffers: most(self.buffers, last.buffers),
         }
     }
 }

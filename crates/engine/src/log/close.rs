@@ -6,7 +6,7 @@ use mjolnir_units::BLOCK_BYTES;
 use crate::format::group::GroupHeader;
 use crate::format::segment::{Footer, SegmentHeader};
 use crate::log::builder::Builder;
-use crate::log::{InFlight, Log, NoRoom, OpenSegment, Submission};
+use crate::log::{InFlight, Log, NoFreeSegment, OpenSegment, Submission};
 use crate::space::{Claim, RECLAIM_STREAM, Space};
 
 impl Log {
@@ -51,7 +51,7 @@ impl Log {
         let at = open.zone.start(self.zone_blocks).plus(u64::from(builder.offset));
         let mut data = Vec::with_capacity(1 + builder.payload.len());
         data.push(aligned(&header.encode()));
-        data.extend(builder.payload.iter().map(|(_, piece)| piece.clone()));
+        data.extend(builder.payload.iter().map(|(_, buffer)| buffer.clone()));
         if let Some((first, _)) = builder.payload.first() {
             self.pending.insert(*first, builder.payload);
         }
@@ -132,11 +132,11 @@ impl Log {
         claim: Claim,
         space: &mut Space,
         stream: u8,
-    ) -> Result<(), NoRoom> {
+    ) -> Result<(), NoFreeSegment> {
         if !self.can_open_zone() {
-            return Err(NoRoom);
+            return Err(NoFreeSegment);
         }
-        let (zone, incarnation) = space.open(claim, stream).ok_or(NoRoom)?;
+        let (zone, incarnation) = space.open(claim, stream).ok_or(NoFreeSegment)?;
         space.get_mut(zone).opened = Some(self.sequence);
         let header =
             SegmentHeader { uuid: self.uuid, zone, incarnation, epoch: self.epoch, stream };

@@ -21,12 +21,12 @@ use mjolnir_device::DeviceInfo;
 use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
 
 use crate::format::group::GROUP_BLOCKS_MAX;
-use crate::log::builder::{Builder, Pieces, Size};
+use crate::log::builder::{Builder, PayloadBuffers, Size};
 use crate::log::kept::Kept;
 
 /// No segment can be opened for this stream now.
 #[derive(Debug)]
-pub(crate) struct NoRoom;
+pub(crate) struct NoFreeSegment;
 
 /// Something for the device to do.
 pub(crate) enum Submission {
@@ -76,7 +76,7 @@ pub(crate) struct Log {
     in_flight: BTreeMap<u64, InFlight>,
     /// Payload that was sent and cannot be read from the device yet: that of each group, by its
     /// first block.
-    pending: BTreeMap<u64, Pieces>,
+    pending: BTreeMap<u64, PayloadBuffers>,
     /// Bytes of payload accepted and not written.
     pub dirty_bytes: u64,
     pub outbox: Vec<Submission>,
@@ -177,8 +177,8 @@ impl Log {
     /// The device has written group `id`.
     pub fn written(&mut self, id: u64) {
         let group = self.in_flight.remove(&id).expect("in flight");
-        for (_, piece) in self.pending.remove(&group.from.0).unwrap_or_default() {
-            self.dirty_bytes -= piece.len() as u64;
+        for (_, buffer) in self.pending.remove(&group.from.0).unwrap_or_default() {
+            self.dirty_bytes -= buffer.len() as u64;
         }
         if self.kept.is_on() {
             let first = self.first_unwritten();
@@ -234,25 +234,25 @@ impl Log {
     /// Payload of `pba` that the device does not have yet, and as many blocks after it as lie in
     /// the same piece (at most `blocks`).
     pub fn pending(&self, pba: Pba, blocks: u64) -> Option<Bytes> {
-        let sent = self.pending.range(..=pba.0).next_back().map(|(_, pieces)| pieces);
-        self.gathered().chain(sent).find_map(|pieces| {
-            let before = pieces.partition_point(|(at, _)| *at <= pba.0);
-            let (at, piece) = &pieces[before.checked_sub(1)?];
+        let sent = self.pending.range(..=pba.0).next_back().map(|(_, buffers)| buffers);
+        self.gathered().chain(sent).find_map(|buffers| {
+            let before = buffers.partition_point(|(at, _)| *at <= pba.0);
+            let (at, buffer) = &buffers[before.checked_sub(1)?];
             let skip = (pba.0 - at) * BLOCK_SIZE;
-            let end = (skip + blocks * BLOCK_SIZE).min(piece.len() as u64);
-            (skip < end).then(|| piece.slice(skip as usize..end as usize))
+            let end = (skip + blocks * BLOCK_SIZE).min(buffer.len() as u64);
+            (skip < end).then(|| buffer.slice(skip as usize..end as usize))
         })
     }
 
     /// The first pending block at or after `pba`, if `pba` itself is none.
     pub fn next_pending(&self, pba: Pba) -> Option<Pba> {
         let sent = self.pending.range(pba.0..).next().map(|(&at, _)| at);
-        let gathered = self.gathered().filter_map(|pieces| pieces.first().map(|(at, _)| *at));
+        let gathered = self.gathered().filter_map(|buffers| buffers.first().map(|(at, _)| *at));
         gathered.filter(|at| *at >= pba.0).chain(sent).min().map(Pba)
     }
 
     /// The payload of the groups that are being built.
-    fn gathered(&self) -> impl Iterator<Item = &Pieces> {
+    fn gathered(&self) -> impl Iterator<Item = &PayloadBuffers> {
         self.builders().map(|builder| &builder.payload)
     }
 

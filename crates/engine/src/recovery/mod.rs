@@ -11,7 +11,7 @@
 //! 5. replay records by sequence number until one is missing or did not arrive: the payload of
 //!    groups that no later group calls durable is verified ahead of it (`arrivals.rs`);
 //! 6. drop what was staged for vectors that never came;
-//! 7. count what lives in the map's segments, and settle which are free (`settle.rs`).
+//! 7. count what lives in the map's segments, and settle which are free (`free_list.rs`).
 //!
 //! Damage that may have taken records is refused, unless the caller is to *salvage*: then the store
 //! is as of the last record that is whole with all before it, and says what it lacks.
@@ -23,6 +23,7 @@ mod arrivals;
 mod damaged;
 mod dropped;
 mod found_log;
+mod free_list;
 mod gap;
 mod load_map;
 mod missing;
@@ -32,7 +33,6 @@ mod refusal;
 mod replay;
 mod rescue;
 mod root;
-mod settle;
 mod survey;
 
 pub use root::segments_told;
@@ -59,7 +59,7 @@ use crate::recovery::gap::{Gap, Replayed};
 use crate::recovery::promised::Promised;
 use crate::recovery::refusal::refusal;
 use crate::recovery::root::{ManifestError, check_manifest, read_manifest, read_root};
-use crate::recovery::survey::{Survey, Walked};
+use crate::recovery::survey::{SegmentWalk, Survey};
 use crate::space::{MAP_STREAM, Segment, SegmentState, Space};
 
 impl<D: Device, R: Runtime> Engine<D, R> {
@@ -79,7 +79,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut loss = LogLoss { durable_to: promised.durable, ..LogLoss::default() };
         engine.load_map(&manifest, &mut loss).await?;
         let replayed = engine.replay_found(&root, &log, &promised, &mut loss).await?;
-        for Walked { zone, walk, known } in &survey.walks {
+        for SegmentWalk { zone, walk, known } in &survey.walks {
             engine.note_walked(*zone, walk, *known, replayed.next);
         }
         loss.whole_to = replayed.next - 1;
@@ -94,7 +94,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         engine.keep_loss(loss)?;
         engine.state().drop_staged();
         engine.state().follow_log(&log, &replayed, survey.epoch + 1);
-        engine.settle_space(&root, &manifest, &telling, &promised.witnesses);
+        engine.list_free_segments(&root, &manifest, &telling, &promised.witnesses);
         Ok(engine)
     }
 
@@ -214,7 +214,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Counts what lives in the map's segments, and settles which segments are free.
-    fn settle_space(
+    fn list_free_segments(
         &self,
         root: &Root,
         manifest: &Manifest,
@@ -228,7 +228,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         state.update_reserve();
         state.space.told_zones = manifest.zones;
         let order = manifest.order(state.info.zones);
-        state.space.settle(&order, self.device().is_root_in_doubt(), telling, witnesses);
+        state.space.list_free(&order, self.device().is_root_in_doubt(), telling, witnesses);
         state.reclaim.nodes_marked = state.map.nodes();
     }
 }

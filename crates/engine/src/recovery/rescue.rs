@@ -182,7 +182,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let room = {
                 let mut guard = self.state();
                 let State { log, space, .. } = &mut *guard;
-                match log.prepare(space, RELIEF_STREAM, bytes, blocks) {
+                match log.allocate(space, RELIEF_STREAM, bytes, blocks) {
                     Ok((_, fit)) if fit == blocks => {
                         log.sequence = of.entry.sequence - 1;
                         log.push(RELIEF_STREAM, of.record.clone(), payload, bytes);

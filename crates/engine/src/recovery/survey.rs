@@ -16,7 +16,7 @@ use crate::format::manifest::{Manifest, SegmentEntry};
 use crate::format::record::Record;
 use crate::format::root::Root;
 use crate::format::segment::SegmentHeader;
-use crate::recovery::settle::LANDMARKS;
+use crate::recovery::free_list::LANDMARKS;
 use crate::space::{CLIENT_STREAM, MAP_STREAM, ORDER_SLACK, RECLAIM_STREAM, SegmentState};
 
 /// Unopened segments in a row that end the search for opened ones: more than could be skipped or
@@ -26,7 +26,7 @@ const MISSES_MAX: usize = 2 * ORDER_SLACK + LANDMARKS;
 /// See the module.
 pub(crate) struct Survey {
     /// The segments' groups, as far as they can be read.
-    pub walks: Vec<Walked>,
+    pub walks: Vec<SegmentWalk>,
     /// The highest epoch seen.
     pub epoch: u64,
     /// What cannot be read and may have held records newer than the checkpoint.
@@ -51,7 +51,7 @@ pub(crate) struct Trace {
 }
 
 /// A segment that was walked.
-pub(crate) struct Walked {
+pub(crate) struct SegmentWalk {
     pub zone: ZoneId,
     pub walk: Walk,
     /// Blocks of it that the checkpoint knows to be in use, at least.
@@ -142,7 +142,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 survey.damage.extend(lost_groups(zone, &walk, root, zone_blocks));
             }
             self.note_walked(zone, &walk, known, u64::MAX);
-            survey.walks.push(Walked { zone, walk, known });
+            survey.walks.push(SegmentWalk { zone, walk, known });
         }
         Ok(survey)
     }

@@ -10,9 +10,9 @@ pub(crate) enum Hurdle {
     /// The map needs this node from media.
     Absent(Absent),
     /// No segment can be opened for this claim.
-    NoRoom(Claim),
+    NoFreeSegment(Claim),
     /// A checkpoint has to come first.
-    Crowded(Claim),
+    CheckpointFirst(Claim),
     Failed(Error),
 }
 

@@ -76,7 +76,7 @@ impl Space {
     /// Whether more dirty nodes might leave no room for their checkpoint, or take what others count
     /// on: a checkpoint has to be taken before `claim` changes anything. What frees space may go on
     /// to the last.
-    pub fn is_crowded(&self, claim: Claim) -> bool {
+    pub fn needs_checkpoint(&self, claim: Claim) -> bool {
         let least = match claim {
             Claim::Relief => self.checkpoint_least() + 1,
             _ => self.kept(claim),

@@ -86,7 +86,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         incarnation: u64,
         end: u64,
     ) -> Result<Walk, Error> {
-        self.settle_zone(zone).await;
+        self.wait_for_zone_writes(zone).await;
         let (zone_blocks, uuid) = {
             let state = self.state();
             (state.info.zone_blocks, state.info.uuid)

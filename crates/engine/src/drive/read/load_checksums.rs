@@ -33,7 +33,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         pba: Pba,
         blocks: u64,
     ) -> Option<Vec<u32>> {
-        let (zone, range, at, piece, whole) = {
+        let (zone, range, at, slice, whole) = {
             let mut state = self.state();
             let zone_blocks = state.space.zone_blocks;
             let (zone, offset) = (pba.zone(zone_blocks), pba.offset(zone_blocks));
@@ -49,23 +49,23 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if range.end > u64::from(footer) {
                 return None;
             }
-            let piece = Footer::piece(&range);
-            let is_part = 2 * (piece.blocks.end - piece.blocks.start)
+            let slice = Footer::slice(&range);
+            let is_part = 2 * (slice.blocks.end - slice.blocks.start)
                 < u64::from(used.saturating_sub(footer));
             let whole = !is_part || state.checksums.is_load_due(4 * u64::from(footer));
             let footer_at = zone.start(zone_blocks).plus(u64::from(footer));
-            (zone, range, footer_at.plus(piece.blocks.start), piece, whole)
+            (zone, range, footer_at.plus(slice.blocks.start), slice, whole)
         };
         if whole {
             // Whoever else asks from now on knows that they are on their way. Seldom: not within each read.
             let loaded = Box::pin(self.load_checksums(purpose, zone)).await.ok()?;
             return loaded.get(range).map(<[u32]>::to_vec);
         }
-        self.settle_zone(zone).await;
-        let blocks = piece.blocks.end - piece.blocks.start;
+        self.wait_for_zone_writes(zone).await;
+        let blocks = slice.blocks.end - slice.blocks.start;
         let buffer = self.buffer((blocks * BLOCK_SIZE) as usize);
         let read = self.read_device(purpose, at, buffer).await.ok()?;
-        piece.checksums(read.as_ref())
+        slice.checksums(read.as_ref())
     }
 
     /// A sealed segment's checksums: out of memory, from its footer, or from its groups.
@@ -94,7 +94,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let pin = Pin::new(self, &mut state, zone);
             (state.space.get(zone).clone(), state.info.clone(), pin)
         };
-        self.settle_zone(zone).await;
+        self.wait_for_zone_writes(zone).await;
         let start = zone.start(info.zone_blocks);
         if segment.footer != 0 && segment.footer < segment.used {
             let blocks = u64::from(segment.used - segment.footer);

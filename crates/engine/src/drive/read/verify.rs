@@ -11,7 +11,7 @@ use mjolnir_store::report::ReadPurpose;
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
 
 use crate::drive::engine::Engine;
-use crate::drive::read::pieces::Piece;
+use crate::drive::read::sources::ReadSource;
 use crate::drive::state::State;
 use crate::fault;
 use crate::format::bind;
@@ -24,18 +24,18 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         pba: Pba,
         blocks: u64,
     ) -> Result<Bytes, Error> {
-        let pieces = {
+        let sources = {
             let mut state = self.state();
-            self.pieces(&mut state, &[Run { blocks, pba: Some(pba) }])
+            self.sources(&mut state, &[Run { blocks, pba: Some(pba) }])
         };
         let mut whole: Option<AlignedBuf> = None;
         let mut filled = 0;
-        let single = pieces.len() == 1;
-        for piece in pieces {
-            let bytes = match piece {
-                Piece::Hole(_) => unreachable!("a run with an address"),
-                Piece::Memory(bytes) => bytes,
-                Piece::Device(at, count, _pin) => {
+        let single = sources.len() == 1;
+        for source in sources {
+            let bytes = match source {
+                ReadSource::Hole(_) => unreachable!("a run with an address"),
+                ReadSource::Memory(bytes) => bytes,
+                ReadSource::Device(at, count, _pin) => {
                     self.read_pinned(purpose, at, count).await?.freeze()
                 }
             };

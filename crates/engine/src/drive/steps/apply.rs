@@ -30,13 +30,13 @@ impl State {
             self.transactions.check(record, &self.catalog)?;
         }
         let claim = self.claim_of(first);
-        if self.space.is_crowded(claim) {
-            return Err(Hurdle::Crowded(claim));
+        if self.space.needs_checkpoint(claim) {
+            return Err(Hurdle::CheckpointFirst(claim));
         }
         let State { log, space, placement, .. } = self;
         let stream = placement.first_of_clients();
         let room = placement.room_for(log, space, claim, stream, bytes, 0);
-        let stream = room.map_err(|_| Hurdle::NoRoom(claim))?.stream;
+        let stream = room.map_err(|_| Hurdle::NoFreeSegment(claim))?.stream;
         for (index, record) in records.iter().enumerate() {
             let applied = self.apply(record, self.log.sequence + 1);
             assert!(index == 0 || applied.is_ok(), "a part of what belongs together was applied");

@@ -52,14 +52,14 @@ impl State {
         data: &Bytes,
     ) -> Result<(u64, u64), Hurdle> {
         let blocks = (data.len() / BLOCK_BYTES) as u32;
-        if self.space.is_crowded(claim) {
-            return Err(Hurdle::Crowded(claim));
+        if self.space.needs_checkpoint(claim) {
+            return Err(Hurdle::CheckpointFirst(claim));
         }
         let State { map, log, space, placement, .. } = self;
         let (stream, alike) = placement.place_client((map, log, space), tree, lba, blocks)?;
         let room = placement
             .room_for(log, space, claim, stream, WRITE_RECORD_BYTES, alike)
-            .map_err(|_| Hurdle::NoRoom(claim))?;
+            .map_err(|_| Hurdle::NoFreeSegment(claim))?;
         let fit = room.blocks;
         map.write(tree, Lba(lba), room.at, u64::from(fit))?;
         log.push(

@@ -11,37 +11,37 @@ use crate::drive::read::pins::Pin;
 use crate::drive::state::State;
 
 /// What a read needs: as a rule a single piece, for which nothing is allocated.
-type Pieces<D, R> = SmallVec<[Piece<D, R>; 1]>;
+type Sources<D, R> = SmallVec<[ReadSource<D, R>; 1]>;
 
 /// A run of blocks that a read needs from the device or from memory.
-pub(crate) enum Piece<D: Device, R: Runtime> {
+pub(crate) enum ReadSource<D: Device, R: Runtime> {
     Hole(u64),
     Memory(Bytes),
     Device(Pba, u64, Pin<D, R>),
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    pub(crate) fn pieces(&self, state: &mut State, runs: &[Run]) -> Pieces<D, R> {
-        let mut pieces = Pieces::with_capacity(runs.len());
+    pub(crate) fn sources(&self, state: &mut State, runs: &[Run]) -> Sources<D, R> {
+        let mut sources = Sources::with_capacity(runs.len());
         for run in runs {
             let Some(start) = run.pba else {
-                pieces.push(Piece::Hole(run.blocks));
+                sources.push(ReadSource::Hole(run.blocks));
                 continue;
             };
             let (mut at, end) = (start, start.plus(run.blocks));
             while at < end {
                 if let Some(bytes) = state.log.pending(at, end.0 - at.0) {
                     at = at.plus(bytes.len() as u64 / BLOCK_SIZE);
-                    pieces.push(Piece::Memory(bytes));
+                    sources.push(ReadSource::Memory(bytes));
                     continue;
                 }
                 let stop = state.log.next_pending(at).map_or(end, |pending| pending.min(end));
                 let zone = state.space.zone_of(at);
                 let pin = Pin::new(self, state, zone);
-                pieces.push(Piece::Device(at, stop.0 - at.0, pin));
+                sources.push(ReadSource::Device(at, stop.0 - at.0, pin));
                 at = stop;
             }
         }
-        pieces
+        sources
     }
 }

@@ -27,7 +27,7 @@ impl Space {
     /// stays until a root is durable that goes without: recovery that is cut short starts again from the same
     /// state. `telling` are segments that may have lost something, `witnesses` all that tell up to
     /// where records were durable, of which one is enough.
-    pub fn settle(
+    pub fn list_free(
         &mut self,
         order: &[ZoneId],
         is_root_in_doubt: bool,
@@ -90,11 +90,11 @@ mod tests {
         space
     }
 
-    fn settle(space: &mut Space, telling: &[u32], witnesses: &[u32], is_root_in_doubt: bool) {
+    fn list_free(space: &mut Space, telling: &[u32], witnesses: &[u32], is_root_in_doubt: bool) {
         let order: Vec<ZoneId> = ORDER.map(ZoneId).collect();
         let telling: Vec<ZoneId> = telling.iter().copied().map(ZoneId).collect();
         let witnesses = witnesses.iter().copied().map(ZoneId).collect();
-        space.settle(&order, is_root_in_doubt, &telling, &witnesses);
+        space.list_free(&order, is_root_in_doubt, &telling, &witnesses);
     }
 
     /// The segments of the order that are not free.
@@ -105,10 +105,10 @@ mod tests {
     #[test]
     fn what_is_left_over_is_free_but_for_landmarks_and_unless_the_root_is_in_doubt() {
         let mut space = space(20);
-        settle(&mut space, &[], &[], false);
+        list_free(&mut space, &[], &[], false);
         assert_eq!((kept(&space), space.free_count()), (vec![25], 29));
         let mut space = self::space(20);
-        settle(&mut space, &[], &[12], true);
+        list_free(&mut space, &[], &[12], true);
         assert_eq!((kept(&space), space.free_count()), ((10..30).collect(), 10));
     }
 
@@ -124,7 +124,7 @@ mod tests {
         ] {
             let mut space = space(20);
             space.get_mut(ZoneId(26)).map_bytes = 1; // A root leads there.
-            settle(&mut space, &[2, 26, 38], witnesses, false);
+            list_free(&mut space, &[2, 26, 38], witnesses, false);
             let mut expected = [kept_of_them, &[25, 26, 38]].concat();
             expected.sort();
             assert_eq!(kept(&space), expected);
@@ -142,14 +142,14 @@ mod tests {
     fn a_checkpoint_has_room_whoever_tells_of_a_promise() {
         let mut space = space(20);
         space.reserve_for_checkpoint(26 * space.payload_bytes(), 0);
-        settle(&mut space, &[], &[11], false);
+        list_free(&mut space, &[], &[11], false);
         assert_eq!(kept(&space), [11, 25], "there is just as much room");
         let mut space = self::space(20);
         space.reserve_for_checkpoint(27 * space.payload_bytes(), 0);
-        settle(&mut space, &[], &[11], false);
+        list_free(&mut space, &[], &[11], false);
         assert_eq!((kept(&space), space.free_count()), (vec![25], 29));
         let mut space = self::space(20);
-        settle(&mut space, &[], &[35], true);
+        list_free(&mut space, &[], &[35], true);
         assert_eq!(
             (kept(&space), space.free_count()),
             ((10..30).collect(), 10),
