@@ -1,4 +1,4 @@
-//! Reads of clients.
+//! Client reads.
 
 use futures_util::future::try_join_all;
 use mjolnir_device::{Device, Runtime};
@@ -10,10 +10,10 @@ use mjolnir_units::{BLOCK_SIZE, Lba, TreeId};
 use crate::drive::{Engine, ReadSource, Version};
 use crate::yielding::yield_now;
 
-/// Runs that a read may find for which room is kept for the next one.
+/// Capacity of the run buffer that is kept for the next read, in runs.
 const RUNS_ROOM_MAX: usize = 1024;
 
-/// Bytes after whose copying others get their turn.
+/// A copy of at least this many bytes yields to other tasks afterwards.
 const LARGE_COPY: usize = 256 << 10;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
@@ -53,7 +53,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             .map(Chunks::from)
     }
 
-    /// Reads one block, and tells which version of it that is.
+    /// Reads one block and its version.
     pub(crate) async fn read_version(
         &self,
         tree: TreeId,
@@ -70,13 +70,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok((version, self.read_source(source).await?))
     }
 
-    /// Of what a client reads.
+    /// Reads one source of a client's read.
     async fn read_source(&self, source: ReadSource<D, R>) -> Result<Chunk, Error> {
         Ok(match source {
             ReadSource::Hole(blocks) => Chunk::Zeroes(blocks * BLOCK_SIZE),
             ReadSource::Memory(bytes) => {
-                // Itself it would hold all of the write that it is a part of, as long as whoever asked
-                // for a little of it cares to.
+                // Copied: the slice itself would keep the whole write's buffer alive for as long as
+                // the client holds a few bytes of it.
                 let mut copy = self.buffer(bytes.len());
                 copy.as_mut().copy_from_slice(&bytes);
                 if copy.len() >= LARGE_COPY {

@@ -12,13 +12,13 @@ use crate::log::kept::fold;
 use crate::log::{Log, NoFreeSegment};
 use crate::space::{Claim, Space};
 
-/// Bytes in a header that the record of a trim or write keeps below.
+/// Upper bound on a usual trim's or write's record in a header, in bytes.
 const USUAL_RECORD_BYTES: u64 = 64;
 
 impl Log {
-    /// Makes room in `stream` for a record of `record_bytes` and up to `blocks` payload blocks.
-    /// Returns where the payload will lie and how many of the blocks fit (all or some; none only
-    /// if none were asked for). What is returned holds until the next call.
+    /// Allocates space in `stream` for a record of `record_bytes` and up to `blocks` payload
+    /// blocks. Returns the payload's address and how many of the blocks fit (all or some; none only
+    /// if `blocks` is 0). The result holds until the next call.
     pub fn allocate(
         &mut self,
         space: &mut Space,
@@ -29,7 +29,7 @@ impl Log {
         self.allocate_as(Claim::of_stream(stream), space, stream, record_bytes, blocks)
     }
 
-    /// As [`allocate`](Self::allocate), where a segment is opened only if `claim` allows.
+    /// As [`allocate`](Self::allocate), but opens a segment only if `claim` permits.
     pub fn allocate_as(
         &mut self,
         claim: Claim,
@@ -77,14 +77,15 @@ impl Log {
         }
     }
 
-    /// Adds a record with its payload, if it has some, where [`allocate`](Self::allocate) said. It gets
-    /// the next sequence number, if it has any. Returns the group's id.
+    /// Adds a record and its payload, if any, in the space from [`allocate`](Self::allocate). The
+    /// record gets the next sequence number, unless it is of an unnumbered kind. Returns the
+    /// group's id.
     pub fn push(&mut self, stream: u8, record: Record, payload: Bytes, record_bytes: usize) -> u64 {
         self.push_known(stream, record, payload, &[], record_bytes)
     }
 
-    /// As [`push`](Self::push), with the checksums of the content of the first blocks, for those
-    /// that were just read and verified.
+    /// As [`push`](Self::push), with known content checksums for the first blocks, which were just
+    /// read and verified.
     pub fn push_known(
         &mut self,
         stream: u8,

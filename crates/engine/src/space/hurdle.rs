@@ -7,11 +7,11 @@ use crate::space::reserve::Claim;
 
 /// Why a step could not be taken at once.
 pub(crate) enum Hurdle {
-    /// The map needs this node from media.
+    /// The step needs this map node from the medium.
     Absent(Absent),
-    /// No segment can be opened for this claim.
+    /// No free segment may be opened for this claim.
     NoFreeSegment(Claim),
-    /// A checkpoint has to come first.
+    /// A checkpoint must come before this claim may change the map.
     CheckpointFirst(Claim),
     Failed(Error),
 }

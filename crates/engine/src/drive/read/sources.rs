@@ -1,4 +1,4 @@
-//! A run of blocks cut into what is read at once.
+//! Splits runs of blocks into the sources of a read: holes, memory and the device.
 
 use bytes::Bytes;
 use mjolnir_device::{Device, Runtime};
@@ -10,10 +10,11 @@ use crate::drive::engine::Engine;
 use crate::drive::read::pins::Pin;
 use crate::drive::state::State;
 
-/// What a read needs: as a rule a single piece, for which nothing is allocated.
+/// The sources of a read: usually one, which needs no allocation.
 type Sources<D, R> = SmallVec<[ReadSource<D, R>; 1]>;
 
-/// A run of blocks that a read needs from the device or from memory.
+/// Part of a run, from one source: a hole of this many blocks, bytes in memory, or blocks on the
+/// device.
 pub(crate) enum ReadSource<D: Device, R: Runtime> {
     Hole(u64),
     Memory(Bytes),
