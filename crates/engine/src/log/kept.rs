@@ -36,7 +36,7 @@ pub(crate) struct Kept {
     blocks: u64,
     /// Blocks that the store has room to log again.
     room: u64,
-    /// The highest number that was neither noted nor written.
+    /// The highest unwritten number that was not noted.
     missing: u64,
     /// All records up to this number are written.
     written: u64,

@@ -1,11 +1,11 @@
-//! Why a step could not be taken at once.
+//! The reasons why a step cannot succeed at once.
 
 use mjolnir_map::Absent;
 use mjolnir_store::Error;
 
 use crate::space::reserve::Claim;
 
-/// Why a step could not be taken at once.
+/// The reason why a step cannot succeed at once.
 pub(crate) enum Hurdle {
     /// The step needs this map node from the medium.
     Absent(Absent),

@@ -26,7 +26,7 @@ impl Stuck {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Retry {
     pub at: Instant,
-    /// The interval between the failure and the retry, or somewhat more than it.
+    /// The least interval between the failure and the retry; `at` is rounded up.
     wait: Duration,
 }
 
