@@ -36,8 +36,8 @@ impl Catalog {
         if next >= IDS_END {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                "the store has given out all numbers that volumes, snapshots and vectors can have in \
-                 its life; copy what it holds to a new one",
+                "the store has used up its ids for volumes, snapshots and vectors; copy its volumes to \
+                 a new store",
             ));
         }
         self.next = next + 1;
@@ -90,7 +90,7 @@ impl Catalog {
             let what = if name.contains('@') { "snapshot" } else { "volume" };
             Error::new(
                 ErrorKind::NotFound,
-                format!("there is no {what} named {name:?}; `{what} list` names all there are"),
+                format!("there is no {what} named {name:?}; `{what} list` names them all"),
             )
         })
     }
@@ -100,7 +100,7 @@ impl Catalog {
         if self.names.contains_key(name) {
             return Err(Error::new(
                 ErrorKind::Exists,
-                format!("the name {name:?} is taken; choose another or delete what has it"),
+                format!("the name {name:?} is taken; choose another, or delete the present owner"),
             ));
         }
         Ok(())

@@ -189,7 +189,8 @@ impl State {
             return Err(Error::new(
                 ErrorKind::Busy,
                 format!(
-                    "{PREPARED_MAX} transactions are prepared, and no more can be: commit or abort one; \
+                    "{PREPARED_MAX} transactions are prepared, and no more can be prepared: commit or abort \
+                     one; \
                      `mjolnir transaction list` names them"
                 ),
             ));
@@ -198,8 +199,8 @@ impl State {
             return Err(Error::new(
                 ErrorKind::Busy,
                 format!(
-                    "{} transactions are remembered as committed, and no more can be: forget those that every \
-                     member has committed; `mjolnir transaction list` names them",
+                    "{} transactions are remembered as committed, and no more can be remembered: forget \
+                     those that every member has committed; `mjolnir transaction list` names them",
                     transactions.committed.len()
                 ),
             ));
@@ -224,7 +225,7 @@ impl State {
                     return Err(Error::new(
                         ErrorKind::Invalid,
                         format!(
-                            "{name} has {}, and {} is smaller: it would lose what is past that",
+                            "{name} has {}, and {} is smaller: the bytes past that would be lost",
                             ByteSize(size),
                             ByteSize(bytes)
                         ),
@@ -345,7 +346,7 @@ impl State {
     /// Describes a change for people.
     fn in_words(&self, change: &Record) -> String {
         let name = |tree: TreeId| match self.catalog.get(tree).map(|entry| &entry.kind) {
-            Some(TreeKind::Staging) => "data that waits with it".to_owned(),
+            Some(TreeKind::Staging) => "the transaction's staged data".to_owned(),
             _ => self.catalog.full_name(tree).unwrap_or_else(|| format!("(tree {})", tree.0)),
         };
         let at = |lba: u64, bytes: u64| format!("{}+{bytes}", lba * BLOCK_SIZE);

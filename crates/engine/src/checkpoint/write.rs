@@ -24,7 +24,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Takes one checkpoint. On an error the store must fail: the map was frozen.
     pub(crate) async fn write_checkpoint(&self) -> Result<(), Error> {
         self.redirty_sparse_segments().await?;
-        self.sweep().await; // Else freezing the map would do it in one step.
+        self.sweep().await; // Otherwise, freezing the map would sweep it in one step.
         let (frozen, moment) = self.state().freeze();
         let sequence = moment.sequence;
         // Addresses that this checkpoint supersedes; their bytes count as live until it is durable.

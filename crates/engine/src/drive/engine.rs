@@ -91,7 +91,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if state.failed.is_none() {
             state.failed = Some(Error::new(
                 error.kind,
-                format!("the store takes no more changes, to lose none: {}", error.message),
+                format!("the store takes no more changes, so that none is lost: {}", error.message),
             ));
         }
         drop(state);

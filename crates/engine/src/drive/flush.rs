@@ -36,7 +36,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.spawn(async move {
             engine.flush_all().await;
             engine.state().flush_running = false;
-            engine.submit(); // So much may have come meanwhile that the next flush is due.
+            engine.submit(); // New records may make the next flush due already.
         });
     }
 

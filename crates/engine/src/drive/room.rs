@@ -134,7 +134,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 return false; // The caller tries again.
             }
             if state.space.allows(claim) {
-                return true; // Segments are being reset, or sealed.
+                return true; // Segments are still being reset or sealed.
             }
             let now = state.progress();
             let verdict = match asked.get() {
@@ -193,12 +193,12 @@ impl State {
     fn no_space_error(&self) -> Error {
         const ADVICE: &str = "trim or delete something, or grow the store";
         let why = match (&self.reclaim.failure, self.space.lost_to_damage()) {
-            (Some(error), _) => format!("no space is left, and reclaim fails to win any: {error}"),
+            (Some(error), _) => format!("no space is left, and reclaim fails to free any: {error}"),
             (None, Some(error)) => format!(
-                "no space is left, and reclaim cannot win what lies beside damage: {error}; {ADVICE}"
+                "no space is left, and reclaim cannot free segments with damaged blocks: {error}; {ADVICE}"
             ),
             (None, None) => {
-                format!("no space is left, and reclaim finds nothing to win; {ADVICE}")
+                format!("no space is left, and reclaim finds nothing to free; {ADVICE}")
             }
         };
         Error::new(ErrorKind::NoSpace, why)

@@ -58,7 +58,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Frees the nodes that the last mark did not visit.
     pub(crate) async fn sweep(&self) {
         while self.state().map.sweep(NODES_A_SWEEP) {
-            yield_now().await; // Clients get their turn between steps.
+            yield_now().await; // Other tasks run between steps.
         }
     }
 }

@@ -75,8 +75,8 @@ impl Place {
                 Ok(Place { pba: Pba(from / BLOCK_SIZE), offset: from % BLOCK_SIZE, bytes })
             }
             None => Err(format!(
-                "has {bytes} bytes in common with others, {back} before it, where nothing of its \
-                 own can be"
+                "has {bytes} bytes in common with others, {back} before it, where its base cannot \
+                 lie"
             )),
         }
     }

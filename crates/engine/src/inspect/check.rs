@@ -55,8 +55,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             Some(error) if !self.inner.options.read_only => Err(Error::new(
                 error.kind,
                 format!(
-                    "{what} of it now would tell of what could not be written as lost, which it is \
-                     not before the store is opened again: {}",
+                    "{what} of it now would report unwritten changes as lost, which they are not before \
+                     the store is opened again: {}",
                     error.message
                 ),
             )),
@@ -163,7 +163,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if !unknown.is_empty() {
             unknown.sort();
             let mut hit = vec![false; unknown.len()];
-            report.losses.clear(); // Found again.
+            report.losses.clear(); // The second pass finds them again.
             self.losses(&unknown, &mut hit, &mut report.losses).await?;
         }
         Ok(())
@@ -294,7 +294,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             match self.read_footer(zone, &segment, &info).await {
                 Ok(()) => has_footer = true,
                 Err(why) => report.problems.push(format!(
-                    "the footer of segment {} (at {}) {why}; its groups have the same to tell",
+                    "the footer of segment {} (at {}) {why}; its groups hold the same data",
                     zone.0,
                     start.plus(end)
                 )),

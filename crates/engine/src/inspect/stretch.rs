@@ -34,7 +34,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let way = state.map.way_to(tree, Lba(lba));
                 let end = match way.absent {
                     Some(_) => way.blocks.end,
-                    None => lba + 1, // It came meanwhile; its neighbour is asked next.
+                    None => lba + 1, // The node was loaded meanwhile; go on behind this block.
                 };
                 Some(Stretch::Lost(end.min(blocks) - lba, error))
             }

@@ -122,10 +122,10 @@ mod tests {
             (&[3, 11], &[]),
             (&[11, 26], &[]),
             (&[11, 25], &[]), // A landmark stays.
-            (&[35, 38], &[]), // One that tells of a loss stays.
+            (&[35, 38], &[]), // A segment that proves a loss stays.
         ] {
             let mut space = space(20);
-            space.get_mut(ZoneId(26)).map_bytes = 1; // A root leads there.
+            space.get_mut(ZoneId(26)).map_bytes = 1; // A root refers to it.
             list_free(&mut space, &[2, 26, 38], witnesses, false);
             let mut expected = [kept_of_them, &[25, 26, 38]].concat();
             expected.sort();

@@ -47,12 +47,12 @@ impl Replayed {
         let missed = traces.iter().filter(|trace| trace.durable >= self.next);
         lost.extend(missed.map(|trace| {
             let what = format!(
-                "the segment has neither a header nor a first group, but a later group, by which all records up \
-                 to {} were durable",
+                "the segment has neither a header nor a first group, but a later group, which says that all \
+                 records up to {} were durable",
                 trace.durable
             );
             let whole = LostGroups::whole_segment(trace.zone, zone_blocks, &what);
-            LostGroups { certain: false, ..whole } // They need not have been in this one.
+            LostGroups { certain: false, ..whole } // The missing records may have been elsewhere.
         }));
         lost
     }
@@ -99,7 +99,7 @@ impl Gap {
                 let (first, durable) = (self.first, self.durable);
                 let teller = if self.told_by_log { "a later one" } else { "the store's root" };
                 fault::damaged(format!(
-                    "the log is damaged: record {first} is missing, but {teller} says that all up to {durable} \
+                    "the log is damaged: record {first} is missing, but {teller} says that all records up to {durable} \
                      were durable; {WAYS_ON}"
                 ))
             },

@@ -207,8 +207,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         loss.finish();
         if options.salvage_only.as_ref().is_some_and(|told| *told != loss) {
             return Err(fault::damaged(
-                "more or other parts of the log cannot be read than a moment ago: the medium is \
-                 failing; copy the store to another one first",
+                "more or other parts of the log are unreadable than a moment ago: the medium is \
+                 failing; copy the store to another medium first",
             ));
         }
         self.state().log_loss = Some(loss);

@@ -50,7 +50,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if prefetched == 0 {
                 let ahead = rest.iter().take(PREFETCH_RECORDS).map(|of| of.record);
                 self.prefetch(ahead.flat_map(ends).collect()).await;
-                yield_now().await; // The groups that come later are verified meanwhile.
+                yield_now().await; // Meanwhile later groups are verified.
                 prefetched = PREFETCH_RECORDS;
             }
             rest = &rest[copies.len()..];

@@ -76,8 +76,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let Some(payload) = payload else {
                 return Err(fault::damaged(format!(
                     "record {} was acknowledged and not written when the server of the store died, and the \
-                     warm log does not hold its payload any more; `mjolnir serve --warm-log off` opens the store \
-                     without it and all that came after it",
+                     warm log no longer holds its payload; `mjolnir serve --warm-log off` opens the store \
+                     without this record and all later ones",
                     of.entry.sequence
                 )));
             };
@@ -222,8 +222,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let Some(zone) = zone else {
             return Err(Error::new(
                 ErrorKind::NoSpace,
-                "there is no room to log again what the server of the store had acknowledged and not written \
-                 when it died; `mjolnir serve --warm-log off` opens the store without that",
+                "there is no space to log again the changes that the server of the store had acknowledged and \
+                 not written when it died; `mjolnir serve --warm-log off` opens the store without them",
             ));
         };
         let reset = self.device().reset(zone).await;

@@ -19,8 +19,8 @@ pub(crate) async fn read_root<D: Device>(device: &D) -> Result<Root, Error> {
             Error::new(
                 ErrorKind::Format,
                 format!(
-                    "{} holds no store: it was not made to the end, or its root was overwritten with \
-                     zeroes; only if nothing was ever stored in it, format it",
+                    "{} holds no store: its creation did not finish, or its root was overwritten with \
+                     zeroes; format it only if nothing was ever stored in it",
                     info.name
                 ),
             )
@@ -104,8 +104,8 @@ async fn read_copy<D: Device>(
     chunks: &[(Pba, u32)],
     errors: &mut Vec<ManifestError>,
 ) -> Result<Manifest, Error> {
-    const NO_WAY_ON: &str = "it says where everything lies, and no older one is kept, so all is \
-                             lost unless the medium can be made to return it; restore from a backup";
+    const NO_WAY_ON: &str = "it holds the places of all data, and no older one is kept, so all \
+                             is lost unless the medium returns it again; restore from a backup";
     let info = device.info();
     let mut bytes = Vec::new();
     for (pba, blocks) in chunks {

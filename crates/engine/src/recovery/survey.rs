@@ -101,8 +101,8 @@ struct Opened {
     headless: BTreeSet<ZoneId>,
 }
 
-const OF_LATER_ROOT: &str = "it was opened after a later checkpoint than the newest that can be read: the copy \
-                             of the root that led there is damaged";
+const OF_LATER_ROOT: &str = "it was opened after a later checkpoint than the newest readable one: the copy of \
+                             the root that names that checkpoint is damaged";
 
 /// Segment headers read at once.
 const HEADERS: usize = 32;
@@ -305,7 +305,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 given_up |= ours.is_some_and(|header| header.incarnation > incarnation);
             }
             if given_up {
-                return Ok((zone, true)); // Whatever follows is left over from before.
+                return Ok((zone, true)); // Later groups are left over from an earlier incarnation.
             }
             // Its first group replaces a lost header.
             let place = GroupPlace { uuid, zone, offset: 1, incarnation };
@@ -318,8 +318,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut lost = Vec::new();
         while let Some(of) = found.next().await {
             let (zone, true) = of? else { continue };
-            let what = "it is not what the only root says that can be read: a later one, whose copy \
-                        is damaged, had given it up";
+            let what = "it does not match the only readable root: a later root, whose copy is \
+                        damaged, had given it up";
             lost.push(LostGroups::whole_segment(zone, zone_blocks, what));
         }
         Ok(lost)

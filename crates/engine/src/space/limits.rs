@@ -34,8 +34,8 @@ pub(crate) fn check_segments(info: &DeviceInfo, segments: u64) -> Result<(), Err
     Err(Error::new(
         ErrorKind::Invalid,
         format!(
-            "{}: {segments} segments of {} are too many, a store of such has at most {most}; format one \
-             with larger segments",
+            "{}: {segments} segments of {} are too many: a store of such segments has at most {most}; \
+             format one with larger segments",
             info.name,
             ByteSize(info.zone_blocks * BLOCK_SIZE),
         ),

@@ -212,7 +212,9 @@ impl State {
         }
         Err(Error::new(
             ErrorKind::NotFound,
-            format!("{name} was deleted or renamed meanwhile, and another has its name now"),
+            format!(
+                "{name} was deleted or renamed meanwhile, and another volume or snapshot has its name now"
+            ),
         ))
     }
 

@@ -121,7 +121,7 @@ impl State {
         Err(Error::new(
             ErrorKind::Invalid,
             format!(
-                "{name} has {}, and {} is smaller: it would lose what is past that",
+                "{name} has {}, and {} is smaller: the bytes past that would be lost",
                 ByteSize(size),
                 ByteSize(bytes)
             ),

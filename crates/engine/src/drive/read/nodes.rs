@@ -74,7 +74,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let Some(address) = address else { return Ok(keep) };
         if address == LOST {
             return Err(fault::damaged(format!(
-                "where node {} of the map lies is not known: its page of the node table was lost",
+                "the place of node {} of the map is unknown: its page of the node table was lost",
                 id.0
             )));
         }
@@ -102,7 +102,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         state.map.install_at(id, image, Some(place.byte()), &base).map_err(|why| {
             fault::damaged(format!(
-                "node {} of the map, at {}, is not what was written there: {why}",
+                "node {} of the map, at {}, differs from what was written there: {why}",
                 id.0, place.pba
             ))
         })?;
