@@ -190,8 +190,7 @@ impl State {
                 ErrorKind::Busy,
                 format!(
                     "{PREPARED_MAX} transactions are prepared, and no more can be prepared: commit or abort \
-                     one; \
-                     `mjolnir transaction list` names them"
+                     one; `mjolnir transaction list` names them"
                 ),
             ));
         }
