@@ -11,9 +11,9 @@ use crate::format::manifest::Manifest;
 use crate::format::root::{MANIFEST_CHUNKS_MAX, Root};
 use crate::format::segment::{Footer, SegmentHeader};
 
-/// Feeds `bytes` to every decoder, as they are and with each checksum made right: what a fuzzer
-/// cannot guess must not keep it from the fields behind. What decodes must survive being written
-/// and read again.
+/// Feeds `bytes` to every decoder, unchanged and with each checksum corrected: a fuzzer cannot
+/// guess a checksum, and must still reach the fields behind it. A decoded value must survive being
+/// encoded and decoded again.
 ///
 /// # Panics
 ///

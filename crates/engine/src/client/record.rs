@@ -8,8 +8,8 @@ use crate::format::record::Record;
 use crate::space::Hurdle;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Applies a record that carries no payload and puts it into the log, in one step. `check`
-    /// sees the state of that very step. Returns the sequence number.
+    /// Applies a record without payload and logs it, in one step. `check` sees the state of that
+    /// step. Returns the sequence number.
     pub(crate) async fn log_record(
         &self,
         record: Record,

@@ -57,7 +57,7 @@ pub(crate) fn place_staged(remaps: Vec<Remap>, staging: Option<TreeId>) -> Vec<R
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Turns operations into remaps from a staged tree, and the payload to stage.
+    /// Converts operations into remaps from a staged tree, and the payload to stage.
     pub(crate) fn check_vector(&self, ops: Vec<Op>) -> Result<(Vec<Remap>, Vec<Bytes>), Error> {
         if ops.len() > REMAPS_MAX {
             return Err(Error::new(

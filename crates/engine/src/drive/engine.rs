@@ -41,9 +41,9 @@ pub(crate) struct Inner<D, R> {
     pub lead_wanted: Event,
     /// Few segments are ready to be opened: the reset task prepares some.
     pub reset_wanted: Event,
-    /// A group was begun: the linger task looks at it.
-    /// There may be free segments to give back.
+    /// There may be free segments to return to the host.
     pub release_wanted: Event,
+    /// A group was begun: the linger task checks it.
     pub group_begun: Event,
     /// More is durable than the root says, or the engine stops.
     pub promise_wanted: Event,

@@ -145,7 +145,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         true
     }
 
-    /// Sleeps, unless the engine stops.
+    /// Sleeps, but ends early if the engine stops.
     async fn wait_at_most(&self, time: Duration) {
         let stops = self.wait_while(|state| !state.releases_nothing() && !state.closing);
         select(pin!(stops), pin!(self.runtime().sleep(time))).await;

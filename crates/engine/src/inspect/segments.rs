@@ -19,7 +19,7 @@ pub struct SegmentInfo {
     pub open: bool,
     /// Blocks of payload in it, live or not.
     pub payload_blocks: u64,
-    /// Of those, live ones as the last mark counted them; `None` if it was not sealed then.
+    /// Of those, the live blocks by the last mark; `None` if the segment was not sealed then.
     pub live_blocks: Option<u64>,
 }
 

@@ -214,7 +214,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok((found, Some(SegmentHeader { uuid, zone, incarnation, epoch, stream })))
     }
 
-    /// Notes a segment that was opened after the root was written.
+    /// Records a segment that was opened after the root was written.
     fn note_opened(
         &self,
         zone: ZoneId,

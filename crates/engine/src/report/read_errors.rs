@@ -11,7 +11,7 @@ const KEPT: usize = 256;
 /// The most bytes of an error's message that are kept.
 const MESSAGE_BYTES_MAX: usize = 512;
 
-/// All errors of reads since the store was opened.
+/// All read errors since the store was opened.
 #[derive(Default)]
 pub(crate) struct ReadErrors {
     /// Reads that failed.

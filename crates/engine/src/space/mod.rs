@@ -200,7 +200,7 @@ impl Space {
         self.rescuing
     }
 
-    /// Whether a segment is free and not listed as such yet.
+    /// Whether a segment's state is free (recovery has not listed it yet).
     pub fn is_untouched(&self, zone: ZoneId) -> bool {
         self.get(zone).state == SegmentState::Free
     }

@@ -7,7 +7,7 @@ use mjolnir_units::{BLOCK_SIZE, Instant};
 
 use crate::space::{Segment, Space};
 
-/// Why a segment could not be emptied.
+/// The reason why reclaim could not empty a segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Stuck {
     /// Its live blocks at the time.

@@ -175,7 +175,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(())
     }
 
-    /// Gives the volume the content and size that the snapshot has. The snapshot stays.
+    /// Replaces the volume's content and size by the snapshot's. The snapshot stays.
     pub async fn restore_snapshot(&self, volume: &str, name: &str) -> Result<TargetInfo, Error> {
         let tree = self.volume_named(volume)?;
         let full = format!("{volume}@{name}");
