@@ -1,4 +1,4 @@
-//! Names: which trees of the map are volumes, which are snapshots, and what they are called.
+//! The catalog: which trees of the map are volumes or snapshots, and their names.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use mjolnir_units::{BLOCK_SIZE, TreeId};
 
 use crate::format::manifest::TreeKind;
 
-/// From here on ids are not given out: trees that last for a moment have them.
+/// Ids from here on belong to temporary trees and are not given out.
 pub(crate) const IDS_END: u32 = u32::MAX - 1024;
 
 /// One named (or staged) tree.
@@ -16,7 +16,8 @@ pub(crate) struct Entry {
     pub kind: TreeKind,
     /// Log sequence number of its creation.
     pub created: u64,
-    /// By how many bytes it is shorter than its blocks: what its last block holds past its end is zero.
+    /// Bytes by which the tree is shorter than its blocks. Its last block holds zeroes past the
+    /// tree's end.
     pub short: u16,
 }
 
@@ -35,8 +36,8 @@ impl Catalog {
         if next >= IDS_END {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                "the store has given out all numbers that volumes, snapshots and vectors can have in \
-                 its life; copy what it holds to a new one",
+                "the store has used up its ids for volumes, snapshots and vectors; copy its volumes to \
+                 a new store",
             ));
         }
         self.next = next + 1;
@@ -47,18 +48,18 @@ impl Catalog {
         self.next.max(1)
     }
 
-    /// The size of a tree of the map, which has so many blocks, in bytes.
+    /// The size in bytes of a tree with `blocks` blocks in the map.
     pub fn size(&self, tree: TreeId, blocks: u64) -> u64 {
         let short = self.entries.get(&tree).map_or(0, |entry| u64::from(entry.short));
         (blocks * BLOCK_SIZE).saturating_sub(short)
     }
 
-    /// Ids up to `tree` are taken (replay, and loading a manifest).
+    /// Reserves all ids below `next` (used by replay and by loading a manifest).
     pub fn reserve_ids(&mut self, next: u32) {
         self.next = self.next.max(next);
     }
 
-    /// How many trees there are, staged ones included.
+    /// Number of trees, staged ones included.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -89,7 +90,7 @@ impl Catalog {
             let what = if name.contains('@') { "snapshot" } else { "volume" };
             Error::new(
                 ErrorKind::NotFound,
-                format!("there is no {what} named {name:?}; `{what} list` names all there are"),
+                format!("there is no {what} named {name:?}; `{what} list` names them all"),
             )
         })
     }
@@ -99,7 +100,7 @@ impl Catalog {
         if self.names.contains_key(name) {
             return Err(Error::new(
                 ErrorKind::Exists,
-                format!("the name {name:?} is taken; choose another or delete what has it"),
+                format!("the name {name:?} is taken; choose another, or delete the present owner"),
             ));
         }
         Ok(())
@@ -120,7 +121,7 @@ impl Catalog {
         self.entries.remove(&tree);
     }
 
-    /// How many volumes and snapshots there are.
+    /// Numbers of volumes and of snapshots.
     pub fn counts(&self) -> (u64, u64) {
         let count = |volume: bool| {
             let wanted = |kind: &TreeKind| match kind {
@@ -141,7 +142,7 @@ impl Catalog {
             .collect()
     }
 
-    /// Gives a volume (with its snapshots' full names) or a snapshot another name.
+    /// Renames a volume (and so its snapshots' full names) or a snapshot.
     pub fn rename(&mut self, tree: TreeId, new: &str) {
         let mut affected = self.snapshots_of(tree);
         affected.push(tree);

@@ -1,12 +1,12 @@
-//! From the errors of rooms below to the errors of the Store contract.
+//! Converts device errors to errors of the Store contract.
 
 use mjolnir_device::{DeviceError, ErrorKind as DeviceKind};
 use mjolnir_store::{Error, ErrorKind};
 
-/// What to do about a block that cannot be had; a scrub leaves it out of what it says.
+/// Advice for an unreadable block; scrub reports omit it.
 pub(crate) const SCRUB: &str = "; run a scrub to see what is affected";
 
-/// A device error, with what the engine was doing.
+/// A device error, prefixed with the engine's action.
 pub(crate) fn device(doing: &str, error: DeviceError) -> Error {
     let (kind, advice) = match error.kind {
         DeviceKind::NoSpace => (
@@ -21,7 +21,7 @@ pub(crate) fn device(doing: &str, error: DeviceError) -> Error {
     Error::new(kind, format!("{doing}: {error}{advice}"))
 }
 
-/// The store cannot be read for what it holds.
+/// An error of kind `Damaged`: the medium does not hold valid data.
 pub(crate) fn damaged(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Damaged, message)
 }

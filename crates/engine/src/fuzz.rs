@@ -1,5 +1,6 @@
-//! Decoders of on-media bytes, for fuzzing and for the tests that replay what fuzzing found: none
-//! may panic on any input, or take more memory than its length justifies.
+//! Entry point to the decoders of on-media bytes, for fuzzing and for tests that replay its
+//! findings. No decoder may panic on any input, or allocate more memory than the input's length
+//! justifies.
 
 use std::fmt::Debug;
 
@@ -10,9 +11,9 @@ use crate::format::manifest::Manifest;
 use crate::format::root::{MANIFEST_CHUNKS_MAX, Root};
 use crate::format::segment::{Footer, SegmentHeader};
 
-/// Feeds `bytes` to every decoder, as they are and with each checksum made right: what a fuzzer
-/// cannot guess must not keep it from the fields behind. What decodes must survive being written
-/// and read again.
+/// Feeds `bytes` to every decoder, unchanged and with each checksum corrected: a fuzzer cannot
+/// guess a checksum, and must still reach the fields behind it. A decoded value must survive being
+/// encoded and decoded again.
 ///
 /// # Panics
 ///
@@ -27,13 +28,13 @@ pub fn decode_everything(bytes: &[u8]) {
     }
 }
 
-/// Where the structures that `bytes` may be have their checksum.
+/// Offsets of the checksums, for each structure that `bytes` may be.
 fn checksums(bytes: &[u8]) -> impl Iterator<Item = usize> {
     let word = |at: usize| {
         let bytes = bytes.get(at..at + 4)?;
         Some(u32::from_le_bytes(bytes.try_into().expect("four bytes")) as usize)
     };
-    // The end; a segment header; a footer, by its counts.
+    // Offsets: the end, a segment header, and a footer by its counts.
     let footer = word(16).zip(word(20)).map(|(blocks, groups)| 24 + 4 * (blocks + groups));
     let length = bytes.len();
     let mut ends = vec![length.wrapping_sub(4), SegmentHeader::BYTES - 4];

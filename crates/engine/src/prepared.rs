@@ -1,5 +1,5 @@
-//! Transactions: those that are prepared, what they hold until they are committed or aborted, and those that are
-//! remembered as committed.
+//! Transactions: the prepared ones, the trees and names that they hold until commit or abort, and
+//! the committed ones that are still remembered.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::format::transaction::Prepared;
 pub(crate) struct Transactions {
     /// In the order of their preparation.
     pub prepared: Vec<Prepared>,
-    /// Not forgotten yet.
+    /// Committed and not forgotten yet.
     pub committed: BTreeSet<u128>,
 }
 
@@ -26,12 +26,12 @@ impl Transactions {
         self.prepared.iter().find(|prepared| prepared.id == id)
     }
 
-    /// The one that this staged tree belongs to.
+    /// The prepared transaction that owns this staged tree.
     pub fn of_staging(&self, staging: TreeId) -> Option<&Prepared> {
         self.prepared.iter().find(|prepared| prepared.staging == staging)
     }
 
-    /// Takes out the one that this staged tree belongs to.
+    /// Removes the prepared transaction that owns this staged tree.
     pub fn take(&mut self, staging: TreeId) -> Option<Prepared> {
         let at = self.prepared.iter().position(|prepared| prepared.staging == staging)?;
         Some(self.prepared.remove(at))
@@ -45,10 +45,12 @@ impl Transactions {
         let is_prepare = matches!(record, Record::Prepare(_));
         for prepared in &self.prepared {
             for wanted in parts(record).flat_map(targets) {
-                // A volume that is to be deleted may get no snapshot; clients may go on with it.
+                // A volume that a transaction will delete may get no snapshot; clients may still
+                // write to it.
                 let is_hindrance = is_prepare || matches!(record, Record::CreateSnapshot { .. });
                 let held = prepared.changes.iter().flat_map(targets).find(|held| {
-                    held.tree == wanted.tree && (wanted.settles || is_hindrance && held.settles)
+                    held.tree == wanted.tree
+                        && (wanted.is_exclusive || is_hindrance && held.is_exclusive)
                 });
                 if let Some(held) = held.filter(|held| held.tree != prepared.staging) {
                     let name = catalog.full_name(held.tree).unwrap_or_default();
@@ -89,23 +91,24 @@ fn parts(record: &Record) -> impl Iterator<Item = &Record> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     pub tree: TreeId,
-    /// Whether the change is of the tree as a whole: nothing else may depend on what it is then.
-    pub settles: bool,
+    /// Whether the change affects the tree as a whole, so that no other change may depend on its
+    /// state.
+    pub is_exclusive: bool,
 }
 
-/// The trees that a change names, but for those that it makes.
+/// The trees that a change names, except those it creates.
 pub(crate) fn targets(change: &Record) -> impl Iterator<Item = Target> + use<> {
-    let used = |tree| Some(Target { tree, settles: false });
-    let settled = |tree| Some(Target { tree, settles: true });
+    let used = |tree| Some(Target { tree, is_exclusive: false });
+    let exclusive = |tree| Some(Target { tree, is_exclusive: true });
     let named = match *change {
         Record::Remap(Remap::Trim { tree, .. }) => [used(tree), None],
         Record::Remap(Remap::Clone { from, to, .. } | Remap::Move { from, to, .. }) => {
             [used(from), used(to)]
         }
         Record::CreateSnapshot { of, .. } | Record::CloneVolume { of, .. } => [used(of), None],
-        Record::Restore { tree, from } => [settled(tree), used(from)],
+        Record::Restore { tree, from } => [exclusive(tree), used(from)],
         Record::Delete { tree } | Record::Resize { tree, .. } | Record::Rename { tree, .. } => {
-            [settled(tree), None]
+            [exclusive(tree), None]
         }
         _ => [None, None],
     };

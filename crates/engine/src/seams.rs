@@ -1,4 +1,4 @@
-//! The engine as each layer of the Store contract above bytes, and as something that collects.
+//! Implements the Store contract's layers above bytes, and [`Collects`].
 
 use mjolnir_device::{Device, Runtime};
 use mjolnir_store::report::{CheckReport, Collected, Growth, RecoveryReport, ScrubReport, Stats};

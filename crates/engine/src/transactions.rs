@@ -1,9 +1,10 @@
 //! Transactions of a coordinator: prepared, then committed or aborted, through any crash.
 //!
-//! What a transaction writes is staged in a tree that no client sees, and its changes are kept in the state, which a
-//! record and then each checkpoint's manifest hold. Until the commit the transaction holds its targets and names
-//! (`prepared.rs`), so that the commit, one record, cannot be refused. It counts as freeing space, for which room is
-//! kept. Members presume abort: only commits are remembered.
+//! A transaction's writes are staged in a tree hidden from clients. Its changes are kept in the
+//! state, and on the medium in a record and then in each checkpoint's manifest. Until commit or
+//! abort the transaction holds its targets and names (`prepared.rs`), so its commit, a single
+//! record, cannot be refused. A commit counts as freeing space, for which a reserve is kept.
+//! Members presume abort: only commits are remembered.
 
 use std::collections::BTreeSet;
 
@@ -75,7 +76,7 @@ impl<D: Device, R: Runtime> Member for Engine<D, R> {
                         false => Err(unknown(id).into()),
                     };
                 };
-                // Older versions held nothing for what they prepared.
+                // Older versions held no targets for their prepared vectors.
                 state.check_changes(&changes, staging)?;
                 state.log_together(&[Record::Commit { staging }])
             })
@@ -172,7 +173,7 @@ fn staged_bytes(prepared: &Prepared) -> u64 {
 }
 
 impl State {
-    /// Refuses an id that is known, and one more than can be.
+    /// Refuses a known id, and a new transaction past the limits.
     fn check_new(&self, id: TransactionId) -> Result<(), Error> {
         let transactions = &self.transactions;
         if transactions.find(id.0).is_some() {
@@ -188,8 +189,8 @@ impl State {
             return Err(Error::new(
                 ErrorKind::Busy,
                 format!(
-                    "{PREPARED_MAX} transactions are prepared, and no more can be: commit or abort one; \
-                     `mjolnir transaction list` names them"
+                    "{PREPARED_MAX} transactions are prepared, and no more can be prepared: commit or abort \
+                     one; `mjolnir transaction list` names them"
                 ),
             ));
         }
@@ -197,8 +198,8 @@ impl State {
             return Err(Error::new(
                 ErrorKind::Busy,
                 format!(
-                    "{} transactions are remembered as committed, and no more can be: forget those that every \
-                     member has committed; `mjolnir transaction list` names them",
+                    "{} transactions are remembered as committed, and no more can be remembered: forget \
+                     those that every member has committed; `mjolnir transaction list` names them",
                     transactions.committed.len()
                 ),
             ));
@@ -206,7 +207,8 @@ impl State {
         Ok(())
     }
 
-    /// The record of a change of a volume or snapshot as a whole. What it makes gets its id now.
+    /// The record of a change to a whole volume or snapshot. A tree that the change creates gets
+    /// its id here.
     fn record_of(&mut self, change: Change) -> Result<Record, Error> {
         let snapshot = |volume: &str, name: &str| format!("{volume}@{name}");
         Ok(match change {
@@ -222,7 +224,7 @@ impl State {
                     return Err(Error::new(
                         ErrorKind::Invalid,
                         format!(
-                            "{name} has {}, and {} is smaller: it would lose what is past that",
+                            "{name} has {}, and {} is smaller: the bytes past that would be lost",
                             ByteSize(size),
                             ByteSize(bytes)
                         ),
@@ -260,15 +262,15 @@ impl State {
         })
     }
 
-    /// Refuses changes that could not be made as things are now, one after another.
+    /// Refuses changes that cannot be applied to the current state one after another.
     fn check_changes(&mut self, changes: &[Record], staging: TreeId) -> Result<(), Error> {
-        // Trees that were changed as a whole, those of them that were deleted, and names given.
-        let (mut settled, mut deleted) = (BTreeSet::new(), BTreeSet::new());
+        // Trees changed as a whole, trees deleted (a subset), and names given.
+        let (mut exclusive, mut deleted) = (BTreeSet::new(), BTreeSet::new());
         let mut names = BTreeSet::new();
         for change in changes {
             for target in targets(change).filter(|target| target.tree != staging) {
                 let name = self.target(target.tree)?.name;
-                if settled.contains(&target.tree) {
+                if exclusive.contains(&target.tree) {
                     return Err(Error::new(
                         ErrorKind::Invalid,
                         format!(
@@ -277,8 +279,8 @@ impl State {
                         ),
                     ));
                 }
-                if target.settles {
-                    settled.insert(target.tree);
+                if target.is_exclusive {
+                    exclusive.insert(target.tree);
                 }
             }
             if let Some(name) = new_name(change, &self.catalog) {
@@ -310,7 +312,7 @@ impl State {
 
     fn check_remaps_of(&mut self, remap: &Remap, staging: TreeId) -> Result<(), Error> {
         match *remap {
-            // A tree that no client sees has all that is moved out of it.
+            // A staged tree always has the range that is moved out of it.
             Remap::Move { from, to, to_lba, bytes, .. } if from == staging => {
                 self.check_remaps(&[Remap::Trim { tree: to, lba: to_lba, bytes }])
             }
@@ -318,7 +320,7 @@ impl State {
         }
     }
 
-    /// Refuses to delete a volume that has snapshots then.
+    /// Refuses to delete a volume that would still have snapshots.
     fn check_snapshots_gone(
         &self,
         volume: TreeId,
@@ -340,10 +342,10 @@ impl State {
         Ok(())
     }
 
-    /// A change for people.
+    /// Describes a change for people.
     fn in_words(&self, change: &Record) -> String {
         let name = |tree: TreeId| match self.catalog.get(tree).map(|entry| &entry.kind) {
-            Some(TreeKind::Staging) => "data that waits with it".to_owned(),
+            Some(TreeKind::Staging) => "the transaction's staged data".to_owned(),
             _ => self.catalog.full_name(tree).unwrap_or_else(|| format!("(tree {})", tree.0)),
         };
         let at = |lba: u64, bytes: u64| format!("{}+{bytes}", lba * BLOCK_SIZE);

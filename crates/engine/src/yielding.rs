@@ -1,9 +1,9 @@
-//! Lets others have a turn.
+//! Yielding to other tasks.
 
 use std::future::poll_fn;
 use std::task::Poll;
 
-/// Lets other tasks run.
+/// Lets other tasks run once.
 pub(crate) async fn yield_now() {
     let mut yielded = false;
     poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! Images of map nodes, and of pages of the node table, on their way to the map's stream.
+//! Packs images of map nodes and of node-table pages, and writes them to the map's stream.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ pub(crate) struct Images {
     spans: Vec<Span>,
 }
 
-/// The room of an image.
+/// The bytes that hold one image.
 struct Span {
     id: NodeId,
-    /// Its first byte, and how many there are.
+    /// Its first byte and its length.
     from: u64,
     bytes: u64,
-    /// Whether it refers to what lies before it, so that both are in one append.
+    /// Whether it refers to an earlier image, so that both must lie in one append.
     joined: bool,
 }
 
@@ -34,13 +34,13 @@ impl Span {
     }
 }
 
-/// The room that an image takes.
+/// The padded size of an image.
 fn padded(bytes: usize) -> usize {
     bytes.next_multiple_of(GRAIN as usize)
 }
 
 impl Images {
-    /// Room for images of these sizes, in bytes.
+    /// A buffer for images of these sizes, in bytes.
     pub fn of(buffers: &Buffers, sizes: impl Iterator<Item = usize>) -> Self {
         let bytes: usize = sizes.map(padded).sum();
         let mut buffer = buffers.take(bytes.next_multiple_of(BLOCK_BYTES));
@@ -48,7 +48,7 @@ impl Images {
         Images { buffer, filled: 0, spans: Vec::new() }
     }
 
-    /// Packs the next image, of so many bytes.
+    /// Packs the next image, `bytes` long.
     pub fn add(&mut self, id: NodeId, bytes: usize, encode: impl FnOnce(&mut [u8])) {
         let room = &mut self.buffer.as_mut()[self.filled..self.filled + padded(bytes)];
         let (image, padding) = room.split_at_mut(bytes);
@@ -59,13 +59,13 @@ impl Images {
         self.filled += bytes as usize;
     }
 
-    /// Packs the next image, which refers to one before it.
+    /// Packs the next image, which refers to an earlier one.
     fn add_joined(&mut self, id: NodeId, bytes: usize, encode: impl FnOnce(&mut [u8])) {
         self.add(id, bytes, encode);
         self.spans.last_mut().expect("it was just added").joined = true;
     }
 
-    /// The images of nodes, those that have words in common with one base for several.
+    /// The images of nodes. Nodes with common words share one base image.
     pub fn of_nodes(buffers: &Buffers, nodes: &[(NodeId, Arc<Node>)]) -> Self {
         let mut groups = Vec::new();
         let mut rest = nodes;
@@ -102,14 +102,14 @@ impl Images {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Writes images to the map's stream; returns where each went. They can be read at once, and
+    /// Writes images to the map's stream, and returns their places. They can be read at once, and
     /// are durable with the next flush.
     pub(crate) async fn write_images(&self, images: Images) -> Result<Vec<(NodeId, Place)>, Error> {
         let Images { buffer, spans, .. } = images;
         let whole = buffer.freeze();
         let mut placed = Vec::with_capacity(spans.len());
-        // Neither an image nor what it refers to straddles two appends: each append takes as many
-        // whole images, with all that refer to them, as fit.
+        // An image and the base that it refers to never straddle two appends: each append takes as
+        // many whole images, with all that refer to them, as fit.
         let mut rest = spans.as_slice();
         let mut failures = 0;
         while let Some(Span { from: begin, .. }) = rest.first() {
@@ -120,16 +120,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 .step(|state| {
                     let (at, fit) = state
                         .log
-                        .prepare(&mut state.space, MAP_STREAM, 0, wanted as u32)
-                        .map_err(|_| Hurdle::NoRoom(Claim::Map))?;
+                        .allocate(&mut state.space, MAP_STREAM, 0, wanted as u32)
+                        .map_err(|_| Hurdle::NoFreeSegment(Claim::Map))?;
                     let end = (first_block + u64::from(fit)) * BLOCK_SIZE;
                     let mut taken = rest.iter().take_while(|image| image.end() <= end).count();
                     while taken > 0 && rest.get(taken).is_some_and(|image| image.joined) {
                         taken -= 1;
                     }
                     if taken == 0 {
-                        // The first image is longer than what is left of the group, or of the
-                        // segment.
+                        // The first image is longer than the rest of the group, or of the segment.
                         match failures {
                             0 => state.log.close_group(&mut state.space, MAP_STREAM),
                             1 => state.log.seal_segment(&mut state.space, MAP_STREAM),

@@ -1,4 +1,4 @@
-//! The manifest: what a checkpoint says of segments, trees and the node table.
+//! The manifest: a checkpoint's list of segments, trees and the node table.
 
 use mjolnir_device::{AlignedBuf, Device, Runtime};
 use mjolnir_store::{Error, ErrorKind};
@@ -11,8 +11,8 @@ use crate::format::root::MANIFEST_CHUNKS_MAX;
 use crate::space::{Claim, Hurdle, MAP_STREAM, SegmentState};
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Writes the manifest, and a copy where the root has room to name it: nothing else is as
-    /// precious. Returns the chunks of the one and then of the other.
+    /// Writes the manifest, and a copy if the root has room to name it: no other structure is as
+    /// precious. Returns the chunks of the first, then of the copy.
     pub(crate) async fn write_manifests(&self, bytes: &[u8]) -> Result<Vec<(Pba, u32)>, Error> {
         let mut chunks = self.write_manifest(bytes).await?;
         if 2 * chunks.len() > MANIFEST_CHUNKS_MAX / 2 {
@@ -42,8 +42,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     let wanted = (rest.len() / BLOCK_BYTES) as u32;
                     let (at, fit) = state
                         .log
-                        .prepare(&mut state.space, MAP_STREAM, 0, wanted)
-                        .map_err(|_| Hurdle::NoRoom(Claim::Map))?;
+                        .allocate(&mut state.space, MAP_STREAM, 0, wanted)
+                        .map_err(|_| Hurdle::NoFreeSegment(Claim::Map))?;
                     let bytes = u64::from(fit) * BLOCK_SIZE;
                     state.log.push_bare(MAP_STREAM, rest.slice(..bytes as usize));
                     state.space.add_map_bytes(Place { pba: at, offset: 0, bytes }, 1);
@@ -64,7 +64,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 }
 
 impl State {
-    /// What a manifest says of segments and the node table.
+    /// The manifest's entries for segments and the node table.
     pub(crate) fn manifest(&self, scan: &[ZoneId], freed: &[ZoneId]) -> Manifest {
         let segments = self
             .space

@@ -1,4 +1,5 @@
-//! Checkpoints: the map's dirty nodes, the node table and a manifest are written, then the root names them.
+//! Checkpoints: write the map's dirty nodes, the node table and a manifest, then the root that
+//! names the manifest.
 
 mod images;
 mod manifest;

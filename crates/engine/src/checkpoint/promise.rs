@@ -1,10 +1,11 @@
-//! How far flushes have promised: kept in the root, once the log is quiet.
+//! Records the durable sequence number in the root, once the log is quiet.
 //!
-//! Each group header says up to which record all were durable when it was written. So a busy log tells by
-//! itself what a crash may not have taken, but for what was flushed last: no later group speaks for that, and
-//! damage to it would pass for a write that a power cut tore. So once no record was logged for a while, the
-//! root is written again, as it is, with the number of the last durable record. Recovery then takes
-//! what is missing or damaged up to that number for what it is.
+//! Each group header holds the number up to which all records were durable when it was written. So
+//! in a busy log later groups prove which records a crash cannot have taken, except those flushed
+//! last: no later group covers these, and damage to them would look like a write torn by a power
+//! cut. So after a while without a new record, the unchanged root is rewritten with the number of
+//! the last durable record. Recovery then treats missing or unreadable records up to that number as
+//! damage.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use mjolnir_store::Error;
 use crate::drive::{Engine, State};
 use crate::fault;
 
-/// How long after one such write the next one comes, at least: a load with pauses pays for one a second.
+/// The least time between two such writes: a load with pauses pays for one a second.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 impl State {
@@ -30,8 +31,8 @@ impl State {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// The task that has the root written. It sleeps while the log is busy, and nothing wakes it while the
-    /// root has told all.
+    /// The task that requests this root write. It sleeps while the log is busy, and nothing wakes
+    /// it while the root holds the newest durable number.
     pub(crate) async fn promise_task(self) {
         loop {
             let listener = self.inner.promise_wanted.listen();
@@ -65,7 +66,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// Sleeps, or ends early because the engine stops.
+    /// Sleeps, but ends early if the engine stops.
     async fn pause(&self, time: Duration, mut woken: EventListener) {
         let mut sleep = pin!(self.runtime().sleep(time));
         while let Either::Right(_) = select(&mut sleep, woken).await {
@@ -76,8 +77,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// Writes the root again, with how much is durable now. Called by the task that writes checkpoints: of
-    /// two roots the one written last counts.
+    /// Rewrites the root with the present durable number. The checkpoint task calls this: of two
+    /// roots the one written last counts.
     pub(crate) async fn write_promise(&self) -> Result<(), Error> {
         let root = {
             let mut state = self.state();

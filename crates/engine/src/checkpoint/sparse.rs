@@ -1,4 +1,4 @@
-//! Segments of the map that hold little are emptied: their nodes are written again with the next checkpoint.
+//! Empties sparse segments of the map: the next checkpoint rewrites their nodes.
 
 use mjolnir_device::{Device, Runtime};
 use mjolnir_map::NodeId;
@@ -9,15 +9,15 @@ use crate::format::place::Place;
 use crate::memory::dirty_nodes_max;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Marks nodes and pages dirty that lie in map segments which are mostly dead, so that this
-    /// checkpoint moves them and the segments empty: reclaim of the map's own space. As much as memory has
-    /// room for, unless space is short; the next checkpoint goes on.
+    /// Marks nodes and pages dirty that lie in mostly dead map segments, so that this checkpoint
+    /// moves them and the segments empty: this is how the map's own space is reclaimed. Unless
+    /// space is short, it marks only as much as memory has room for; the next checkpoint goes on.
     pub(crate) async fn redirty_sparse_segments(&self) -> Result<(), Error> {
         let sparse = {
             let mut state = self.state();
             state.update_reserve();
             // Opening a store waits for its first checkpoint, which moves nothing while there is
-            // room.
+            // free space.
             let opening = state.checkpoint.begun == 0;
             match opening && state.space.free_count() > 2 * state.space.reserve() {
                 true => Vec::new(),
@@ -32,9 +32,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             packed != 0 && sparse.contains(&Place::unpack(packed).pba.zone(zone_blocks))
         };
         let mut nodes = self.state().map.nodes_at(|address| inside(address.0));
-        // Leaves with words in common may take more to be moved than they have here: the sparsest
-        // segment first, so that it empties before there is no room for more. And each segment in the
-        // order that was written: what is in common stays so where leaves are moved together.
+        // Leaves with common words may need more space after the move than before. So the sparsest
+        // segment goes first, and empties before space runs out. Within a segment, leaves keep
+        // their written order: leaves moved together keep their common words.
         let place_of = |state: &State, id: &NodeId| {
             let address = state.map.address(*id)?.0;
             let zone = Place::unpack(address).pba.zone(zone_blocks);
@@ -44,7 +44,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let state = self.state();
             nodes.sort_by_cached_key(|id| place_of(&state, id));
             let room = state.map.unwritten_bytes() as u64 + state.space.moved_bytes_max();
-            // They stay in memory until they are written. Where space is short it comes first.
+            // Marked nodes stay in memory until they are written. If space is short, freeing it
+            // comes first.
             let is_short = state.space.free_count() <= 2 * state.space.reserve();
             (room, if is_short { u64::MAX } else { dirty_nodes_max(&self.inner.options) })
         };
@@ -65,7 +66,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             match fits {
                 Ok(true) => {}
                 Ok(false) => break,
-                // What cannot be read cannot be moved: it stays, and so does its segment.
+                // An unreadable node cannot be moved: it stays, and so does its segment.
                 Err(error) if matches!(error.kind, ErrorKind::Damaged | ErrorKind::Io) => {}
                 Err(error) => return Err(error),
             }

@@ -1,5 +1,6 @@
-//! The steps of a checkpoint, each without an `.await`: the map is frozen, the manifest lists the segments, the root
-//! names it, and once that is durable, what it freed is free.
+//! The steps of a checkpoint, each without an `.await`: freeze the map, list the segments in the
+//! manifest, name it in the root, and, once the root is durable, free the segments that it
+//! released.
 
 use mjolnir_map::Frozen;
 use mjolnir_units::{BLOCK_SIZE, Pba, TreeId, ZoneId};
@@ -12,13 +13,13 @@ use crate::format::transaction::Prepared;
 use crate::options::OpenOptions;
 use crate::space::SegmentState;
 
-/// The map as a checkpoint holds it, with what else belongs to that moment.
+/// The state at the moment when a checkpoint froze the map.
 pub(super) struct Moment {
-    /// The last record that it contains.
+    /// The last record that the frozen map contains.
     pub sequence: u64,
-    /// Segments that were open: they may come to hold later records.
+    /// Segments that were open; later records may be logged there.
     open: Vec<ZoneId>,
-    /// Segments that are free once it is durable.
+    /// Segments that become free once the checkpoint is durable.
     retiring: Vec<ZoneId>,
     trees: Vec<TreeEntry>,
     prepared: Vec<Prepared>,
@@ -28,17 +29,17 @@ pub(super) struct Moment {
     closed: bool,
 }
 
-/// What a checkpoint is to be found by.
+/// A checkpoint's encoded manifest, and the data for its root.
 pub(super) struct Listed {
     pub manifest: Manifest,
-    /// Segments that are free once it is durable.
+    /// Segments that become free once the checkpoint is durable.
     pub freed: Vec<ZoneId>,
     /// The highest incarnation given out.
     pub incarnation: u64,
 }
 
 impl State {
-    /// Freezes the map. Clients go on with what replaces it, node by node.
+    /// Freezes the map. Clients continue on new versions of the nodes.
     pub(super) fn freeze(&mut self) -> (Frozen, Moment) {
         self.checkpoint.begun += 1;
         self.checkpoint.wanted = false;
@@ -75,8 +76,8 @@ impl State {
         (frozen, moment)
     }
 
-    /// The manifest. It describes the segments as they are now, in one step: nothing is opened out of order between
-    /// this and the root, because only what it lists may be opened.
+    /// Encodes the manifest, which describes the segments as they are now. No segment is opened out
+    /// of order between this step and the root, because only listed segments may be opened.
     pub(super) fn list(&mut self, moment: Moment, superseded: &[u64]) -> Listed {
         let Moment { open: mut scan, retiring: mut freed, .. } = moment;
         scan.extend_from_slice(&self.space.opened);
@@ -102,7 +103,7 @@ impl State {
         Listed { manifest, freed, incarnation: self.space.incarnation }
     }
 
-    /// The root that names a manifest of so many bytes in those chunks.
+    /// The root that names a manifest of `bytes` bytes in these chunks.
     pub(super) fn next_root(
         &mut self,
         sequence: u64,
@@ -125,7 +126,7 @@ impl State {
         }
     }
 
-    /// The root is durable.
+    /// Called when the root is durable: frees the segments.
     pub(super) fn conclude_checkpoint(
         &mut self,
         root: Root,
@@ -142,7 +143,7 @@ impl State {
         self.checkpoint.pending_bytes = 0;
         self.counters.checkpoints += 1;
         for zone in freed {
-            // One that the device has grown by was never in use.
+            // A zone by which the device has grown was never in use.
             let was_used = self.space.get(zone).used > 0;
             self.space.freed_total += u64::from(was_used);
             self.space.push_free(zone);

@@ -1,4 +1,4 @@
-//! The task that takes checkpoints when one is due or asked for.
+//! The task that takes checkpoints when they are due or requested.
 
 use mjolnir_device::{Device, Runtime};
 
@@ -7,7 +7,7 @@ use crate::memory::dirty_nodes_max;
 use crate::options::OpenOptions;
 use crate::space::SegmentState;
 
-/// Bytes that a checkpoint should free for each that it writes, where there is no hurry.
+/// Without urgency, a checkpoint should free at least 16 bytes for each byte that it writes.
 const WON_FOR_WRITTEN: u64 = 16;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
@@ -40,23 +40,23 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 }
 
 impl State {
-    /// Whether a checkpoint should be taken: asked for, much log, much dirty map, or retiring
-    /// segments that are worth it while free ones are few.
+    /// Whether a checkpoint is due: it was requested, the log is long, much of the map is dirty, or
+    /// free segments are few and enough segments are retiring.
     fn checkpoint_due(&mut self, options: &OpenOptions) -> bool {
         self.update_reserve();
         let frees = self.space.count(SegmentState::Retiring);
         let few = self.space.free_count() < 2 * self.space.reserve() + frees;
-        // What a checkpoint writes is the price of what it frees. Where clients leave time for it,
-        // enough retires first to make the price small.
+        // A checkpoint's writes are the price of the space that it frees. If clients' pace leaves
+        // time, it waits until enough segments retire to make the price small.
         let room = self.space.free_count().saturating_sub(self.space.reserve());
         let hurried = room < 2 + self.space.checkpoint_least();
         let cheap =
             frees as u64 * self.space.payload_bytes() >= WON_FOR_WRITTEN * self.checkpoint_bytes();
         let worth = frees > 0 && (hurried || cheap);
-        // Reserving more than an eighth of the store for a checkpoint is a sign to take one.
+        // A checkpoint reserve above an eighth of the store makes a checkpoint due.
         let dirty = self.space.checkpoint_reserve() > 2 + self.space.segments.len() / 8;
-        // Dirty nodes cannot leave memory before they are written, whoever made them so: reclaim
-        // logs nothing that would count.
+        // Dirty nodes cannot be evicted before they are written. This also counts nodes that
+        // reclaim dirtied, since reclaim logs no numbered records.
         let heavy = self.map.unwritten_bytes() as u64 > dirty_nodes_max(options);
         let idle = self.log.sequence == self.log.durable && self.log.since_checkpoint == 0;
         self.checkpoint.wanted

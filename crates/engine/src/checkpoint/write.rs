@@ -1,9 +1,9 @@
-//! Checkpoints: the map's dirty nodes, the node table, and a manifest, written to the log; then
-//! the root.
+//! Writes a checkpoint: the map's dirty nodes, the node table and a manifest go to the log; then
+//! the root is written.
 //!
-//! A checkpoint holds the map as it was when frozen, at sequence number S. Clients go on
-//! meanwhile. What it writes lies in the map's stream; what it supersedes stays until its root is
-//! durable. Segments that were retiring when the map was frozen become free with it.
+//! A checkpoint holds the map as frozen at sequence number S. Clients continue meanwhile. Its
+//! blocks lie in the map's stream; the blocks that it supersedes stay until its root is durable.
+//! Segments that were retiring when the map was frozen become free with it.
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ use crate::space::MAP_STREAM;
 use crate::yielding::yield_now;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// The whole of one checkpoint. On an error the store must fail: the map was frozen.
+    /// Takes one checkpoint. On an error the store must fail: the map was frozen.
     pub(crate) async fn write_checkpoint(&self) -> Result<(), Error> {
         self.redirty_sparse_segments().await?;
-        self.sweep().await; // Else freezing the map would do it in one step.
+        self.sweep().await; // Otherwise, freezing the map would sweep it in one step.
         let (frozen, moment) = self.state().freeze();
         let sequence = moment.sequence;
-        // Addresses that this checkpoint supersedes; their bytes are live until it is durable.
+        // Addresses that this checkpoint supersedes; their bytes count as live until it is durable.
         let mut superseded: Vec<u64> = frozen.released.iter().map(|address| address.0).collect();
         self.write_nodes(frozen.nodes, &mut superseded).await?;
         self.forget_superseded().await?;
@@ -68,15 +68,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 state.space.add_map_bytes(place, 1);
                 superseded.extend(state.map.placed(id, NodeAddress(place.pack())).map(|a| a.0));
             }
-            // What was written may leave memory, and what of it was replaced meanwhile does.
+            // Written nodes may be evicted now, and those replaced meanwhile are dropped.
             drop(nodes);
             state.keep_within(&self.inner.options);
         }
         Ok(())
     }
 
-    /// Has the map forget nodes that were replaced while they were written: on to the last one and then all, with
-    /// whoever else looks at some of them meanwhile.
+    /// Has the map drop nodes that were replaced while they were written: first up to the last one,
+    /// then all again, since walkers may have held some.
     async fn forget_superseded(&self) -> Result<(), Error> {
         let begun = self.state().map.forget_superseded(0);
         while self.state().map.forget_superseded(NODES_A_STEP) < begun + 2 {
@@ -116,14 +116,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(())
     }
 
-    /// A pause in a long checkpoint: other tasks run, and what was written reaches the device.
+    /// A pause in a long checkpoint: other tasks run, and written blocks reach the device.
     async fn let_clients_in(&self) -> Result<(), Error> {
         yield_now().await;
         {
             let mut guard = self.state();
             let state = &mut *guard;
             if state.log.dirty_bytes > dirty_bytes_max(&self.inner.options) {
-                // While a store is being opened, nobody else sends a group that is not full.
+                // While a store is being opened, no other task sends a group that is not full.
                 state.log.close_group(&mut state.space, MAP_STREAM);
             }
         }
@@ -131,7 +131,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.wait_while_dirty().await
     }
 
-    /// Makes everything durable that the checkpoint stands on: its own blocks, and the groups
+    /// Makes everything durable that the checkpoint depends on: its own blocks, and the groups
     /// whose records it contains.
     async fn flush_for_root(&self, sequence: u64) -> Result<(), Error> {
         let last = {

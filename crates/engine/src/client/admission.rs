@@ -1,12 +1,12 @@
-//! Admission: clients whose writes must wait stand in a line.
+//! Admission: writes that must wait stand in a line.
 //!
-//! Only the first of the line looks whether it may go, each time that something changes; so what
-//! reclaim does for one client does not wake all the others. While it waits, nobody passes those in
-//! the line. Once it need not wait any more, the others are called one after another, and whoever
-//! comes then goes at once as long as nothing is in the way: so the line ends, however busy clients are.
+//! Only the first in line checks the obstacle after each change of state. So one step of reclaim
+//! does not wake every waiting client. While the first waits, no other write passes it. Once its
+//! obstacle is gone, the others are called one after another, and a new write proceeds at once if
+//! nothing blocks it. So the line ends, however busy clients are.
 //!
-//! A write that is longer than a group stands in line for each part of it. Trims and what else makes
-//! room stand in none.
+//! A write longer than a group joins the line once for each part. Trims and other operations that
+//! free space skip the line.
 
 use mjolnir_device::{Device, Runtime};
 use mjolnir_store::Error;
@@ -15,30 +15,30 @@ use crate::drive::{Engine, State, Turn, Waiting};
 use crate::memory::dirty_bytes_max;
 use crate::options::OpenOptions;
 
-/// What a client's write waits for.
+/// The obstacle that a client's write waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Obstacle {
-    /// Too much is unwritten.
+    /// More payload is unwritten than memory allows.
     Dirty,
-    /// Too much was accepted since the flush began that is under way.
+    /// Clients wrote more than half of `unflushed_bytes_max` since the running flush began.
     Unflushed,
-    /// Checkpoints have more of the map to write than memory has room for.
+    /// The map's nodes that wait for a checkpoint exceed their bound in memory.
     Map,
-    /// No free space is left for clients.
+    /// Clients have no free space left.
     Panic,
-    /// Reclaim has its share to do first.
+    /// Reclaim must do its share first.
     Share,
 }
 
 impl State {
-    /// Whether the device's flush, which is under way, lags behind clients. Once it ends the next one
-    /// covers what was accepted meanwhile: so half of the bound may be, each time.
+    /// Whether clients outrun the running flush. The next flush covers the data accepted meanwhile,
+    /// so each flush gets half of the bound.
     fn outruns_flushes(&self, options: &OpenOptions) -> bool {
         self.flush_running && self.log.since_flush > options.unflushed_bytes_max / 2
     }
 
-    /// What keeps clients from writing; nothing if the store takes no more changes, which they shall
-    /// be told.
+    /// The obstacle to clients' writes. `None` if the store failed or is closing: the write then
+    /// proceeds, to get that error.
     fn obstacle(&self, options: &OpenOptions) -> Option<Obstacle> {
         if self.check_health().is_err() {
             None
@@ -57,8 +57,8 @@ impl State {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Waits until a client's write may be accepted: within the bound on unwritten data, and as
-    /// pacing allows.
+    /// Waits until a client's write may be accepted: unwritten data is within its bound, and pacing
+    /// permits it.
     pub(crate) async fn admit(&self, blocks: u64) -> Result<(), Error> {
         if self.inner.line.blocked.get() || self.obstacle().is_some() {
             let _waiting = Waiting::new(self);
@@ -75,7 +75,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.state().obstacle(&self.inner.options)
     }
 
-    /// Waits while something is in the way, and has those know who can do something about it.
+    /// Waits until no obstacle is left, and wakes the task that can remove it.
     async fn pass(&self, turn: &Turn<'_>) {
         let options = &self.inner.options;
         while let Some(obstacle) = self.obstacle() {
@@ -88,14 +88,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     fn tell_of(&self, obstacle: Obstacle) {
         match obstacle {
             Obstacle::Dirty => {
-                // What is bounded to less than a group would else wait for the group to linger.
+                // With a bound smaller than a group, the group would otherwise wait for the linger.
                 let mut guard = self.state();
                 let state = &mut *guard;
                 state.log.close_logged_groups(&mut state.space);
                 drop(guard);
                 self.submit();
             }
-            // Checkpoints are begun in time by whoever makes the nodes dirty; a flush runs.
+            // The step that makes nodes dirty starts the checkpoint; the flush is already running.
             Obstacle::Map | Obstacle::Unflushed => {}
             Obstacle::Panic | Obstacle::Share => {
                 self.inner.lead_wanted.notify(1);

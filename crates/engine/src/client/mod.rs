@@ -1,4 +1,4 @@
-//! What clients ask for: reads, writes, zeroes, vectors, by the `Store` contract.
+//! Client requests by the `Store` contract: reads, writes, zeroes, vectors.
 
 mod admission;
 mod outlive;

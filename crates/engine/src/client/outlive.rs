@@ -1,4 +1,4 @@
-//! Acknowledges a change once it would outlive this process, where a warm log is kept.
+//! Where a warm log is kept, delays an acknowledgement until the change survives this process.
 
 use mjolnir_device::{Device, Runtime};
 use mjolnir_store::Error;
@@ -7,12 +7,12 @@ use crate::drive::Engine;
 use crate::report::WarmState;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Whether what is acknowledged survives the end of the process.
+    /// Whether acknowledged changes survive the end of the process.
     pub fn warm_log(&self) -> WarmState {
         self.state().warm_log.clone()
     }
 
-    /// Waits until what was logged so far survives the process, if anything is to.
+    /// If a warm log is kept, waits until all records logged so far survive the process.
     pub(crate) async fn outlive(&self) -> Result<(), Error> {
         let owed = {
             let mut guard = self.state();

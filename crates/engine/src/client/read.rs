@@ -1,4 +1,4 @@
-//! Reads of clients.
+//! Client reads.
 
 use futures_util::future::try_join_all;
 use mjolnir_device::{Device, Runtime};
@@ -7,13 +7,13 @@ use mjolnir_store::report::ReadPurpose;
 use mjolnir_store::{Chunk, Chunks, Error, ErrorKind};
 use mjolnir_units::{BLOCK_SIZE, Lba, TreeId};
 
-use crate::drive::{Engine, Piece, Version};
+use crate::drive::{Engine, ReadSource, Version};
 use crate::yielding::yield_now;
 
-/// Runs that a read may find for which room is kept for the next one.
+/// Capacity of the run buffer that is kept for the next read, in runs.
 const RUNS_ROOM_MAX: usize = 1024;
 
-/// Bytes after whose copying others get their turn.
+/// A copy of at least this many bytes yields to other tasks afterwards.
 const LARGE_COPY: usize = 256 << 10;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
@@ -24,7 +24,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         lba: u64,
         blocks: u64,
     ) -> Result<Chunks, Error> {
-        let mut pieces = self
+        let mut sources = self
             .step(|state| {
                 if state.map.blocks(tree).is_none_or(|size| lba + blocks > size) {
                     return Err(Error::new(
@@ -36,45 +36,47 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 let mut runs = std::mem::take(&mut state.runs_room);
                 runs.clear();
                 let found = state.map.lookup(tree, Lba(lba), blocks, &mut runs);
-                let pieces = found.map(|()| self.pieces(state, &runs));
+                let sources = found.map(|()| self.sources(state, &runs));
                 if runs.capacity() <= RUNS_ROOM_MAX {
                     state.runs_room = runs;
                 }
-                Ok(pieces?)
+                Ok(sources?)
             })
             .await?;
-        if pieces.len() == 1
-            && let Some(piece) = pieces.pop()
+        if sources.len() == 1
+            && let Some(source) = sources.pop()
         {
-            return Ok(Chunks::from_buf([self.read_piece(piece).await?]));
+            return Ok(Chunks::from_buf([self.read_source(source).await?]));
         }
-        try_join_all(pieces.into_iter().map(|piece| self.read_piece(piece))).await.map(Chunks::from)
+        try_join_all(sources.into_iter().map(|source| self.read_source(source)))
+            .await
+            .map(Chunks::from)
     }
 
-    /// Reads one block, and tells which version of it that is.
+    /// Reads one block and its version.
     pub(crate) async fn read_version(
         &self,
         tree: TreeId,
         lba: u64,
     ) -> Result<(Option<Version>, Chunk), Error> {
-        let (version, piece) = self
+        let (version, source) = self
             .step(|state| {
                 let version = state.version_of(tree, lba)?;
                 let pba = version.map(|version| version.pba);
-                Ok((version, self.pieces(state, &[Run { blocks: 1, pba }]).pop()))
+                Ok((version, self.sources(state, &[Run { blocks: 1, pba }]).pop()))
             })
             .await?;
-        let piece = piece.unwrap_or(Piece::Hole(1));
-        Ok((version, self.read_piece(piece).await?))
+        let source = source.unwrap_or(ReadSource::Hole(1));
+        Ok((version, self.read_source(source).await?))
     }
 
-    /// Of what a client reads.
-    async fn read_piece(&self, piece: Piece<D, R>) -> Result<Chunk, Error> {
-        Ok(match piece {
-            Piece::Hole(blocks) => Chunk::Zeroes(blocks * BLOCK_SIZE),
-            Piece::Memory(bytes) => {
-                // Itself it would hold all of the write that it is a part of, as long as whoever asked
-                // for a little of it cares to.
+    /// Reads one source of a client's read.
+    async fn read_source(&self, source: ReadSource<D, R>) -> Result<Chunk, Error> {
+        Ok(match source {
+            ReadSource::Hole(blocks) => Chunk::Zeroes(blocks * BLOCK_SIZE),
+            ReadSource::Memory(bytes) => {
+                // Copied: the slice itself would keep the whole write's buffer alive for as long as
+                // the client holds a few bytes of it.
                 let mut copy = self.buffer(bytes.len());
                 copy.as_mut().copy_from_slice(&bytes);
                 if copy.len() >= LARGE_COPY {
@@ -82,7 +84,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 }
                 Chunk::Data(copy.into())
             }
-            Piece::Device(pba, blocks, pin) => {
+            ReadSource::Device(pba, blocks, pin) => {
                 let buffer = self.read_pinned(ReadPurpose::Client, pba, blocks).await?;
                 drop(pin);
                 Chunk::Data(buffer.into())

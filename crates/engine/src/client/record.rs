@@ -8,8 +8,8 @@ use crate::format::record::Record;
 use crate::space::Hurdle;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Applies a record that carries no payload and puts it into the log, in one step. `check`
-    /// sees the state of that very step. Returns the sequence number.
+    /// Applies a record without payload and logs it, in one step. `check` sees the state of that
+    /// step. Returns the sequence number.
     pub(crate) async fn log_record(
         &self,
         record: Record,
@@ -18,7 +18,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.log_record_if(record, |state| Ok(check(state)?)).await
     }
 
-    /// As [`log_record`](Self::log_record), where `check` looks at the map.
+    /// As [`log_record`](Self::log_record); `check` may read the map.
     pub(crate) async fn log_record_if(
         &self,
         record: Record,
@@ -32,7 +32,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         .await
     }
 
-    /// Takes a step in which records are applied that carry no payload.
+    /// Takes a step that applies records without payload.
     pub(crate) async fn log_step<T>(
         &self,
         step: impl FnMut(&mut State) -> Result<T, Hurdle>,

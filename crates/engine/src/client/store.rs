@@ -1,4 +1,4 @@
-//! The `Store` contract, as the engine fulfils it.
+//! Implements the `Store` contract.
 
 use bytes::Bytes;
 use mjolnir_device::{Device, Runtime};
@@ -13,7 +13,7 @@ use crate::drive::{Engine, State};
 use crate::format::record::{REMAPS_MAX, Record};
 use crate::yielding::yield_now;
 
-/// Extents that are listed at once where there may be any number.
+/// The largest number of extents listed in one step.
 pub(crate) const EXTENTS_AT_ONCE: usize = 4096;
 
 impl<D: Device, R: Runtime> Store for Engine<D, R> {
@@ -81,10 +81,10 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
         let begun = self.runtime().now();
         self.state().check_write(id, offset, data.len() as u64)?;
         let length = data.len() as u64;
-        // An empty write makes what came before it durable all the same.
+        // A durable empty write still flushes earlier writes.
         let before = self.state().log.sequence;
         let sequence = self.write_bytes(id, offset, data).await?.max(before);
-        self.settle(sequence, durability).await?;
+        self.ensure_durability(sequence, durability).await?;
         let mut state = self.state();
         state.counters.client_write_bytes += length;
         let took = self.runtime().now() - begun;
@@ -103,10 +103,10 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
         self.state().check_write(id, offset, length)?;
         if length == 0 {
             let before = self.state().log.sequence;
-            return self.settle(before, durability).await;
+            return self.ensure_durability(before, durability).await;
         }
         let sequence = self.zero_bytes(id, offset, length).await?;
-        self.settle(sequence, durability).await
+        self.ensure_durability(sequence, durability).await
     }
 
     async fn trim(
@@ -119,7 +119,7 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
         let begun = self.runtime().now();
         self.state().check_write(id, offset, length)?;
         let (sequence, _) = self.trim_within(id, offset, offset + length).await?;
-        self.settle(sequence, durability).await?;
+        self.ensure_durability(sequence, durability).await?;
         let took = self.runtime().now() - begun;
         self.state().counters.trim_latency.add(took);
         Ok(())
@@ -147,10 +147,10 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
         let mut at = offset;
         while at < end {
             if at > offset {
-                // All of it may be in memory, and be millions of runs.
+                // The whole map may be in memory, with millions of runs.
                 yield_now().await;
             }
-            // A leaf's worth at a time: a run of many addresses is one extent here.
+            // One leaf's worth at a time. Adjacent runs of different addresses form one extent.
             let runs: Vec<Run> = self
                 .step(|state| {
                     state.size(id)?;
@@ -181,12 +181,11 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
     }
 
     async fn cache(&self, id: TreeId, offset: u64, length: u64) -> Result<(), Error> {
-        // Brings the map's nodes and the checksums in; data itself is cached by the device, if at
-        // all.
+        // Loads map nodes and checksums. The device caches data, if anything does.
         self.state().check_read(id, offset, length)?;
         let mut at = offset;
         loop {
-            // It may have shrunk.
+            // The volume may have shrunk.
             let end = (offset + length).min(self.state().size(id)?);
             if at >= end {
                 return Ok(());
@@ -212,7 +211,7 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
         if let Some(staged) = staged {
             staged.taken_over();
         }
-        self.settle(sequence, durability).await?;
+        self.ensure_durability(sequence, durability).await?;
         let took = self.runtime().now() - begun;
         self.state().counters.atomic_latency.add(took);
         Ok(())
@@ -224,8 +223,8 @@ impl<D: Device, R: Runtime> Store for Engine<D, R> {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Completes an operation as durably as was asked.
-    async fn settle(&self, sequence: u64, durability: Durability) -> Result<(), Error> {
+    /// Waits until the record `sequence` is as durable as requested.
+    async fn ensure_durability(&self, sequence: u64, durability: Durability) -> Result<(), Error> {
         match durability {
             Durability::Buffered => self.outlive().await,
             Durability::Durable => self.flush_to(sequence).await,

@@ -1,4 +1,4 @@
-//! The engine as a Store.
+//! Atomic vectors: payload is staged in a hidden tree, then one record applies all operations.
 
 use bytes::Bytes;
 use mjolnir_device::{AlignedBuf, Device, Runtime};
@@ -11,15 +11,15 @@ use crate::format::record::{REMAPS_MAX, Record, Remap};
 /// The most payload in one atomic vector.
 pub(crate) const ATOMIC_BYTES_MAX: u64 = 64 << 20;
 
-/// The tree that stands for the staged one until it exists. No tree of a client has this id.
+/// Placeholder id for the staged tree until it exists. No client's tree has this id.
 const STAGED: TreeId = TreeId(0);
 
 fn no_tree_0() -> Error {
     Error::new(ErrorKind::NotFound, "there is no volume with the id 0")
 }
 
-/// A tree of staged blocks that no record has taken over yet. It is dropped with this, however the
-/// operation ends; after a crash, recovery drops it.
+/// A staged tree that no record has taken over yet. Dropping this deletes the tree, however the
+/// operation ends; after a crash, recovery deletes it.
 pub(crate) struct Staged<D: Device, R: Runtime> {
     engine: Engine<D, R>,
     pub tree: TreeId,
@@ -37,7 +37,8 @@ impl<D: Device, R: Runtime> Drop for Staged<D, R> {
         if !self.taken_over {
             let (engine, tree) = (self.engine.clone(), self.tree);
             self.engine.spawn(async move {
-                // Where this fails the store takes no more changes: the next recovery drops it.
+                // On failure the store takes no more changes, and the next recovery deletes the
+                // tree.
                 let _ = engine.log_record(Record::Delete { tree }, |_| Ok(())).await;
             });
         }
@@ -56,7 +57,7 @@ pub(crate) fn place_staged(remaps: Vec<Remap>, staging: Option<TreeId>) -> Vec<R
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Turns operations into remaps from a staged tree, and the payload to stage.
+    /// Converts operations into remaps from a staged tree, and the payload to stage.
     pub(crate) fn check_vector(&self, ops: Vec<Op>) -> Result<(Vec<Remap>, Vec<Bytes>), Error> {
         if ops.len() > REMAPS_MAX {
             return Err(Error::new(
@@ -83,7 +84,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     let to_lba = lba_of("the offset", offset)?;
                     let bytes = data.len() as u64;
                     if bytes == 0 {
-                        // Nothing to stage; the target is checked all the same.
+                        // Nothing to stage, but the target is still checked.
                         remaps.push(Remap::Trim { tree: to, lba: to_lba, bytes });
                         continue;
                     }
@@ -128,7 +129,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok((remaps, writes))
     }
 
-    /// Writes payload to a tree that no client sees.
+    /// Writes payload to a tree hidden from clients.
     pub(crate) async fn stage(&self, writes: &[Bytes], blocks: u64) -> Result<Staged<D, R>, Error> {
         let tree = self.state().catalog.next_id()?;
         self.log_record(Record::Stage { tree, blocks }, |_| Ok(())).await?;
@@ -143,8 +144,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 }
 
 impl State {
-    /// Refuses remaps of what is gone, read-only or too short, and those of a part of a block that is not
-    /// the last one of each volume.
+    /// Refuses a remap if its tree is gone, read-only or too short, or if it covers part of a block
+    /// other than the last block of each volume.
     pub(crate) fn check_remaps(&mut self, remaps: &[Remap]) -> Result<(), Error> {
         for remap in remaps {
             match *remap {
@@ -172,8 +173,8 @@ impl State {
         self.check_tail(tree, offset, bytes)
     }
 
-    /// Refuses a part of a block, unless it is all that a volume has of its last one. What is staged has
-    /// zeroes behind it.
+    /// Refuses a partial block, unless it is all of a volume's last block. Staged blocks are padded
+    /// with zeroes.
     fn check_tail(&self, tree: TreeId, offset: u64, bytes: u64) -> Result<(), Error> {
         if bytes.is_multiple_of(BLOCK_SIZE) {
             return Ok(());
@@ -193,7 +194,7 @@ impl State {
     }
 }
 
-/// What is to be staged: a part of a block at the end gets zeroes behind it.
+/// The blocks to stage: a partial block at the end is padded with zeroes.
 fn in_blocks(mut data: Bytes) -> impl Iterator<Item = Bytes> {
     let whole = data.split_to(data.len() / BLOCK_BYTES * BLOCK_BYTES);
     let mut padded = AlignedBuf::zeroed(if data.is_empty() { 0 } else { BLOCK_BYTES });

@@ -1,4 +1,4 @@
-//! Writes: whole blocks without a copy, parts of blocks by reading, changing and writing them.
+//! Writes: whole blocks are written without a copy, partial blocks by read-modify-write.
 
 use bytes::Bytes;
 use mjolnir_device::{AlignedBuf, Device, Runtime};
@@ -36,8 +36,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(sequence)
     }
 
-    /// Writes whole blocks. Each block is taken over or not; a crash or an error in between leaves
-    /// the ones before.
+    /// Writes whole blocks. Each block is atomic: a crash or an error in between leaves the earlier
+    /// blocks written.
     pub(crate) async fn write_blocks(
         &self,
         tree: TreeId,
@@ -66,8 +66,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(sequence)
     }
 
-    /// Changes part of one block: reads it, and writes it back only if no one changed it in
-    /// between, else starts over.
+    /// Changes part of one block: reads it, modifies it, and writes it back if its version is
+    /// unchanged; otherwise starts over.
     async fn patch_block(
         &self,
         tree: TreeId,

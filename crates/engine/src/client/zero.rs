@@ -1,5 +1,5 @@
-//! Zeroing: whole blocks become holes, and so does a block of which nothing but zeroes is left. Nothing
-//! is written where zeroes are read already.
+//! Zeroing: whole blocks become holes. A block whose rest holds only zeroes becomes a hole, too. A
+//! range that already reads as zeroes is not written.
 
 use std::ops::Range;
 
@@ -12,8 +12,9 @@ use crate::format::record::{Record, Remap};
 use crate::space::Claim;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Trims the whole blocks within a range, and with them the last one of the volume if the range reaches
-    /// to its end. Returns the record's sequence number, or the newest, and the bytes trimmed.
+    /// Trims the whole blocks within a range, and the volume's last block if the range reaches the
+    /// volume's end. Returns the sequence number of the record (the newest number if nothing is
+    /// trimmed) and the bytes trimmed.
     pub(crate) async fn trim_within(
         &self,
         tree: TreeId,
@@ -36,15 +37,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 })
                 .await;
             match logged {
-                // What was its last block may be another one now.
+                // The volume's last block may be another one now.
                 Err(_) if is_resized && end <= self.state().writable(tree)? => {}
                 logged => return Ok((logged?, start..stop)),
             }
         }
     }
 
-    /// Makes bytes at any alignment read as zeroes. Returns the sequence number up to which the log must
-    /// be durable for that to be.
+    /// Makes bytes at any alignment read as zeroes. The zeroes are durable once the log is durable
+    /// up to the returned sequence number.
     pub(crate) async fn zero_bytes(
         &self,
         tree: TreeId,
@@ -52,7 +53,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         length: u64,
     ) -> Result<u64, Error> {
         let end = offset + length;
-        // First, since it frees room, which on a full store the parts may need.
+        // The trim comes first: it frees space, which the edges may need on a full store.
         let (mut sequence, trimmed) = self.trim_within(tree, offset, end).await?;
         for edge in [offset..trimmed.start, trimmed.end..end].into_iter().filter(|e| !e.is_empty())
         {
@@ -64,21 +65,22 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(sequence)
     }
 
-    /// Zeroes a part of a block: reads it, and changes it only if no one did in between, else starts
-    /// over. On a full store the rest of the block may be written where trims still are.
+    /// Zeroes part of one block: reads it, and changes it if its version is unchanged; otherwise
+    /// starts over. On a full store, the block's other bytes may still be rewritten where trims are
+    /// accepted.
     async fn zero_part(&self, tree: TreeId, lba: u64, part: Range<usize>) -> Result<u64, Error> {
         loop {
             let (before, content) = self.read_version(tree, lba).await?;
             let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
             let content = match &content {
                 Chunk::Data(content) if !is_zero(&content[part.clone()]) => content,
-                // As durable as what made it so, which may have been logged last.
+                // The record that zeroed these bytes may be the newest one.
                 _ => return Ok(self.state().log.sequence),
             };
             let (head, tail) = (&content[..part.start], &content[part.end..]);
             let changed = if is_zero(head) && is_zero(tail) {
                 self.log_step(|state| {
-                    // The last block of the volume may be a part of one.
+                    // The volume's last block may be partial.
                     let left = state.writable(tree)?.saturating_sub(lba * BLOCK_SIZE);
                     let bytes = left.min(BLOCK_SIZE);
                     let trim = Record::Remap(Remap::Trim { tree, lba, bytes });

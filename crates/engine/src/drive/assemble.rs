@@ -1,4 +1,4 @@
-//! Puts an engine together from its parts, before anything runs.
+//! Assembles an engine from its parts, before any task runs.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ use crate::report::{Counters, ReadErrors, WarmState};
 use crate::space::{CLIENT_STREAM, NodeTableMedia, Space};
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// A log that holds nothing, as of the root.
+    /// Replaces the log by an empty one, as of the root.
     pub(crate) fn renew_log(&self, root: &Root) {
         let mut state = self.state();
         let streams = usize::from(CLIENT_STREAM + state.placement.streams());

@@ -1,4 +1,4 @@
-//! Memory for payloads, and the task that gives it back while nobody needs it.
+//! Payload buffers, and the task that frees idle ones.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -8,13 +8,12 @@ use mjolnir_device::{AlignedBuf, Device, Runtime};
 
 use crate::drive::engine::Engine;
 
-/// How long buffers are kept that nobody uses: what is needed again sooner is not asked of the system,
-/// which would have to clear it, again and again.
+/// How long idle buffers are kept. A buffer needed again sooner is not allocated anew from the
+/// system, which would have to clear it each time.
 const BUFFERS_REST: Duration = Duration::from_secs(1);
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// The task that lets go of buffers that nobody has used for a while. Nothing wakes it while there are
-    /// few.
+    /// The task that frees buffers idle for a while. Nothing wakes it while there are few.
     pub(crate) async fn buffers_task(self) {
         loop {
             let listener = self.inner.buffers_grown.listen();
@@ -39,15 +38,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// A buffer to read into.
+    /// Allocates a read buffer.
     pub(crate) fn buffer(&self, bytes: usize) -> AlignedBuf {
         let buffer = self.state().buffers.take(bytes);
         self.watch_buffers();
         buffer
     }
 
-    /// Has buffers looked after, if there are more than few. Called after every step, and wherever some
-    /// are taken without one.
+    /// Wakes the buffers task if there are more than a few buffers. Called after every step, and
+    /// wherever code takes buffers outside a step.
     pub(crate) fn watch_buffers(&self) {
         let mut state = self.state();
         if !state.buffers_watched && state.buffers_can_rest() {

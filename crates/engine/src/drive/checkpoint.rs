@@ -1,4 +1,5 @@
-//! Asking for a checkpoint, and what the store knows of the last and the next one. The checkpoint's task writes it.
+//! Requests for a checkpoint, and the state of the last and the next one. The checkpoint task
+//! writes it.
 
 use mjolnir_device::{Device, Runtime};
 use mjolnir_store::{Error, ErrorKind};
@@ -6,7 +7,7 @@ use mjolnir_store::{Error, ErrorKind};
 use crate::drive::engine::Engine;
 use crate::format::root::Root;
 
-/// What the checkpoint task keeps between runs.
+/// State that the checkpoint task keeps between runs.
 #[derive(Default)]
 pub(crate) struct CheckpointState {
     /// Counts durable checkpoints of the store's life.
@@ -17,34 +18,34 @@ pub(crate) struct CheckpointState {
     pub begun: u64,
     pub ended: u64,
     pub running: bool,
-    /// Bytes that the running one has still to write for the nodes that it has frozen, at most.
+    /// Most bytes that the running checkpoint has still to write for the nodes that it froze.
     pub pending_bytes: u64,
-    /// Bytes that lie in sparse segments of the map, out of which the next ones will move them.
+    /// Live bytes in sparse segments of the map, which the next checkpoints will move.
     pub sparse_bytes: u64,
-    /// Someone wants one as soon as may be.
+    /// A checkpoint is wanted as soon as possible.
     pub wanted: bool,
-    /// The root as it was written last, by this opening of the store.
+    /// The root that this opening of the store wrote last.
     pub root: Option<Root>,
-    /// The root is to be written again, with how much is durable.
+    /// The root must be rewritten with the newest durable sequence number.
     pub promise_wanted: bool,
-    /// Whether the task that sees to that knows that more is durable than the root says.
+    /// Whether the promise task knows that more is durable than the root says.
     pub promise_watched: bool,
 }
 
 impl CheckpointState {
-    /// Of an opening of the store with this random number.
+    /// State of an opening of the store, with this random number.
     pub fn new(opening: u64) -> Self {
         CheckpointState { opening, ..CheckpointState::default() }
     }
 
-    /// Whether the next checkpoint can win space by moving what lives in sparse map segments.
+    /// Whether the next checkpoint can free space by moving live nodes out of sparse map segments.
     pub fn is_compacting(&self) -> bool {
         self.sparse_bytes > 0
     }
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Takes a checkpoint now and waits until it is durable. Recovery begins from the newest.
+    /// Takes a checkpoint and waits until it is durable. Recovery starts from the newest one.
     pub async fn checkpoint(&self) -> Result<(), Error> {
         let begun = {
             let mut state = self.state();

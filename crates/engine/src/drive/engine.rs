@@ -1,4 +1,4 @@
-//! The engine's handle and state, and the small steps that everything else is made of.
+//! The engine's handle and shared state, and the small operations that the rest is built on.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -27,27 +27,27 @@ pub(crate) struct Inner<D, R> {
     pub device: D,
     pub runtime: R,
     pub options: OpenOptions,
-    /// No borrow of it crosses an `.await`.
+    /// No borrow of the state crosses an `.await`.
     pub state: RefCell<State>,
     /// Clients whose writes wait to be accepted.
     pub line: Line,
-    /// Something about space, the log or the store's health changed: whoever waits looks again.
+    /// Space, the log or the store's health changed: every waiter checks its condition again.
     pub changed: Event,
     /// There is work for the reclaim task.
     pub reclaim_wanted: Event,
     /// There is work for the checkpoint task.
     pub checkpoint_wanted: Event,
-    /// Clients wait for reclaim, or it has copied something.
+    /// Clients wait for reclaim, or reclaim has copied something.
     pub lead_wanted: Event,
     /// Few segments are ready to be opened: the reset task prepares some.
     pub reset_wanted: Event,
-    /// A group was begun: the linger task looks at it.
-    /// There may be free segments to give back.
+    /// There may be free segments to return to the host.
     pub release_wanted: Event,
+    /// A group was begun: the linger task checks it.
     pub group_begun: Event,
     /// More is durable than the root says, or the engine stops.
     pub promise_wanted: Event,
-    /// There are more than few buffers: the task that lets go of them looks at them.
+    /// There are more than a few buffers: the buffers task checks them.
     pub buffers_grown: Event,
     pub opened_at: Instant,
 }
@@ -57,13 +57,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.inner.state.borrow_mut()
     }
 
-    /// Memory for what clients write, which counts towards the budget: payloads that are read into it
-    /// need no copy.
+    /// Write buffers for clients, counted in the budget. Payload read into them needs no copy.
     pub fn client_buffers(&self) -> Buffers {
         self.state().client_buffers.clone()
     }
 
-    /// Memory for what clients send until it is decoded, which counts towards the budget, too.
+    /// Input buffers for clients' data until it is decoded, also counted in the budget.
     pub fn client_inputs(&self) -> Buffers {
         self.state().client_inputs.clone()
     }
@@ -80,19 +79,19 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.inner.changed.notify(usize::MAX);
     }
 
-    /// Has reclaim look again at what there is to do, whether it rests or waits within a cycle.
+    /// Wakes reclaim to check for work, whether it rests or waits within a cycle.
     pub(crate) fn call_reclaim(&self) {
         self.inner.reclaim_wanted.notify(1);
         self.notify();
     }
 
-    /// The store takes no more changes. The first reason counts.
+    /// Fails the store: it takes no more changes. The first reason is kept.
     pub(crate) fn fail(&self, error: Error) {
         let mut state = self.state();
         if state.failed.is_none() {
             state.failed = Some(Error::new(
                 error.kind,
-                format!("the store takes no more changes, to lose none: {}", error.message),
+                format!("the store takes no more changes, so that none is lost: {}", error.message),
             ));
         }
         drop(state);

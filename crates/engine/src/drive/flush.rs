@@ -1,4 +1,5 @@
-//! Flushes: until every record up to a number is durable. One runs at a time, for all who want one.
+//! Flushes make every record up to a number durable. One device flush runs at a time and serves all
+//! waiters.
 
 use mjolnir_device::{Device, Runtime};
 use mjolnir_store::Error;
@@ -25,8 +26,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// Begins to flush the device, unless that is under way. It is a task's work: whoever wants a flush
-    /// may leave before it ends, and what is counted on it to cover is covered all the same.
+    /// Starts a device flush, unless one is running. A task runs the flush: a waiter may leave
+    /// before it ends, and the records that others count on are still covered.
     pub(crate) fn begin_flush(&self) {
         if std::mem::replace(&mut self.state().flush_running, true) {
             return;
@@ -35,11 +36,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.spawn(async move {
             engine.flush_all().await;
             engine.state().flush_running = false;
-            engine.submit(); // So much may have come meanwhile that the next flush is due.
+            engine.submit(); // New records may make the next flush due already.
         });
     }
 
-    /// Makes all records that there are now durable. If that fails, so does the store.
+    /// Makes all present records durable. If that fails, the store fails.
     async fn flush_all(&self) {
         let target = {
             let mut guard = self.state();

@@ -1,25 +1,25 @@
-//! The line of clients that wait to be admitted: only the first of them looks whether it is its turn.
+//! The line of clients that wait for admission. Only the first checks whether it may proceed.
 
 use std::cell::Cell;
 
 use event_listener::Event;
 
-/// A line, the first of which has the turn.
+/// A line of waiters; the first one holds the turn.
 #[derive(Default)]
 pub(crate) struct Line {
-    /// How many stand in it.
+    /// Number of waiters in the line.
     length: Cell<usize>,
-    /// Whether the first one waits for something.
+    /// Whether the first waiter waits for something.
     pub blocked: Cell<bool>,
-    /// The turn is free: for the one who has waited longest.
+    /// Signals that the turn is free; wakes the longest waiter.
     free: Event,
 }
 
 impl Line {
-    /// Joins the line, and waits until the turn comes. Whoever's future is dropped has left.
+    /// Joins the line, and waits for the turn. Dropping the future leaves the line.
     pub(crate) async fn turn(&self) -> Turn<'_> {
-        // Those who wait are notified one after another, in order. The turn is taken by whoever
-        // joins an empty line, or was notified: nobody else asks for it while some wait.
+        // Waiters are notified one after another, in order. A client takes the turn if it joins an
+        // empty line or was notified; no other client tries while some wait.
         let first = self.length.get() == 0;
         self.length.set(self.length.get() + 1);
         let mut turn = Turn { line: self, taken: false };
@@ -34,12 +34,12 @@ impl Line {
 /// A place in the line.
 pub(crate) struct Turn<'a> {
     line: &'a Line,
-    /// Whether it is the first.
+    /// Whether this place holds the turn.
     taken: bool,
 }
 
 impl Turn<'_> {
-    /// The first one must wait: others stand behind it.
+    /// Marks the first waiter as waiting: new clients join the line behind it.
     pub(crate) fn block(&self) {
         debug_assert!(self.taken, "only the first one waits for something");
         self.line.blocked.set(true);
@@ -65,7 +65,7 @@ mod tests {
 
     type Waiter<'a> = Pin<Box<dyn Future<Output = Turn<'a>> + 'a>>;
 
-    /// Somebody who joins the line now.
+    /// A client that joins the line now.
     fn join(line: &Line) -> (Waiter<'_>, Option<Turn<'_>>) {
         let mut waiter: Waiter<'_> = Box::pin(line.turn());
         let turn = look(&mut waiter);
@@ -93,7 +93,8 @@ mod tests {
         assert!(line.blocked.get());
         drop(first);
         assert!(!line.blocked.get(), "nobody is known to wait for something");
-        // The next one has been called, and not come yet: whoever comes now is behind all of them.
+        // The next waiter was called but has not run yet: a client that joins now is behind all of
+        // them.
         waiters.push(join(&line));
         for next in 0..4 {
             assert!(!is_empty(&line));
@@ -110,7 +111,7 @@ mod tests {
 
     #[test]
     fn whoever_leaves_holds_up_nobody() {
-        // One of four leaves, before or after it was called, and later ones come meanwhile.
+        // One of four leaves, before or after it was called; later ones join meanwhile.
         for leaves in 0..3 {
             for called in [false, true] {
                 let line = Line::default();

@@ -1,4 +1,4 @@
-//! The task that sends a group which waited long enough for more.
+//! The task that sends a group after it has waited long enough for more records.
 
 use std::pin::pin;
 
@@ -9,8 +9,8 @@ use mjolnir_device::{Device, Runtime};
 use crate::drive::engine::Engine;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Sends groups that no flush asked for, after a short wait for company: the linger, and for those
-    /// begun meanwhile up to another.
+    /// Sends groups that no flush asked for, after a short wait for more records (the linger). A
+    /// group begun during one linger waits for up to a second one.
     pub(crate) async fn linger_task(self) {
         loop {
             let listener = self.inner.group_begun.listen();

@@ -1,9 +1,10 @@
-//! What moves the store: its handle and state, steps and what they wait for, verified reads, and the tasks that
-//! serve the log and space.
+//! The engine's mechanics: its handle and state, steps and their waits, verified reads, and the
+//! tasks that serve the log and space.
 //!
-//! Parts (map, space, log, placement, pacing) never call up: they return what is in the way, or leave in the log's
-//! outbox what they want done. A *step* ([`steps`]) changes several parts at once, without an `.await`. Clients,
-//! checkpoints, recovery and reclaim are built on what this folder offers, and do not know each other.
+//! Parts (map, space, log, placement, pacing) never call up: they return the obstacle, or leave
+//! requests in the log's outbox. A *step* ([`steps`]) changes several parts at once, without an
+//! `.await`. Clients, checkpoints, recovery and reclaim are built on this folder, and do not know
+//! each other.
 
 mod assemble;
 mod buffers;
@@ -26,8 +27,8 @@ pub use engine::Engine;
 pub(crate) use line::Turn;
 pub(crate) use read::checksums::Sums;
 pub(crate) use read::groups::{Hole, REACH, TRIES, Walk};
-pub(crate) use read::pieces::Piece;
 pub(crate) use read::pins::Pin;
+pub(crate) use read::sources::ReadSource;
 pub(crate) use room::Waiting;
 pub(crate) use state::State;
 pub(crate) use steps::apply::blocks_of;

@@ -1,9 +1,9 @@
-//! Free segments go back to what the store lies on: holes in a sparse file, discards on a block device.
+//! Returns free segments to the host: as holes in a sparse file, or discards on a block device.
 //!
-//! Only what both copies of the root list as free goes back, so that whichever of them is read after a
-//! crash, no segment that it names is gone: what a checkpoint frees waits for the next one. The segments
-//! that are opened next are kept. By itself this is slow and leaves the device to clients; a collection
-//! has all of it given back at once.
+//! Only segments that both copies of the root list as free are returned. So whichever copy is read
+//! after a crash, it names no returned segment; segments that a checkpoint frees wait for the next
+//! checkpoint. The segments to be opened next are kept. In the background, release is slow and
+//! leaves the device to clients; a collection returns all free segments at once.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -16,23 +16,24 @@ use mjolnir_units::{BLOCK_SIZE, ZoneId};
 use crate::drive::engine::Engine;
 use crate::drive::state::State;
 
-/// How long free segments wait before a look at them: what is taken again at once is not worth giving back.
+/// How long free segments wait before a check: a segment that is soon used again is not worth
+/// returning.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Giving back what is free takes about so long.
+/// Approximate time in which all free segments are returned.
 const SPREAD: Duration = Duration::from_secs(20);
 
-/// The longest time between two segments, where the device is not slow.
+/// The longest pause between two segments, on a device that is not slow.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
-/// While clients are at work it rests for so many times as long as one took.
+/// While clients are active, the task rests 9 times as long as the last release took.
 const REST_FOR_WORK: u32 = 9;
 
-/// Checkpoints that a collection takes for what the last one freed, at most: each may compact the map and
-/// free a segment more.
+/// The most checkpoints that a collection takes to release segments that the last one freed: each
+/// may compact the map and free one segment more.
 const CHECKPOINTS: usize = 2;
 
-/// A segment that is being given back: it is not reset meanwhile.
+/// A segment that is being returned; it is not reset meanwhile.
 struct Releasing<D: Device, R: Runtime> {
     engine: Engine<D, R>,
     zone: ZoneId,
@@ -46,7 +47,7 @@ impl<D: Device, R: Runtime> Drop for Releasing<D, R> {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// The task that gives back what is free.
+    /// The task that returns free segments to the host.
     pub(crate) async fn release_task(self) {
         loop {
             let listener = self.inner.release_wanted.listen();
@@ -63,7 +64,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
             drop(listener);
             self.wait_at_most(LOOK).await;
-            // What waits for a root would wait for ever where nobody writes.
+            // Without writes, segments that wait for a root would wait forever.
             let waits = {
                 let state = self.state();
                 state.space.awaits_root() && !state.closing && !state.releases_nothing()
@@ -87,7 +88,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// Gives back all that is free, at once. Returns how many segments that were, and the bytes that came back.
+    /// Returns all free segments at once. Gives the number of segments, and the bytes that the host
+    /// got back.
     pub(crate) async fn release_all(&self) -> Result<(u64, u64), Error> {
         if !self.device().abilities().gives_back() {
             return Ok((0, 0));
@@ -107,7 +109,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok((after.0 - before.0, after.1 - before.1))
     }
 
-    /// Gives back the next segment that may be; whether there was one.
+    /// Returns the next segment to the host, if one is due. Gives whether there was one.
     async fn release_next(&self) -> bool {
         if !self.device().abilities().gives_back() {
             return false;
@@ -126,10 +128,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let held = self.device().abilities().held_bytes();
         let released = self.device().release(zone).await;
         {
-            // Where the host does not tell, all of it counts.
-            let came_back =
-                held.zip(self.device().abilities().held_bytes()).map(|(b, a)| b.saturating_sub(a));
-            // Nothing depends on it: one that failed is not tried again before it was in use.
+            // If the host does not report held bytes, the whole segment counts.
+            let held_now = self.device().abilities().held_bytes();
+            let came_back = held.zip(held_now).map(|(b, a)| b.saturating_sub(a));
+            // Nothing depends on a release: a failed one is not retried until the segment has been
+            // in use again.
             let mut state = self.state();
             state.space.get_mut(zone).released = true;
             if released.is_ok() && self.device().abilities().gives_back() {
@@ -143,7 +146,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         true
     }
 
-    /// Sleeps, unless the engine stops.
+    /// Sleeps, but ends early if the engine stops.
     async fn wait_at_most(&self, time: Duration) {
         let stops = self.wait_while(|state| !state.releases_nothing() && !state.closing);
         select(pin!(stops), pin!(self.runtime().sleep(time))).await;
@@ -151,7 +154,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 }
 
 impl State {
-    /// Whether nothing is given back any more.
+    /// Whether releasing has stopped.
     fn releases_nothing(&self) -> bool {
         self.stopping || self.failed.is_some()
     }

@@ -1,4 +1,5 @@
-//! Room: who needs a segment waits until there is one, or until it is proven that none can be had.
+//! Free space: a step that needs a segment waits until one is free, or until it is proven that none
+//! can be freed.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -12,7 +13,7 @@ use crate::drive::engine::Engine;
 use crate::drive::state::State;
 use crate::space::{Claim, SegmentState};
 
-/// A client that waits to be admitted, or for space, counted until it ends or its future is dropped.
+/// A client that waits for admission or for space. It is counted until this is dropped.
 pub(crate) struct Waiting<D: Device, R: Runtime>(Engine<D, R>);
 
 impl<D: Device, R: Runtime> Waiting<D, R> {
@@ -35,39 +36,41 @@ impl<D: Device, R: Runtime> Drop for Waiting<D, R> {
     }
 }
 
-/// Checkpoints that are given the chance to compact the map before a store counts as full.
+/// Checkpoints that may compact the map before a store counts as full.
 const COMPACTIONS: u64 = 4;
 
-/// How far those have come who can win room.
+/// Progress of reclaim and checkpoints, which free space.
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
-    /// Reclaim's cycles.
+    /// Reclaim cycles begun.
     cycles_begun: u64,
-    /// For the last of them that won nothing: how many had begun before it.
+    /// The number of the last cycle that freed nothing: how many cycles had begun before it.
     fruitless: Option<u64>,
-    /// Blocks that reclaim has won.
+    /// Blocks that reclaim has freed.
     won: u64,
     checkpoints_begun: u64,
     checkpoints_ended: u64,
-    /// Whether the next checkpoint can win room by compacting the map.
+    /// Whether the next checkpoint can free space by compacting the map.
     compacting: bool,
 }
 
-/// What somebody who asked for room is to think of it.
+/// The verdict on a request for free space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// It is not known yet.
+    /// Undecided.
     Wait,
-    /// Nor will it be before another checkpoint.
+    /// Undecided until another checkpoint.
     WaitForCheckpoint,
-    /// Something was won since, by which it is known no more: what was full has been trimmed.
+    /// Space was freed since the request, so the proof starts over: full segments have been
+    /// trimmed.
     AskAgain,
     Full,
 }
 
 impl Progress {
-    /// A cycle that began after the question has to win nothing, and so have checkpoints. `retiring`
-    /// tells whether segments were given up that are not free yet, which takes a while to find out.
+    /// The store is full if a cycle that began after the request freed nothing, and checkpoints
+    /// freed nothing. `retiring` says whether retiring segments remain; it is called last, since
+    /// the answer takes a while.
     fn since(&self, asked: &Progress, retiring: impl FnOnce() -> bool) -> Verdict {
         let taken = self.checkpoints_ended.saturating_sub(asked.checkpoints_begun);
         if self.won > asked.won {
@@ -86,9 +89,9 @@ impl Progress {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Waits until `claim` may take a segment, or another client has taken one, in which there may be room;
-    /// or until there is proof that reclaim cannot help.
-    pub(crate) async fn wait_for_room(&self, claim: Claim) -> Result<(), Error> {
+    /// Waits until `claim` may take a segment, until another client has taken one (which may have
+    /// room), or until it is proven that reclaim cannot help.
+    pub(crate) async fn wait_for_segment(&self, claim: Claim) -> Result<(), Error> {
         let opened = self.state().space.client_segments_opened;
         self.wait_for_reclaim(claim, |state| {
             let another = claim.is_client() && state.space.client_segments_opened != opened;
@@ -97,8 +100,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         .await
     }
 
-    /// Waits until there is `enough`, or there is proof that reclaim cannot help. What the device failed for is no
-    /// such thing before it has been tried again.
+    /// Waits until `enough` is true, or until it is proven that reclaim cannot help. A device
+    /// failure is proof only after one retry.
     async fn wait_for_reclaim(
         &self,
         claim: Claim,
@@ -117,7 +120,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         outcome
     }
 
-    /// Waits until there is `enough`, or until a cycle and checkpoints have won nothing.
+    /// Waits until `enough` is true, or until a cycle and checkpoints have freed nothing.
     async fn prove_full(&self, claim: Claim, enough: impl Fn(&State) -> bool) -> Result<(), Error> {
         let asked = Cell::new(None);
         let refusal = Cell::new(None);
@@ -131,11 +134,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 return false; // The caller tries again.
             }
             if state.space.allows(claim) {
-                return true; // Segments are being reset, or sealed.
+                return true; // Segments are still being reset or sealed.
             }
             let now = state.progress();
             let verdict = match asked.get() {
-                // Reclaim and checkpoints do not wait for reclaim: they would wait for themselves.
+                // Reclaim and checkpoints never wait for reclaim: they would wait for themselves.
                 None if !claim.is_client() => Verdict::Full,
                 None => Verdict::AskAgain,
                 Some(asked) => now.since(&asked, || state.space.count(SegmentState::Retiring) > 0),
@@ -151,7 +154,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     self.call_reclaim();
                 }
                 Verdict::Full => {
-                    refusal.set(Some(state.no_room()));
+                    refusal.set(Some(state.no_space_error()));
                     return false;
                 }
             }
@@ -164,11 +167,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         refusal.take().map_or(Ok(()), Err)
     }
 
-    /// Waits for a checkpoint, and if that does not help, for reclaim.
-    pub(crate) async fn wait_while_crowded(&self, claim: Claim) -> Result<(), Error> {
+    /// Waits for a checkpoint; if that is not enough, waits for reclaim.
+    pub(crate) async fn wait_for_checkpoint(&self, claim: Claim) -> Result<(), Error> {
         let _waiting = Waiting::new(self);
         self.checkpoint().await?;
-        self.wait_for_reclaim(claim, |state| !state.space.is_crowded(claim)).await
+        self.wait_for_reclaim(claim, |state| !state.space.needs_checkpoint(claim)).await
     }
 }
 
@@ -186,16 +189,16 @@ impl State {
         }
     }
 
-    /// What is said where reclaim cannot help.
-    fn no_room(&self) -> Error {
+    /// The error when reclaim cannot free space.
+    fn no_space_error(&self) -> Error {
         const ADVICE: &str = "trim or delete something, or grow the store";
         let why = match (&self.reclaim.failure, self.space.lost_to_damage()) {
-            (Some(error), _) => format!("no space is left, and reclaim fails to win any: {error}"),
+            (Some(error), _) => format!("no space is left, and reclaim fails to free any: {error}"),
             (None, Some(error)) => format!(
-                "no space is left, and reclaim cannot win what lies beside damage: {error}; {ADVICE}"
+                "no space is left, and reclaim cannot free segments with damaged blocks: {error}; {ADVICE}"
             ),
             (None, None) => {
-                format!("no space is left, and reclaim finds nothing to win; {ADVICE}")
+                format!("no space is left, and reclaim finds nothing to free; {ADVICE}")
             }
         };
         Error::new(ErrorKind::NoSpace, why)
@@ -213,12 +216,12 @@ impl State {
     }
 }
 
-/// How long it is waited for that something is tried again, before anybody is refused.
+/// How long a refusal waits for a retry.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Waits until something that the device failed for has been tried again since there had been `retries`, or it is
-    /// `over` what that is waited for; for a while at most. Returns whether there is anything to wait for.
+    /// Waits until the retry count differs from `retries`, `over` is true, or `PATIENCE` elapses.
+    /// Returns whether there was a retry to wait for.
     pub(crate) async fn wait_for_retry(&self, retries: u64, over: impl Fn(&State) -> bool) -> bool {
         let is_known =
             |state: &State| state.reclaim.retry_at.is_none() && state.reclaim.retries == retries;
@@ -238,7 +241,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 mod tests {
     use super::*;
 
-    /// A store in which somebody asked after 34 cycles and 91 checkpoints.
+    /// A request made after 34 cycles and 91 checkpoints.
     const ASKED: Progress = Progress {
         cycles_begun: 34,
         fruitless: Some(33),
@@ -247,7 +250,7 @@ mod tests {
         checkpoints_ended: 90,
         compacting: false,
     };
-    /// And what a fruitless cycle and a checkpoint after that make of it.
+    /// The same store after a fruitless cycle and a checkpoint.
     const FULL: Progress = Progress {
         cycles_begun: 35,
         fruitless: Some(34),
@@ -280,8 +283,8 @@ mod tests {
 
     #[test]
     fn where_blocks_were_won_since_a_fruitless_cycle_it_proves_nothing() {
-        // Whoever asked last still waits for a checkpoint, while later cycles win segments that others
-        // take before it comes.
+        // The last request still waits for a checkpoint, while later cycles free segments that
+        // other clients take first.
         let asked = Progress { cycles_begun: 34, checkpoints_begun: 92, ..ASKED };
         let full = Progress { checkpoints_ended: 92, ..FULL };
         assert_eq!(verdict(full, asked), Verdict::Wait);

@@ -1,4 +1,4 @@
-//! The state of an open store: every part of it, in one cell.
+//! The state of an open store: all its parts, in one cell.
 
 use std::collections::BTreeSet;
 
@@ -31,37 +31,38 @@ pub(crate) struct State {
     pub reclaim: ReclaimState,
     pub counters: Counters,
     pub read_errors: ReadErrors,
-    /// Memory for reads.
+    /// Read buffers.
     pub buffers: Buffers,
-    /// Memory for what clients write, lent to whoever serves them.
+    /// Write buffers, lent to the servers of clients.
     pub client_buffers: Buffers,
-    /// Memory for what clients send until it is decoded.
+    /// Input buffers for clients' data until it is decoded.
     pub client_inputs: Buffers,
-    /// Whether the task that lets go of buffers knows that there are more than few.
+    /// Whether the buffers task knows that there are more than a few buffers.
     pub buffers_watched: bool,
-    /// Room for the runs that a read finds.
+    /// Reusable buffer for the runs that a read finds.
     pub runs_room: Vec<Run>,
-    /// Why the store takes no more changes; reads go on.
+    /// The error after which the store takes no more changes; reads continue.
     pub failed: Option<Error>,
-    /// What this opening had to leave out.
+    /// Records and ranges that this opening lost to damage.
     pub log_loss: Option<LogLoss>,
-    /// What this opening left out though nothing is damaged, and what it found damaged and left as it is.
+    /// Records that this opening left out without damage, and damage that it found and left in
+    /// place.
     pub recovered: RecoveryReport,
-    /// Where that is.
+    /// Addresses of that damage.
     pub damaged_at: Vec<Pba>,
     pub warm_log: WarmState,
-    /// Of a medium that has become shorter: segments that may hold more than is known.
+    /// On a medium that has shrunk: segments that may hold more than is known.
     pub unsure: BTreeSet<ZoneId>,
     /// Clients are refused.
     pub closing: bool,
     /// Tasks end once they have nothing to do.
     pub stopping: bool,
     pub flush_running: bool,
-    /// Tasks of the engine that have not ended.
+    /// Number of running engine tasks.
     pub tasks: usize,
     /// Client requests that wait to be admitted, or for space.
     pub clients_waiting: usize,
-    /// What [`follow_budget`](Self::follow_budget) measures growth from.
+    /// The memory use that [`follow_budget`](Self::follow_budget) measures growth from.
     pub kept_at: u64,
     pub info: DeviceInfo,
 }

@@ -1,4 +1,4 @@
-//! Takes a step, overcoming what is in its way: absent nodes are loaded, room and checkpoints are waited for.
+//! Runs a step until it succeeds: loads absent nodes, and waits for free segments and checkpoints.
 
 use mjolnir_device::{Device, Runtime};
 use mjolnir_store::Error;
@@ -8,12 +8,13 @@ use crate::drive::state::State;
 use crate::space::Hurdle;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Takes a step again and again, overcoming what stops it, until it is taken.
+    /// Retries a step until it succeeds, removing each hurdle in between.
     pub(crate) async fn step<T>(
         &self,
         mut step: impl FnMut(&mut State) -> Result<T, Hurdle>,
     ) -> Result<T, Error> {
-        // Else nodes that others bring could drive out one of those that it needs, again and again.
+        // Loaded nodes are kept: otherwise, loads by other tasks could evict a node that this step
+        // needs, again and again.
         let mut kept = Vec::new();
         loop {
             let outcome = step(&mut self.state());
@@ -21,8 +22,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             match outcome {
                 Ok(value) => return Ok(value),
                 Err(Hurdle::Absent(absent)) => kept.push(self.load_node(absent.0).await?),
-                Err(Hurdle::NoRoom(claim)) => self.wait_for_room(claim).await?,
-                Err(Hurdle::Crowded(claim)) => self.wait_while_crowded(claim).await?,
+                Err(Hurdle::NoFreeSegment(claim)) => self.wait_for_segment(claim).await?,
+                Err(Hurdle::CheckpointFirst(claim)) => self.wait_for_checkpoint(claim).await?,
                 Err(Hurdle::Failed(error)) => return Err(error),
             }
         }

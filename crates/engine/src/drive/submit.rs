@@ -1,4 +1,4 @@
-//! Hands what steps left in the log's outbox to the device, and wakes the tasks that have work then.
+//! Hands the log's outbox to the device after a step, and wakes the tasks that have work then.
 
 use futures_util::FutureExt;
 use mjolnir_device::{Device, DeviceError, Runtime};
@@ -9,11 +9,11 @@ use crate::fault;
 use crate::log::Submission;
 use crate::memory::dirty_nodes_max;
 
-/// Dropped map nodes that each step works off: more than a step can drop, so none pile up.
+/// Dropped map nodes that each step frees: more than a step can drop, so none pile up.
 const FREES_A_STEP: usize = 32;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Hands what the log has to write to the device, in order. Called after every step that may
+    /// Hands the log's pending writes to the device, in order. Called after every step that may
     /// have added some, before any `.await`: the device fixes addresses in the order of calls.
     pub(crate) fn submit(&self) {
         let (submissions, begun) = {
@@ -36,7 +36,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     let blocks =
                         data.iter().map(|piece| piece.len() as u64).sum::<u64>() / BLOCK_SIZE;
                     let mut append = self.device().append(at, data).boxed_local();
-                    // Where nothing takes time it is done by now: a task would only hold memory.
+                    // On a device without latency the append is done by now: a task would only hold
+                    // memory.
                     if let Some(landed) = (&mut append).now_or_never() {
                         self.appended(id, at, blocks, landed);
                         continue;
@@ -48,7 +49,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     });
                 }
                 Submission::Seal { zone } => {
-                    // A segment more is in use: pacing may want to begin, or to change its share.
+                    // One more segment is in use: pacing may begin, or change its share.
                     self.state().update_pacing();
                     self.call_reclaim();
                     self.spawn_seal(zone);
@@ -59,7 +60,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if state.space.next_reset_wanted() {
             self.inner.reset_wanted.notify(1);
         }
-        // Pacing decides anew whenever a segment was taken, and so do checkpoints.
+        // Pacing decides again whenever a segment was taken, and so do checkpoints.
         if state.reclaim.allocated_seen != state.space.allocated_total {
             state.reclaim.allocated_seen = state.space.allocated_total;
             self.call_reclaim();
@@ -72,7 +73,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         {
             self.inner.checkpoint_wanted.notify(1);
         }
-        // A checkpoint may have made all of it durable meanwhile; a store that failed never will.
+        // Skip if a checkpoint already covered it or the store failed.
         let due = state.failed.is_none()
             && !state.space.is_rescuing()
             && state.log.durable < state.log.sequence

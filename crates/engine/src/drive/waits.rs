@@ -1,4 +1,4 @@
-//! What tasks wait for: until the map has room, until the log is written, until something changed.
+//! Conditions that tasks wait for: memory for the map, completed log writes, changes of state.
 
 use mjolnir_device::{Device, Runtime};
 use mjolnir_store::Error;
@@ -10,8 +10,8 @@ use crate::memory::dirty_bytes_max;
 use crate::yielding::yield_now;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Waits while checkpoints have more of the map to write than memory has room for. More than
-    /// one is due for is never left by the last one, so this ends.
+    /// Waits while the map's nodes that wait for a checkpoint exceed their bound in memory. A
+    /// checkpoint never leaves more dirty nodes than make the next one due, so the wait ends.
     pub(crate) async fn admit_nodes(&self) {
         let options = &self.inner.options;
         let busy =
@@ -21,8 +21,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// Waits until something changed. Listen first, look then, so that nothing is missed: pass
-    /// what was looked at as `still`.
+    /// Waits until `still` is false; checks it after each change of state. Listens before it
+    /// checks, so no change is missed.
     pub(crate) async fn wait_while(&self, mut still: impl FnMut(&mut State) -> bool) {
         loop {
             let listener = self.inner.changed.listen();
@@ -33,9 +33,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// Waits until what was sent to a zone so far is on the device: headers and footers are read from
-    /// there alone.
-    pub(crate) async fn settle_zone(&self, zone: ZoneId) {
+    /// Waits until all groups sent to a zone so far are written: headers and footers are read only
+    /// from the device.
+    pub(crate) async fn wait_for_zone_writes(&self, zone: ZoneId) {
         let last = self.state().log.last_group();
         self.wait_while(|state| {
             state.failed.is_none() && state.log.zone_waits_for_group(zone, last)
@@ -43,7 +43,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         .await;
     }
 
-    /// Keeps the engine's own unwritten data within the bound that clients keep to.
+    /// Waits while the engine's own unwritten data exceeds the bound for clients.
     pub(crate) async fn wait_while_dirty(&self) -> Result<(), Error> {
         let most = dirty_bytes_max(&self.inner.options);
         self.wait_while(|state| state.failed.is_none() && state.log.dirty_bytes > most).await;
@@ -51,14 +51,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 }
 
-/// Nodes that are freed before clients get their turn.
+/// Nodes freed before other tasks get a turn.
 const NODES_A_SWEEP: usize = 256;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Gives back the memory of what the last mark did not visit.
+    /// Frees the nodes that the last mark did not visit.
     pub(crate) async fn sweep(&self) {
         while self.state().map.sweep(NODES_A_SWEEP) {
-            yield_now().await; // Clients get their turn between steps.
+            yield_now().await; // Other tasks run between steps.
         }
     }
 }

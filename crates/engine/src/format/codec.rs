@@ -1,6 +1,6 @@
 //! Little-endian fields, written and read one after another.
 
-/// Why bytes are not what they should be.
+/// The reason why bytes do not decode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed(pub String);
 
@@ -57,8 +57,8 @@ impl Encoder {
 /// Takes fields from the front of a byte slice.
 pub struct Decoder<'a>(pub &'a [u8]);
 
-/// Whether `bytes` begin as `expected` does, but for a few bits. A block that does, and whose
-/// checksum does not match, is a damaged one of ours: power cuts do not tear blocks.
+/// Whether `bytes` start like `expected`, except for a few bits. A block that does, and fails its
+/// checksum, is a damaged block of this format: power cuts do not tear blocks.
 pub fn nearly(bytes: &[u8], expected: &[u8]) -> bool {
     const BITS: u32 = 8;
     let different = bytes.iter().zip(expected).map(|(a, b)| (a ^ b).count_ones()).sum::<u32>();
@@ -72,7 +72,7 @@ impl<'a> Decoder<'a> {
         Ok(head)
     }
 
-    // Inlined, these are a comparison and a load each; headers of a hundred records are read often.
+    // Inlined, each is a comparison and a load; headers of a hundred records are decoded often.
     #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let (head, tail) = self.0.split_first_chunk().ok_or_else(|| self.ends_early(N))?;

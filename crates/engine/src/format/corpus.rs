@@ -1,5 +1,5 @@
-//! The seeds in `fuzz/corpus/log`: one of each structure, and some that are wrong in a way of
-//! their own. `MJOLNIR_WRITE_CORPUS=1 cargo test -p mjolnir-engine --lib corpus` writes them anew.
+//! The seeds in `fuzz/corpus/log`: one of each structure, and some invalid ones, each with its own
+//! error. `MJOLNIR_WRITE_CORPUS=1 cargo test -p mjolnir-engine --lib corpus` rewrites them.
 
 #[path = "../../../../fuzz/seeds.rs"]
 mod files;

@@ -5,8 +5,8 @@ use mjolnir_units::{BLOCK_BYTES, ZoneId};
 use crate::format::record::Record;
 use crate::format::{Decoder, Encoder, Malformed, VERSION, nearly};
 
-/// The most payload blocks in a group: 1 MiB. Each group costs a header, a word of the map and a slot
-/// of checksums; more would keep a flush of small writes waiting for longer.
+/// The most payload blocks in a group: 1 MiB. Each group costs a header, a word of the map and a
+/// slot of checksums; larger groups would delay a flush of small writes.
 pub(crate) const GROUP_BLOCKS_MAX: u32 = 256;
 
 const MAGIC: u32 = 0x5052_474d;
@@ -19,12 +19,12 @@ pub const FIXED_BYTES: usize = 76;
 /// One block that precedes `checksums.len()` payload blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupHeader {
-    /// Identity of the container, which no client is ever told: what a client wrote, where it is
-    /// read for a header, is not taken for one.
+    /// Identity of the container, never told to a client: so payload in a place where a header is
+    /// searched is not mistaken for one.
     pub uuid: [u8; 16],
     /// The zone it lies in.
     pub zone: ZoneId,
-    /// Its own offset in the zone, in blocks.
+    /// The header's offset in the zone, in blocks.
     pub offset: u32,
     /// The segment's incarnation.
     pub incarnation: u64,
@@ -52,7 +52,7 @@ pub struct GroupPlace {
     pub incarnation: u64,
 }
 
-/// What a header begins with: known of each place, and so what tells a damaged one.
+/// A header's first bytes. They are known for each place, so they identify a damaged header.
 fn begin(out: &mut Encoder, uuid: &[u8; 16], zone: ZoneId, offset: u32, incarnation: u64) {
     out.u32(MAGIC);
     out.u32(VERSION);
@@ -63,7 +63,7 @@ fn begin(out: &mut Encoder, uuid: &[u8; 16], zone: ZoneId, offset: u32, incarnat
 }
 
 impl GroupHeader {
-    /// One block. The caller kept the records and checksums within it.
+    /// Encodes the header into one block. The caller keeps the records and checksums within it.
     pub fn encode(&self) -> Vec<u8> {
         let numbered = self.records.iter().filter(|(_, record)| record.is_sequenced());
         let base = numbered.map(|(sequence, _)| *sequence).min().unwrap_or(0);
@@ -87,13 +87,13 @@ impl GroupHeader {
         out.seal()
     }
 
-    /// Whether it was written for that place.
+    /// Whether the header was written for that place.
     pub fn is_at(&self, place: &GroupPlace) -> bool {
         (&self.uuid, self.zone, self.offset, self.incarnation)
             == (&place.uuid, place.zone, place.offset, place.incarnation)
     }
 
-    /// Whether the block is the header of that place, but damaged.
+    /// Whether the block is a damaged header of that place.
     pub fn is_damaged(block: &[u8], place: &GroupPlace) -> bool {
         let mut expected = Encoder::default();
         begin(&mut expected, &place.uuid, place.zone, place.offset, place.incarnation);
@@ -124,7 +124,7 @@ impl GroupHeader {
         let (blocks, records) = (input.u16()?, input.u16()?);
         let (checksums, _) = input.take(4 * usize::from(blocks))?.as_chunks();
         header.checksums.extend(checksums.iter().map(|bytes| u32::from_le_bytes(*bytes)));
-        // What it says is believed no further than a block can hold: a record takes more than 8 bytes.
+        // The count is trusted only up to what a block can hold: a record takes more than 8 bytes.
         header.records.reserve_exact(usize::from(records).min(BLOCK_BYTES / 8));
         let mut payload = 0;
         for _ in 0..records {

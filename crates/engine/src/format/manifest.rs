@@ -1,4 +1,4 @@
-//! The manifest: all that a checkpoint holds besides the map's nodes and node table.
+//! The manifest: a checkpoint's data besides the map's nodes and node table.
 
 use mjolnir_units::{BLOCK_SIZE, TreeId, ZoneId};
 
@@ -8,8 +8,8 @@ use crate::format::{Decoder, Encoder, Malformed};
 
 const MAGIC: &[u8; 8] = b"MJMANIF\0";
 
-/// The version of manifests that this engine writes: 2 since volumes may be shorter than their blocks, 3 since callers
-/// name their transactions.
+/// The version of manifests that this engine writes. Version 2: volumes may be shorter than their
+/// blocks. Version 3: callers name their transactions.
 const VERSION: u32 = 3;
 
 const OLDEST: u32 = 1;
@@ -23,10 +23,10 @@ pub struct Manifest {
     pub next_tree: u32,
     /// Whether the store was closed with this checkpoint, so that no record was logged after it.
     pub closed: bool,
-    /// Segments that hold something, each with what is known of it.
+    /// Segments in use, with their state.
     pub segments: Vec<SegmentEntry>,
-    /// Free segments in the order in which they will be opened. Nothing else is opened until the
-    /// next checkpoint is durable, so recovery finds every segment opened since by trying these
+    /// Free segments in the order in which they will be opened. No other segment is opened until
+    /// the next checkpoint is durable, so recovery finds every segment opened since by trying these
     /// in order.
     pub free: Vec<ZoneId>,
     /// Segments whose groups may hold records newer than the checkpoint: open when the map was
@@ -61,7 +61,7 @@ pub struct SegmentEntry {
     pub sealed: u64,
 }
 
-/// What a tree is for.
+/// The kind of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TreeKind {
     /// A volume, with its name.
@@ -77,27 +77,28 @@ pub enum TreeKind {
 pub struct TreeEntry {
     /// Its id.
     pub tree: TreeId,
-    /// What it is for.
+    /// Its kind.
     pub kind: TreeKind,
     /// The log sequence number of its creation.
     pub created: u64,
-    /// By how many bytes it is shorter than its blocks.
+    /// Bytes by which the tree is shorter than its blocks.
     pub short: u16,
     /// The map's root, in the map's own encoding.
     pub root: Vec<u8>,
 }
 
 impl Manifest {
-    /// The most bytes that each zone of a store takes: an entry, and that it is to be scanned.
+    /// The most bytes that each zone of a store takes: its entry, and its number in the list of
+    /// segments to scan.
     pub const SEGMENT_BYTES_MAX: u64 = 33 + 4;
 
-    /// All segments that may have been opened since, in that order, those included that the device, which has
-    /// so many now, has grown by.
+    /// All segments that may have been opened since, in that order, including those by which the
+    /// device has grown to its present number of `zones`.
     pub fn order(&self, zones: u32) -> Vec<ZoneId> {
         self.free.iter().copied().chain((self.zones..zones).map(ZoneId)).collect()
     }
 
-    /// The bytes on media.
+    /// Encodes the manifest.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Encoder::default();
         out.bytes(MAGIC);
@@ -148,7 +149,7 @@ impl Manifest {
         out.seal()
     }
 
-    /// Reads a manifest back.
+    /// Decodes a manifest.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut input = Decoder::unseal(bytes)?;
         if input.take(8)? != MAGIC {
@@ -275,11 +276,11 @@ mod tests {
 
     const REMAP: Remap = Remap::Trim { tree: TreeId(1), lba: 0, bytes: 512 };
 
-    /// As version 1 and 2 had it, with a prepared vector.
+    /// A manifest as versions 1 and 2 wrote it, with a prepared vector.
     fn of_one_volume(version: u32, short: Option<u16>) -> Vec<u8> {
         let mut out = Encoder::default();
         out.bytes(MAGIC);
-        // Version, zones, next tree id, and no segments, no free ones, none to scan; a tree.
+        // Version, zones, next tree id; no segments, no free ones, none to scan; one tree.
         [version, 16, 2].into_iter().for_each(|field| out.u32(field));
         short.into_iter().for_each(|_| out.u8(1));
         [0, 0, 0, 1, 1].into_iter().for_each(|field| out.u32(field));

@@ -1,6 +1,6 @@
-//! Every byte the engine puts on media. `docs/internals/format.md` is the reference; this module
-//! follows it. Decoders take foreign bytes: they never panic and never allocate more than their
-//! input justifies.
+//! All structures that the engine writes to media. `docs/internals/format.md` is the reference;
+//! this module follows it. Decoders accept arbitrary bytes: they never panic, and never allocate
+//! more than their input justifies.
 
 mod codec;
 #[cfg(test)]
@@ -15,12 +15,12 @@ pub mod transaction;
 
 pub use codec::{Decoder, Encoder, Malformed, nearly};
 
-/// The version of the format of all but roots and manifests that this engine writes, and the only one it
-/// reads.
+/// The format version of all structures except roots and manifests. The engine writes and reads
+/// only this version.
 pub const VERSION: u32 = 1;
 
-/// Binds a block's checksum to the place and the incarnation it was written for, so that a block
-/// read from elsewhere, or from an earlier life of its segment, does not verify.
+/// Binds a block's checksum to the place and the incarnation for which it was written. A block read
+/// from elsewhere, or from an earlier incarnation of its segment, does not verify.
 pub fn bind(pba: mjolnir_units::Pba, incarnation: u64) -> u32 {
     // SplitMix64's finalizer: every input bit reaches every output bit.
     let mut x = pba.0 ^ incarnation.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15;

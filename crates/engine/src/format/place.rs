@@ -1,4 +1,5 @@
-//! Where a map node lies on media: its block, and the grains of the block that hold it, in 64 bits.
+//! The place of a map node on media: its block, and the grains of the block that hold it, in 64
+//! bits.
 
 use mjolnir_device::DeviceInfo;
 use mjolnir_map::BaseBefore;
@@ -7,7 +8,7 @@ use mjolnir_units::{BLOCK_SIZE, Pba};
 
 use crate::fault;
 
-/// Nodes (and pages of the node table) per trip to the log: clients get their turn in between.
+/// Nodes (or pages of the node table) written per step: other tasks get a turn in between.
 pub(crate) const NODES_A_STEP: usize = 128;
 
 /// Images start and end at multiples of this many bytes.
@@ -17,10 +18,10 @@ const GRAINS_BITS: u32 = 12;
 
 const _: () = assert!(mjolnir_map::IMAGE_BYTES_MAX as u64 / GRAIN < 1 << GRAINS_BITS);
 
-/// In the node table: where the node lies is not known, because its page of the table was lost.
+/// A node-table entry whose place is unknown, because its page of the table was lost.
 pub(crate) const LOST: u64 = u64::MAX;
 
-/// A place on media: `bytes` from `offset` in block `pba` on, perhaps into the next blocks.
+/// A place on media: `bytes` bytes from `offset` in block `pba` on, perhaps into the next blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub pba: Pba,
@@ -43,7 +44,7 @@ impl Place {
         Place { pba: Pba(at >> 6), offset: (at & 63) * GRAIN, bytes: grains * GRAIN }
     }
 
-    /// Refuses a place that is none on the device.
+    /// Refuses a place that is not on the device.
     pub fn check(self, info: &DeviceInfo) -> Result<(), Error> {
         let within = self.bytes > 0
             && self.offset < BLOCK_SIZE
@@ -58,12 +59,13 @@ impl Place {
         }
     }
 
-    /// Its first byte, counted from the device's.
+    /// The address of its first byte on the device.
     pub(crate) fn byte(self) -> u64 {
         self.pba.0 * BLOCK_SIZE + self.offset
     }
 
-    /// Where that lies which the image at this place has in common with others, or what is wrong.
+    /// The place of the base that the image here shares words with, or the reason why it is
+    /// invalid.
     pub fn base(self, base: BaseBefore, zone_blocks: u64) -> Result<Place, String> {
         let BaseBefore { back, bytes } = base;
         let bytes = bytes as u64;
@@ -73,13 +75,13 @@ impl Place {
                 Ok(Place { pba: Pba(from / BLOCK_SIZE), offset: from % BLOCK_SIZE, bytes })
             }
             None => Err(format!(
-                "has {bytes} bytes in common with others, {back} before it, where nothing of its \
-                 own can be"
+                "has {bytes} bytes in common with others, {back} before it, where its base cannot \
+                 lie"
             )),
         }
     }
 
-    /// Blocks that it touches.
+    /// Number of blocks that it touches.
     pub fn blocks(self) -> u64 {
         (self.offset + self.bytes).div_ceil(BLOCK_SIZE)
     }

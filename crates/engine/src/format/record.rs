@@ -1,4 +1,4 @@
-//! Records: what happened to the map, in the words of the Store contract.
+//! Records: changes of the map, in the terms of the Store contract.
 
 use mjolnir_units::{BLOCK_SIZE, TreeId};
 
@@ -10,21 +10,22 @@ use crate::format::{Decoder, Encoder, Malformed};
 pub enum Record {
     /// The next `blocks` payload blocks of the group are the content of `lba..`.
     Write { tree: TreeId, lba: u64, blocks: u32 },
-    /// As `Write`, for blocks that reclaim moved: what they were first written as, and when.
-    /// Carries no sequence number of its own and is not replayed: the next checkpoint holds the
-    /// new address, and until then the old copy stays.
+    /// As `Write`, for blocks that reclaim moved, with their first address in a tree and the time
+    /// of that write. Has no sequence number and is not replayed: the next checkpoint holds the new
+    /// address, and until then the old copy stays.
     Moved { tree: TreeId, lba: u64, blocks: u32, birth: u64 },
     /// A range change.
     Remap(Remap),
-    /// Several range changes, then the staging tree is dropped.
+    /// Several range changes; then the staged tree is dropped.
     Vector { staging: Option<TreeId>, remaps: Vec<Remap> },
-    /// A transaction to be kept until it is committed or aborted.
+    /// Prepares a transaction, kept until it is committed or aborted.
     Prepare(Prepared),
-    /// Applies what was prepared with this staged tree. It is remembered until it is forgotten.
+    /// Commits the transaction that owns this staged tree. Its id is remembered until it is
+    /// forgotten.
     Commit { staging: TreeId },
-    /// Drops what was prepared with this staged tree.
+    /// Aborts the transaction that owns this staged tree.
     Abort { staging: TreeId },
-    /// Nobody asks any more whether this transaction was committed.
+    /// Forgets a committed transaction: no member will ask for it again.
     Forget { transaction: u128 },
     /// A tree of blocks staged for a vector, not visible to clients.
     Stage { tree: TreeId, blocks: u64 },
@@ -38,15 +39,15 @@ pub enum Record {
     Restore { tree: TreeId, from: TreeId },
     /// Removes a volume or snapshot.
     Delete { tree: TreeId },
-    /// The volume has this size now. If `tail` is given, the one block of that staged tree takes the place of
-    /// the volume's last one, whose end is zero past the new size; then the staged tree is dropped.
+    /// The volume's new size. If `tail` is given, the one block of that staged tree replaces the
+    /// volume's last block, and holds zeroes past the new size; then the staged tree is dropped.
     Resize { tree: TreeId, bytes: u64, tail: Option<TreeId> },
-    /// The volume or snapshot has another name now.
+    /// The new name of the volume or snapshot.
     Rename { tree: TreeId, name: String },
 }
 
-/// A change of ranges that writes nothing. Where `bytes` are no whole blocks, they reach to the end of all
-/// volumes named, and the last block goes as a whole.
+/// A change of ranges that writes no payload. If `bytes` is not a multiple of the block size, the
+/// range ends at the end of all volumes named, and its last block changes as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remap {
     Trim { tree: TreeId, lba: u64, bytes: u64 },
@@ -80,7 +81,7 @@ impl Remap {
 
     fn decode(input: &mut Decoder<'_>) -> Result<Self, Malformed> {
         let kind = input.u8()?;
-        // Until version 2 of the format, the length was in blocks.
+        // Up to version 2 of the format, the length was in blocks.
         let length = |input: &mut Decoder<'_>| match kind {
             1..=3 => bytes_of_blocks(input),
             _ => input.u64(),
@@ -119,19 +120,19 @@ pub(crate) fn decode_remaps(input: &mut Decoder<'_>) -> Result<Vec<Remap>, Malfo
     (0..count).map(|_| Remap::decode(input)).collect()
 }
 
-/// What all records but a [`Record::Remap`] begin with.
+/// The first bytes of all records except [`Record::Remap`].
 fn begin(out: &mut Encoder, kind: u8, tree: TreeId) {
     out.u8(kind);
     out.u32(tree.0);
 }
 
 impl Record {
-    /// Whether it has a sequence number. What was moved has none: it is not replayed.
+    /// Whether the record has a sequence number. [`Record::Moved`] has none: it is not replayed.
     pub fn is_sequenced(&self) -> bool {
         !matches!(self, Record::Moved { .. })
     }
 
-    /// Whether it may be part of a transaction.
+    /// Whether the record may be part of a transaction.
     pub fn is_change(&self) -> bool {
         matches!(
             self,
@@ -154,8 +155,8 @@ impl Record {
         }
     }
 
-    /// Whether its purpose is to free space, so that it is accepted on a full store. A volume's new
-    /// size may be a smaller one.
+    /// Whether the record's purpose is to free space, so that a full store accepts it. A resize may
+    /// shrink a volume.
     pub fn frees_space(&self) -> bool {
         match self {
             Record::Vector { staging: None, remaps } => {
@@ -242,14 +243,14 @@ impl Record {
         }
     }
 
-    /// Appends the record as it is on media.
+    /// Appends the record's encoding.
     pub fn encode_into(&self, bytes: &mut Vec<u8>) {
         let mut out = Encoder(std::mem::take(bytes));
         self.encode(&mut out);
         *bytes = out.0;
     }
 
-    /// Reads a record that is all of `bytes`.
+    /// Decodes a record that fills `bytes`.
     pub fn decode_whole(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut input = Decoder(bytes);
         let record = Record::decode(&mut input)?;
@@ -301,7 +302,7 @@ impl Record {
     /// Bytes that the record takes in a group header, its sequence number included.
     pub fn encoded_bytes(&self) -> usize {
         match self {
-            // Asked for each run that reclaim moves.
+            // This runs for each run that reclaim moves.
             Record::Moved { .. } => MOVED_BYTES,
             _ => self.counted_bytes(),
         }
@@ -361,7 +362,7 @@ pub(super) mod tests {
         ]
     }
 
-    /// Records as a group has them, late in a store's life: what was moved has no sequence number.
+    /// Numbered as in a group late in a store's life; moved records have no sequence number.
     pub(crate) fn numbered(records: Vec<Record>) -> Vec<(u64, Record)> {
         let number = |(record, number): (Record, u64)| {
             (if record.is_sequenced() { number } else { 0 }, record)
@@ -394,7 +395,7 @@ pub(super) mod tests {
         assert!(FIXED_BYTES + record.encoded_bytes() <= BLOCK_BYTES);
     }
 
-    /// What version 2 and older wrote of sizes and lengths, all of them in blocks.
+    /// Versions 1 and 2 wrote all sizes and lengths in blocks.
     #[test]
     fn sizes_in_blocks_are_read() {
         let encoded = |kind: u8, fields: &[&[u8]]| [&[kind], &fields.concat()[..]].concat();

@@ -1,4 +1,4 @@
-//! The root: where the newest checkpoint lies.
+//! The root: the place of the newest checkpoint.
 
 use mjolnir_units::Pba;
 
@@ -6,9 +6,9 @@ use crate::format::{Decoder, Encoder, Malformed};
 
 const MAGIC: &[u8; 8] = b"MJROOT\0\0";
 
-/// The version of the format of a store: 2 since leaves of the map may have words in common on media, 3 since the
-/// root says up to where records are durable and which opening wrote it, and sizes are in bytes, 4 since callers name
-/// their transactions. All that older versions wrote is read.
+/// The version of a store's format. Version 2: leaves of the map may share words on media. Version
+/// 3: the root holds the durable sequence number and the opening that wrote it, and sizes are in
+/// bytes. Version 4: callers name their transactions. All older versions are read.
 const VERSION: u32 = 4;
 
 const OLDEST: u32 = 1;
@@ -16,10 +16,10 @@ const OLDEST: u32 = 1;
 /// The first version whose roots have [`Root::durable`] and [`Root::opening`].
 const WITH_DURABLE: u32 = 3;
 
-/// The most chunks a manifest is written in: what fits in a device's root.
+/// The most chunks of a manifest: as many as fit in a device's root.
 pub const MANIFEST_CHUNKS_MAX: usize = 240;
 
-/// What the device keeps as the store's root.
+/// The store's root, as the device keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
     /// Identity of the container; a root of another container is refused.
@@ -38,15 +38,17 @@ pub struct Root {
     pub manifest_bytes: u64,
     /// Where the manifest lies: first block and blocks of each chunk.
     pub manifest: Vec<(Pba, u32)>,
-    /// Every record up to this one was durable when the root was written: [`Root::sequence`] or more.
+    /// Every record up to this one was durable when the root was written: at least
+    /// [`Root::sequence`].
     pub durable: u64,
-    /// A random number of the opening of the store that wrote the root. An older copy of the store has other
-    /// openings of the same epochs: what a server left in memory counts only for a root of the same opening.
+    /// A random number of the opening of the store that wrote the root. An older copy of the store
+    /// has other openings of the same epochs: a warm log counts only for a root of the same
+    /// opening.
     pub opening: u64,
 }
 
 impl Root {
-    /// The bytes on media.
+    /// Encodes the root.
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.manifest.len() <= MANIFEST_CHUNKS_MAX);
         let mut out = Encoder::default();
@@ -69,7 +71,7 @@ impl Root {
         out.seal()
     }
 
-    /// Reads a root back.
+    /// Decodes a root.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         if bytes.len() < 12 || &bytes[..8] != MAGIC {
             return Err(Malformed("it does not start as a root of a Mjolnir store".into()));
@@ -99,7 +101,7 @@ impl Root {
         }
         if version >= WITH_DURABLE {
             root.durable = input.u64()?;
-            // The first roots of that version ended here.
+            // The first roots of version 3 ended here.
             root.opening = if input.0.is_empty() { 0 } else { input.u64()? };
         }
         root.durable = root.durable.max(root.sequence);

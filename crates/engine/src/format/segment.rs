@@ -13,7 +13,7 @@ const FOOTER_MAGIC: u32 = 0x544f_4f46;
 
 // "FOOT"
 
-/// What block 0 of a segment says.
+/// The header of a segment, in its block 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// Identity of the container.
@@ -28,7 +28,7 @@ pub struct SegmentHeader {
     pub stream: u8,
 }
 
-/// What a header begins with: known of each zone, and so what tells a damaged one.
+/// A header's first bytes. They are known for each zone, so they identify a damaged header.
 fn begin(out: &mut Encoder, uuid: &[u8; 16], zone: ZoneId) {
     out.u32(HEADER_MAGIC);
     out.u32(VERSION);
@@ -40,7 +40,7 @@ impl SegmentHeader {
     /// Bytes in use, the checksum included.
     pub const BYTES: usize = 49;
 
-    /// One block.
+    /// Encodes the header into one block.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Encoder::default();
         begin(&mut out, &self.uuid, self.zone);
@@ -52,19 +52,20 @@ impl SegmentHeader {
         bytes
     }
 
-    /// Whether the block is a header of that zone, opened after `incarnation`, but damaged.
+    /// Whether the block is a damaged header of that zone, opened after `incarnation`.
     pub fn is_damaged(block: &[u8], uuid: &[u8; 16], zone: ZoneId, incarnation: u64) -> bool {
         let mut expected = Encoder::default();
         begin(&mut expected, uuid, zone);
         let Some(own) = block.get(28..36) else { return false };
         let own = u64::from_le_bytes(own.try_into().expect("eight bytes"));
-        // Beyond what could have been opened since, it is a stale one whose number was hit.
+        // A number higher than any that could have been given out since belongs to a stale header
+        // with a damaged number.
         nearly(block, &expected.0)
             && (incarnation + 1..=incarnation + u64::from(u32::MAX)).contains(&own)
             && block.get(..Self::BYTES).is_some_and(|header| Decoder::unseal(header).is_err())
     }
 
-    /// Reads a header back; `None` if the block does not hold one.
+    /// Decodes a header; `None` if the block does not hold one.
     pub fn decode(block: &[u8]) -> Option<Self> {
         let mut input = Decoder::unseal(block.get(..Self::BYTES)?).ok()?;
         (input.u32().ok()? == HEADER_MAGIC && input.u32().ok()? == VERSION).then_some(())?;
@@ -78,8 +79,8 @@ impl SegmentHeader {
     }
 }
 
-/// What a sealed segment ends with: its checksums in one place, and where its groups begin.
-/// A convenience: everything in it stands in the group headers too.
+/// The end of a sealed segment: all its checksums, and the offsets of its groups. Redundant: the
+/// group headers hold the same data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Footer {
     /// The segment's incarnation.
@@ -90,19 +91,19 @@ pub struct Footer {
     pub groups: Vec<u32>,
 }
 
-/// The part of a footer that has the checksums of some blocks.
+/// The part of a footer that holds the checksums of some blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FooterPiece {
+pub struct FooterSlice {
     /// Blocks of the footer.
     pub blocks: Range<u64>,
-    /// Where in them the checksums begin.
+    /// Byte offset of the first checksum in those blocks.
     begin: usize,
     count: usize,
 }
 
-impl FooterPiece {
-    /// The checksums, out of the bytes of those blocks. What vouches for the whole footer does not
-    /// for a part of it: they are good for nothing but to be compared.
+impl FooterSlice {
+    /// Extracts the checksums from the bytes of those blocks. The footer's own checksum does not
+    /// cover a part of it: these checksums may only be compared with a block's.
     pub fn checksums(&self, bytes: &[u8]) -> Option<Vec<u32>> {
         let words = bytes.get(self.begin..self.begin + 4 * self.count)?.chunks_exact(4);
         Some(words.map(|word| u32::from_le_bytes(word.try_into().expect("four bytes"))).collect())
@@ -113,21 +114,21 @@ impl Footer {
     /// Bytes before the first checksum.
     const HEAD: usize = 24;
 
-    /// Where the checksums of these blocks of the segment lie.
-    pub fn piece(range: &Range<u64>) -> FooterPiece {
+    /// The part of the footer with the checksums of these blocks of the segment.
+    pub fn slice(range: &Range<u64>) -> FooterSlice {
         let byte = |block: u64| Self::HEAD as u64 + 4 * block;
         let size = BLOCK_BYTES as u64;
         let blocks = byte(range.start) / size..byte(range.end).div_ceil(size);
         let begin = (byte(range.start) % size) as usize;
-        FooterPiece { blocks, begin, count: (range.end - range.start) as usize }
+        FooterSlice { blocks, begin, count: (range.end - range.start) as usize }
     }
 
-    /// Blocks that a footer of a segment of `blocks` blocks with `groups` groups takes.
+    /// Number of blocks of a footer for a segment of `blocks` blocks with `groups` groups.
     pub fn blocks(blocks: u64, groups: usize) -> u64 {
         (28 + 4 * blocks + 4 * groups as u64).div_ceil(BLOCK_BYTES as u64)
     }
 
-    /// Whole blocks.
+    /// Encodes the footer into whole blocks.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Encoder::default();
         out.u32(FOOTER_MAGIC);
@@ -143,7 +144,7 @@ impl Footer {
         bytes
     }
 
-    /// Reads a footer back.
+    /// Decodes a footer.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut head = Decoder(bytes);
         if head.u32()? != FOOTER_MAGIC || head.u32()? != VERSION {
@@ -187,12 +188,12 @@ mod tests {
         assert_eq!(bytes.len() as u64, Footer::blocks(3000, 3) * BLOCK_BYTES as u64);
         assert_eq!(Footer::decode(&bytes), Ok(footer));
         for range in [0..1, 1017..1018, 1018..1019, 1000..2500, 2999..3000] {
-            let piece = Footer::piece(&range);
+            let slice = Footer::slice(&range);
             let size = BLOCK_BYTES as u64;
-            let of = (piece.blocks.start * size) as usize..(piece.blocks.end * size) as usize;
+            let of = (slice.blocks.start * size) as usize..(slice.blocks.end * size) as usize;
             let expected: Vec<u32> = (range.start as u32..range.end as u32).collect();
-            assert_eq!(piece.checksums(&bytes[of]), Some(expected), "{range:?}");
-            assert_eq!(piece.checksums(&bytes[..3]), None);
+            assert_eq!(slice.checksums(&bytes[of]), Some(expected), "{range:?}");
+            assert_eq!(slice.checksums(&bytes[..3]), None);
         }
         bytes[5000] ^= 1;
         assert!(Footer::decode(&bytes).is_err());

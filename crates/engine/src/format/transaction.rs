@@ -1,4 +1,4 @@
-//! A prepared transaction, as records and manifests have it.
+//! A prepared transaction, as encoded in records and manifests.
 
 use mjolnir_units::TreeId;
 
@@ -11,16 +11,16 @@ pub const CHANGES_MAX: usize = u8::MAX as usize;
 /// A transaction that is neither committed nor aborted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepared {
-    /// The caller chose it.
+    /// The id, chosen by the caller.
     pub id: u128,
-    /// The staged tree with what the transaction writes; it has a block at least.
+    /// The staged tree with the transaction's payload; it has at least one block.
     pub staging: TreeId,
-    /// What a commit does, in order: [changes](Record::is_change) alone.
+    /// The changes that a commit applies, in order; every one [is a change](Record::is_change).
     pub changes: Vec<Record>,
 }
 
 impl Prepared {
-    /// What version 3 and older knew as a prepared vector, whose staged tree was its name.
+    /// A prepared vector of version 3 and older; its staged tree served as its name.
     pub fn of_vector(staging: TreeId, remaps: Vec<Remap>) -> Self {
         let changes = remaps.into_iter().map(Record::Remap).collect();
         Prepared { id: staging.0.into(), staging, changes }

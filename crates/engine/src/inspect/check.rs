@@ -1,5 +1,5 @@
-//! Check: every invariant of the format and of the map that can be checked without reading the
-//! data (scrub reads it), and which ranges of the volumes are lost where they do not hold.
+//! Check: verifies every invariant of the format and of the map that needs no read of the data
+//! (scrub reads it). Reports the ranges of volumes that are lost where an invariant fails.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -17,10 +17,10 @@ use crate::inspect::stretch::Stretch;
 use crate::prepared::targets;
 use crate::space::{MAP_STREAM, Segment, SegmentState};
 
-/// What a check thinks of a segment's first block.
+/// A check's result for a segment's first block.
 enum Header {
     Right,
-    /// What was there before the segment was opened is there still.
+    /// The block's content from before the segment was opened.
     Absent(String),
     Wrong(String),
 }
@@ -48,15 +48,15 @@ fn judge_header(block: &[u8], zone: ZoneId, segment: &Segment, info: &DeviceInfo
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Refuses to do `what` on a store that failed: memory knows more than the device then, and blocks that are
-    /// missing on the device are no damage.
+    /// Refuses to do `what` on a failed store: its memory knows more than the device then, and
+    /// blocks missing on the device are no damage.
     pub(crate) fn refuse_if_failed(&self, what: &str) -> Result<(), Error> {
         match &self.state().failed {
             Some(error) if !self.inner.options.read_only => Err(Error::new(
                 error.kind,
                 format!(
-                    "{what} of it now would tell of what could not be written as lost, which it is \
-                     not before the store is opened again: {}",
+                    "{what} of it now would report unwritten changes as lost, which they are not before \
+                     the store is opened again: {}",
                     error.message
                 ),
             )),
@@ -64,12 +64,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// Checks the store's structure. Works on a store in use: each step sees a whole state.
+    /// Checks the store's structure. Works on a store in use: each step sees a consistent state.
     pub async fn check(&self) -> Result<CheckReport, Error> {
         self.check_telling(|_| {}).await
     }
 
-    /// As [`check`](Self::check); `progress` hears the part done, 0 to 1.
+    /// As [`check`](Self::check); `progress` receives the part done, 0 to 1.
     pub async fn check_telling(&self, mut progress: impl FnMut(f64)) -> Result<CheckReport, Error> {
         self.refuse_if_failed("a check")?;
         let errors_before = self.state().read_errors.total();
@@ -111,8 +111,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(())
     }
 
-    /// Checks all segments. Returns the blocks whose checksums are known nowhere any more, and the holes in the
-    /// segments' groups. `progress` hears the part done, 0 to 1.
+    /// Checks all segments. Returns the blocks whose checksums are lost, and the holes in the
+    /// segments' groups. `progress` receives the part done, 0 to 1.
     async fn check_segments(
         &self,
         report: &mut CheckReport,
@@ -128,7 +128,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok((unknown, holes))
     }
 
-    /// Walks the trees of all volumes and snapshots, and those staged. `progress` hears the part done, 0 to 1.
+    /// Walks the trees of all volumes and snapshots, and the staged trees. `progress` receives the
+    /// part done, 0 to 1.
     async fn check_trees(&self, report: &mut CheckReport, mut progress: impl FnMut(f64)) {
         let trees: Vec<(TreeId, String, u64)> = {
             let state = self.state();
@@ -150,7 +151,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// Tells of the holes that something may lie in, and which ranges refer to the `unknown` blocks.
+    /// Reports the holes that may contain data, and the ranges that refer to the `unknown` blocks.
     async fn check_holes(
         &self,
         mut unknown: Vec<Pba>,
@@ -162,13 +163,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if !unknown.is_empty() {
             unknown.sort();
             let mut hit = vec![false; unknown.len()];
-            report.losses.clear(); // Found again.
+            report.losses.clear(); // The second pass finds them again.
             self.losses(&unknown, &mut hit, &mut report.losses).await?;
         }
         Ok(())
     }
 
-    /// The map's own invariants, and that each tree has a name and each name a tree.
+    /// Checks the map's own invariants, and that each tree has a name and each name a tree.
     fn check_names(&self, report: &mut CheckReport) {
         let state = self.state();
         if let Err(problem) = state.map.verify() {
@@ -195,7 +196,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// Reads that failed or did not verify, of which there had been `before` when the check began.
+    /// Reports reads that failed or did not verify since the check began; `before` is the count at
+    /// its start.
     fn tell_read_errors(&self, before: u64, report: &mut CheckReport) {
         let state = self.state();
         report.read_errors = state.read_errors.failed.total();
@@ -251,8 +253,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// Reads a sealed segment's header, the headers of its groups and its footer. Blocks whose
-    /// checksums are in none of these any more are added to `unknown`.
+    /// Reads a sealed segment's header, the headers of its groups and its footer. Adds the blocks
+    /// whose checksums are in none of these to `unknown`.
     async fn check_segment(
         &self,
         zone: ZoneId,
@@ -269,7 +271,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let pin = Pin::new(self, &mut state, zone);
             (state.space.get(zone).clone(), state.info.clone(), pin)
         };
-        self.settle_zone(zone).await;
+        self.wait_for_zone_writes(zone).await;
         let start = zone.start(info.zone_blocks);
         let first =
             self.read_device(ReadPurpose::Check, start, AlignedBuf::zeroed(BLOCK_BYTES)).await;
@@ -292,7 +294,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             match self.read_footer(zone, &segment, &info).await {
                 Ok(()) => has_footer = true,
                 Err(why) => report.problems.push(format!(
-                    "the footer of segment {} (at {}) {why}; its groups have the same to tell",
+                    "the footer of segment {} (at {}) {why}; its groups hold the same data",
                     zone.0,
                     start.plus(end)
                 )),
@@ -301,7 +303,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let walk = self.walk_segment(ReadPurpose::Check, zone, segment.incarnation, end).await?;
         match header {
             Header::Right => {}
-            // A power cut may have taken it, and not the first group, which then stands in for it.
+            // A power cut may have taken the header but not the first group, which then replaces
+            // it.
             Header::Absent(_) if walk.groups.first().is_some_and(|group| group.offset == 1) => {}
             Header::Absent(why) | Header::Wrong(why) => report.problems.push(why),
         }
@@ -348,7 +351,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if fits { Ok(()) } else { Err("is that of another segment".into()) }
     }
 
-    /// The live bytes of the map's segments, counted anew.
+    /// Checks the live bytes of the map's segments by counting them again.
     fn check_accounts(&self, report: &mut CheckReport) {
         let state = self.state();
         let mut counted: BTreeMap<ZoneId, u64> = BTreeMap::new();
@@ -365,7 +368,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         for (zone, segment) in state.space.zones() {
             let live = counted.get(&zone).copied().unwrap_or(0);
             let in_use = matches!(segment.state, SegmentState::Sealed | SegmentState::Open);
-            // While a checkpoint runs, what it supersedes is still counted.
+            // While a checkpoint runs, superseded bytes still count.
             if !state.checkpoint.running && live != segment.map_bytes {
                 report.problems.push(format!(
                     "segment {}: {live} bytes of the map lie there, but {} are counted",
@@ -386,7 +389,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 }
 
 impl crate::drive::State {
-    /// What is wrong with a mapping's address, if anything.
+    /// The problem with a mapping's address, if any.
     fn check_mapping(&self, pba: mjolnir_units::Pba, blocks: u64) -> Option<String> {
         let zone = self.space.zone_of(pba);
         if zone.0 as usize >= self.space.segments.len() {
@@ -401,7 +404,7 @@ impl crate::drive::State {
         }
         let offset = pba.offset(self.space.zone_blocks);
         let end = if segment.footer > 0 { segment.footer } else { segment.used };
-        // An open group is beyond `used` until it is sent.
+        // An open group lies beyond `used` until it is sent.
         let open = segment.state == SegmentState::Open;
         if offset == 0 || (!open && offset + blocks > u64::from(end)) {
             return Some(format!("outside of what segment {} holds ({end} blocks)", zone.0));

@@ -7,8 +7,8 @@ use mjolnir_units::Pba;
 use crate::drive::{Engine, Hole};
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// The holes in whose blocks something lies that is referred to; the others are stale, and go
-    /// away with reclaim.
+    /// The holes whose blocks are still referred to. The other holes are stale, and disappear with
+    /// reclaim.
     pub(crate) async fn holes_in_force(&self, mut holes: Vec<Hole>) -> Result<Vec<Hole>, Error> {
         if holes.is_empty() {
             return Ok(holes);
@@ -19,7 +19,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut hit = vec![false; blocks.len()];
         let whole = self.losses(&blocks, &mut hit, &mut Vec::new()).await?;
         self.note_map_blocks(&blocks, &mut hit).await;
-        // Where the map cannot be read, nobody knows what it refers to.
+        // If part of the map cannot be read, its references are unknown.
         holes.retain(|hole| {
             let from = blocks.partition_point(|at| at.0 < hole.blocks.start);
             let to = blocks.partition_point(|at| at.0 < hole.blocks.end);

@@ -1,4 +1,4 @@
-//! Check of a store whose medium has become shorter: what is lost with the missing part.
+//! Checks a store whose medium has shrunk, and reports the loss in the missing part.
 
 use mjolnir_device::{Device, Runtime};
 use mjolnir_store::Error;
@@ -9,8 +9,8 @@ use crate::drive::Engine;
 use crate::space::SegmentState;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Tells what is missing, and what is lost of it. Blocks that lie in segments whose headers are there, too,
-    /// are read; the others are known to be lost by their headers.
+    /// Reports the missing part, and the loss there. Reads the missing blocks of segments whose
+    /// headers are present; the other segments' loss is known from their headers.
     pub(crate) async fn check_missing(&self, report: &mut CheckReport) -> Result<(), Error> {
         let Some(from) = self.device().abilities().missing_from() else { return Ok(()) };
         let (zone_blocks, zones) = {
@@ -29,7 +29,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             };
             let list = match is_free {
                 false if used > from => &mut missing.in_use,
-                // Where a segment was sealed nothing follows its footer.
+                // Nothing follows the footer of a sealed segment.
                 false if is_unsure && !has_footer => &mut missing.unsure,
                 true if is_unsure => &mut missing.unsure,
                 _ => &mut missing.free,
@@ -43,7 +43,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(())
     }
 
-    /// Reads what a segment holds in the part that is missing: it may be zeroes anyway.
+    /// Reads the missing part of a segment: its content may be zeroes anyway.
     async fn check_half_missing(
         &self,
         zone: ZoneId,

@@ -1,4 +1,4 @@
-//! Looking at a store without changing it: check, scrub, statistics.
+//! Inspects a store without changing it: check, scrub, statistics.
 
 mod check;
 mod holes;
@@ -17,13 +17,13 @@ use mjolnir_store::report::{LogLoss, RecoveryReport};
 use crate::drive::Engine;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// The damage to the log that this store was opened in spite of; see
+    /// The damage to the log despite which this store was opened; see
     /// [`OpenOptions::salvage`](crate::options::OpenOptions::salvage).
     pub fn log_loss(&self) -> Option<LogLoss> {
         self.state().log_loss.clone()
     }
 
-    /// What this opening of the store left out or found damaged.
+    /// The records that this opening left out, and the damage that it found.
     pub fn recovery(&self) -> RecoveryReport {
         self.state().recovered.clone()
     }

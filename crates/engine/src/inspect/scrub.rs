@@ -1,4 +1,4 @@
-//! Scrub: read everything, verify everything, say what is lost.
+//! Scrub: reads and verifies all blocks, and reports the loss.
 
 use mjolnir_device::{Device, Runtime};
 use mjolnir_map::{BaseBefore, ONE_BASE_BYTES_MAX};
@@ -14,13 +14,13 @@ use crate::format::place::{GRAIN, NODES_A_STEP, Place};
 use crate::inspect::stretch::Stretch;
 use crate::space::SegmentState;
 
-/// A line for each run of damaged blocks (sorted) of which the same is to be said.
+/// A line for each run of damaged blocks (sorted) with the same message.
 fn joined(bad: &[(Pba, String)]) -> impl Iterator<Item = String> {
     let rest = |(at, message): &(Pba, String)| message.replace(&at.to_string(), "");
     let alike =
         move |a: &(Pba, String), b: &(Pba, String)| a.0.plus(1) == b.0 && rest(a) == rest(b);
     bad.chunk_by(alike).map(|run| {
-        // That is what is being done.
+        // The advice to run a scrub is of no use in a scrub's report.
         let first = run[0].1.replace(fault::SCRUB, "");
         match run.len() {
             1 => first,
@@ -31,13 +31,13 @@ fn joined(bad: &[(Pba, String)]) -> impl Iterator<Item = String> {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Reads every block in use and verifies it. `progress` hears the part done, 0 to 1.
+    /// Reads and verifies every block in use. `progress` receives the part done, 0 to 1.
     pub async fn scrub(&self, mut progress: impl FnMut(f64)) -> Result<ScrubReport, Error> {
         self.refuse_if_failed("a scrub")?;
         let zones: Vec<ZoneId> = {
             let mut guard = self.state();
             let state = &mut *guard;
-            // What is being filled is read up to where it is written now.
+            // Open segments are read up to their last written block.
             state.log.close_groups(&mut state.space);
             state
                 .space
@@ -66,7 +66,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let whole = self.losses(&blocks, &mut hit, &mut report.losses).await?;
             self.note_map_blocks(&blocks, &mut hit).await;
             let found = bad.len() as u64;
-            // Where the map cannot be read, nobody knows what it refers to.
+            // If part of the map cannot be read, its references are unknown.
             let bad = bad.into_iter().zip(hit).filter(|(_, hit)| *hit || !whole);
             let bad: Vec<(Pba, String)> = bad.map(|(bad, _)| bad).collect();
             report.stale_blocks += found - bad.len() as u64;
@@ -105,7 +105,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let start = zone.start(zone_blocks);
         for hole in &walk.breaks {
             let hole = hole.hole(zone, zone_blocks, end.into());
-            // Whether what it described can be read is found out block by block.
+            // The blocks that the lost header described are read one by one.
             for at in hole.blocks.clone().map(Pba) {
                 match self.read_pinned(ReadPurpose::Scrub, at, 1).await {
                     Ok(_) => report.verified_bytes += BLOCK_SIZE,
@@ -123,7 +123,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 match self.read_pinned(ReadPurpose::Scrub, start.plus(offset), count).await {
                     Ok(_) => report.verified_bytes += count * BLOCK_SIZE,
                     Err(_) => {
-                        // Block by block, to name exactly what is bad.
+                        // Read block by block, to name exactly the damaged ones.
                         for at in offset..offset + count {
                             match self.read_pinned(ReadPurpose::Scrub, start.plus(at), 1).await {
                                 Ok(_) => report.verified_bytes += BLOCK_SIZE,
@@ -138,7 +138,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// Notes which of the given blocks (sorted) hold nodes, pages or manifests that are in force.
+    /// Marks which of the given blocks (sorted) hold current nodes, pages or manifests.
     pub(crate) async fn note_map_blocks(&self, bad: &[Pba], hit: &mut [bool]) {
         let within = |pba: Pba, blocks: u64| {
             let from = bad.partition_point(|at| *at < pba);
@@ -157,8 +157,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
             (places, state.space.zone_blocks)
         };
-        // What images have in common lies a little before them, whether the image is in force or not
-        // that has it.
+        // The base of images lies a little before them, whether the image that owns it is current
+        // or not.
         const AROUND: u64 =
             (ONE_BASE_BYTES_MAX as u64 + NODES_A_STEP as u64 * GRAIN) / BLOCK_SIZE + 1;
         for place in places {
@@ -178,8 +178,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// Tells which ranges of which targets refer to the given blocks (sorted), and notes those
-    /// blocks; also which ranges have no map any more. Returns whether the whole map could be read.
+    /// Reports which ranges of which targets refer to the given blocks (sorted), and marks those
+    /// blocks; reports also the ranges whose map is lost. Returns whether the whole map could be
+    /// read.
     pub(crate) async fn losses(
         &self,
         bad: &[Pba],

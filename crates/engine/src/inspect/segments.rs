@@ -1,4 +1,4 @@
-//! The segments of a store, one by one.
+//! Describes the segments of a store, one by one.
 
 use mjolnir_device::{Device, Runtime};
 use mjolnir_units::ZoneId;
@@ -6,36 +6,36 @@ use mjolnir_units::ZoneId;
 use crate::drive::Engine;
 use crate::space::{MAP_STREAM, RECLAIM_STREAM, SegmentState};
 
-/// A segment at a glance.
+/// A summary of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentInfo {
     /// Its zone.
     pub zone: ZoneId,
-    /// What fills it.
+    /// Its content.
     pub content: SegmentContent,
-    /// The number of the stream that it is of.
+    /// The number of its stream.
     pub stream: u8,
-    /// Whether it is still appended to; else it is sealed.
+    /// Whether the segment is open; otherwise it is sealed.
     pub open: bool,
     /// Blocks of payload in it, live or not.
     pub payload_blocks: u64,
-    /// Of those, live ones as the last mark counted them; `None` if it was not sealed then.
+    /// Of those, the live blocks by the last mark; `None` if the segment was not sealed then.
     pub live_blocks: Option<u64>,
 }
 
-/// What fills a segment.
+/// The content of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentContent {
     /// The map and its table.
     Map,
     /// Blocks that reclaim moved.
     Relocated,
-    /// What clients wrote.
+    /// Blocks that clients wrote.
     Written,
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Every segment that is being filled or sealed, in order of zones.
+    /// Every open or sealed segment, in order of zones.
     pub fn segments(&self) -> Vec<SegmentInfo> {
         let state = self.state();
         let in_use = state.space.zones().filter(|(_, segment)| {

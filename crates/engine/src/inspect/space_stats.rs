@@ -1,4 +1,4 @@
-//! What the device's space is used for.
+//! Statistics of the device's space by use.
 
 use mjolnir_store::report::SpaceStats;
 use mjolnir_units::BLOCK_SIZE;
@@ -45,7 +45,8 @@ impl crate::drive::State {
         let reserved = (self.space.reserve() as u64 * segment_bytes).min(stats.free_bytes);
         stats.reserved_bytes = reserved;
         let left_behind = stats.stale_bytes + stats.unused_bytes + stats.retiring_bytes;
-        // Once space is scarce, a mark tells soon what of it is live: before that it is no alarm.
+        // Uncounted payload counts as reclaimable: once space is scarce, a mark soon counts its
+        // live blocks, and before that there is no alarm.
         let winnable = stats.free_bytes - reserved + left_behind + stats.uncounted_bytes;
         stats.low = winnable * 10 < stats.total_bytes;
         stats

@@ -1,4 +1,4 @@
-//! Stretches of a tree that refer to a range of the device.
+//! Walks the stretches of a tree that refer to a range of the device.
 
 use mjolnir_device::{Device, Runtime};
 use mjolnir_map::Run;
@@ -9,14 +9,14 @@ use crate::drive::Engine;
 
 /// The next part of a tree, in a walk over all of it.
 pub(crate) enum Stretch {
-    /// What it refers to.
+    /// Runs of addresses.
     Runs(Vec<Run>),
-    /// So many blocks whose part of the map cannot be read, and why.
+    /// This many blocks whose part of the map cannot be read, and the error.
     Lost(u64, Error),
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// What follows block `lba` of a tree; `None` at its end, or if it is gone.
+    /// The stretch from block `lba` of a tree on; `None` at its end, or if the tree is gone.
     pub(crate) async fn stretch(&self, tree: TreeId, lba: u64) -> Option<Stretch> {
         let runs = self
             .step(|state| match state.map.blocks(tree) {
@@ -30,11 +30,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             Err(error) => {
                 let state = self.state();
                 let blocks = state.map.blocks(tree).filter(|blocks| lba < *blocks)?;
-                // To the end of what the absent node covers.
+                // Up to the end of the range of the absent node.
                 let way = state.map.way_to(tree, Lba(lba));
                 let end = match way.absent {
                     Some(_) => way.blocks.end,
-                    None => lba + 1, // It came meanwhile; its neighbour is asked next.
+                    None => lba + 1, // The node was loaded meanwhile; go on behind this block.
                 };
                 Some(Stretch::Lost(end.min(blocks) - lba, error))
             }

@@ -9,35 +9,35 @@ use crate::format::record::Record;
 use crate::format::segment::Footer;
 use crate::log::builder::Builder;
 use crate::log::kept::fold;
-use crate::log::{Log, NoRoom};
+use crate::log::{Log, NoFreeSegment};
 use crate::space::{Claim, Space};
 
-/// Bytes in a header that the record of a trim or write keeps below.
+/// Upper bound on a usual trim's or write's record in a header, in bytes.
 const USUAL_RECORD_BYTES: u64 = 64;
 
 impl Log {
-    /// Makes room in `stream` for a record of `record_bytes` and up to `blocks` payload blocks.
-    /// Returns where the payload will lie and how many of the blocks fit (all or some; none only
-    /// if none were asked for). What is returned holds until the next call.
-    pub fn prepare(
+    /// Allocates space in `stream` for a record of `record_bytes` and up to `blocks` payload
+    /// blocks. Returns the payload's address and how many of the blocks fit (all or some; none only
+    /// if `blocks` is 0). The result holds until the next call.
+    pub fn allocate(
         &mut self,
         space: &mut Space,
         stream: u8,
         record_bytes: usize,
         blocks: u32,
-    ) -> Result<(Pba, u32), NoRoom> {
-        self.prepare_as(Claim::of_stream(stream), space, stream, record_bytes, blocks)
+    ) -> Result<(Pba, u32), NoFreeSegment> {
+        self.allocate_as(Claim::of_stream(stream), space, stream, record_bytes, blocks)
     }
 
-    /// As [`prepare`](Self::prepare), where a segment is opened only if `claim` allows.
-    pub fn prepare_as(
+    /// As [`allocate`](Self::allocate), but opens a segment only if `claim` permits.
+    pub fn allocate_as(
         &mut self,
         claim: Claim,
         space: &mut Space,
         stream: u8,
         record_bytes: usize,
         blocks: u32,
-    ) -> Result<(Pba, u32), NoRoom> {
+    ) -> Result<(Pba, u32), NoFreeSegment> {
         let most = self.group_blocks_max();
         loop {
             let Some(open) = &mut self.streams[usize::from(stream)] else {
@@ -77,14 +77,15 @@ impl Log {
         }
     }
 
-    /// Adds a record with its payload, if it has some, where [`prepare`](Self::prepare) said. It gets
-    /// the next sequence number, if it has any. Returns the group's id.
+    /// Adds a record and its payload, if any, in the space from [`allocate`](Self::allocate). The
+    /// record gets the next sequence number, unless it is of an unnumbered kind. Returns the
+    /// group's id.
     pub fn push(&mut self, stream: u8, record: Record, payload: Bytes, record_bytes: usize) -> u64 {
         self.push_known(stream, record, payload, &[], record_bytes)
     }
 
-    /// As [`push`](Self::push), with the checksums of the content of the first blocks, for those
-    /// that were just read and verified.
+    /// As [`push`](Self::push), with known content checksums for the first blocks, which were just
+    /// read and verified.
     pub fn push_known(
         &mut self,
         stream: u8,
@@ -95,8 +96,8 @@ impl Log {
     ) -> u64 {
         let sequenced = record.is_sequenced();
         let (zone_blocks, checksum) = (self.zone_blocks, self.checksum);
-        let open = self.streams[usize::from(stream)].as_mut().expect("prepared");
-        let builder = open.builder.as_mut().expect("prepared");
+        let open = self.streams[usize::from(stream)].as_mut().expect("allocated");
+        let builder = open.builder.as_mut().expect("allocated");
         let mut at = open
             .zone
             .start(zone_blocks)
@@ -140,8 +141,8 @@ impl Log {
     /// Adds payload without a record (the map's blocks).
     pub fn push_bare(&mut self, stream: u8, payload: Bytes) -> u64 {
         let (zone_blocks, checksum) = (self.zone_blocks, self.checksum);
-        let open = self.streams[usize::from(stream)].as_mut().expect("prepared");
-        let builder = open.builder.as_mut().expect("prepared");
+        let open = self.streams[usize::from(stream)].as_mut().expect("allocated");
+        let builder = open.builder.as_mut().expect("allocated");
         let mut at = open
             .zone
             .start(zone_blocks)

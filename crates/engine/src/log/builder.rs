@@ -4,20 +4,21 @@ use bytes::Bytes;
 
 use crate::format::record::Record;
 
-/// Payload that follows one another, each piece with its first block.
-pub(crate) type Pieces = Vec<(u64, Bytes)>;
+/// Consecutive payload: each buffer with the address of its first block.
+pub(crate) type PayloadBuffers = Vec<(u64, Bytes)>;
 
 pub(crate) struct Builder {
     pub offset: u32,
-    /// Where it must end: behind it lies the footer.
+    /// The block at which the group must end: the footer follows.
     pub limit: u32,
     pub records: Vec<(u64, Record)>,
     pub record_bytes: usize,
     pub checksums: Vec<u32>,
-    pub payload: Pieces,
+    pub payload: PayloadBuffers,
     pub serial: u64,
-    /// Somebody may wait for it: it holds numbered records, or blocks of the map. Reclaim sends
-    /// what it moved itself, in full: short groups would fill segments with headers.
+    /// Whether a task may wait for the group: it holds numbered records, or blocks of the map.
+    /// Reclaim itself sends the groups with moved blocks, when they are full: short groups would
+    /// fill segments with headers.
     pub awaited: bool,
     /// Payload blocks that reclaim moved.
     pub moved_blocks: u32,
@@ -32,7 +33,7 @@ impl Builder {
             records: Vec::with_capacity(last.records),
             record_bytes: 0,
             checksums: Vec::with_capacity(last.blocks),
-            payload: Vec::with_capacity(last.pieces),
+            payload: Vec::with_capacity(last.buffers),
             serial,
             awaited: false,
             moved_blocks: 0,
@@ -47,27 +48,28 @@ impl Builder {
         Size {
             records: self.records.len(),
             blocks: self.checksums.len(),
-            pieces: self.payload.len(),
+            buffers: self.payload.len(),
         }
     }
 }
 
-/// What a group holds: the next one of its stream will hold about as much, or again as one before.
+/// A group's size, to preallocate the next one of its stream, which will be about as large as the
+/// last or an earlier one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Size {
     records: usize,
     blocks: usize,
-    pieces: usize,
+    buffers: usize,
 }
 
 impl Size {
-    /// Short ones come in between, such as the last of a victim.
+    /// Short groups come in between, such as the last of a victim.
     pub(crate) fn or_three_quarters_of(self, last: Size) -> Size {
         let most = |now: usize, last: usize| now.max(last * 3 / 4);
         Size {
             records: most(self.records, last.records),
             blocks: most(self.blocks, last.blocks),
-            pieces: most(self.pieces, last.pieces),
+            buffers: most(self.buffers, last.buffers),
         }
     }
 }

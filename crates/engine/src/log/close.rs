@@ -1,4 +1,4 @@
-//! Sends groups, opens and seals segments: all of it by the outbox.
+//! Sends groups, opens and seals segments, all through the outbox.
 
 use bytes::Bytes;
 use mjolnir_units::BLOCK_BYTES;
@@ -6,16 +6,16 @@ use mjolnir_units::BLOCK_BYTES;
 use crate::format::group::GroupHeader;
 use crate::format::segment::{Footer, SegmentHeader};
 use crate::log::builder::Builder;
-use crate::log::{InFlight, Log, NoRoom, OpenSegment, Submission};
+use crate::log::{InFlight, Log, NoFreeSegment, OpenSegment, Submission};
 use crate::space::{Claim, RECLAIM_STREAM, Space};
 
 impl Log {
-    /// Sends those that were begun up to group `id`, if somebody may wait for them.
+    /// Sends the groups begun up to group `id`, if a task may wait for them.
     pub fn close_logged_groups_to(&mut self, space: &mut Space, id: u64) {
         self.close_groups_where(space, |builder| builder.awaited && builder.serial <= id);
     }
 
-    /// Sends the group that is being built, if it holds anything.
+    /// Sends the stream's current group, if it holds anything.
     pub fn close_group(&mut self, space: &mut Space, stream: u8) {
         let Some(open) = &mut self.streams[usize::from(stream)] else { return };
         let Some(builder) = open.builder.take() else { return };
@@ -38,7 +38,7 @@ impl Log {
         open.groups.push(builder.offset);
         let needed = builder.offset as usize + 1 + header.checksums.len();
         if needed > open.checksums.capacity() {
-            // Doubled, they would have room for a segment that is never filled.
+            // Doubling would allocate for a full segment, which may never fill.
             let room = needed.next_multiple_of((self.zone_blocks / 16).max(1) as usize);
             open.checksums.reserve_exact(room - open.checksums.len());
         }
@@ -51,12 +51,12 @@ impl Log {
         let at = open.zone.start(self.zone_blocks).plus(u64::from(builder.offset));
         let mut data = Vec::with_capacity(1 + builder.payload.len());
         data.push(aligned(&header.encode()));
-        data.extend(builder.payload.iter().map(|(_, piece)| piece.clone()));
+        data.extend(builder.payload.iter().map(|(_, buffer)| buffer.clone()));
         if let Some((first, _)) = builder.payload.first() {
             self.pending.insert(*first, builder.payload);
         }
-        // A group of moved blocks among clients' has no record that a flush is for, but whatever is
-        // logged from now on may lie behind it: were it lost, that would not be found.
+        // A group of moved blocks in a client stream has no record to flush, but records logged
+        // from now on may lie behind it. If it were lost, they would not be found.
         let none = if stream > RECLAIM_STREAM { self.sequence + 1 } else { u64::MAX };
         let sequences = header.records.iter().map(|(s, _)| *s).filter(|s| *s != 0);
         let first_sequence = sequences.min().unwrap_or(none);
@@ -71,13 +71,13 @@ impl Log {
         self.outbox.push(Submission::Append { id: builder.serial, at, data });
     }
 
-    /// Sends every group that is being built and holds sequenced records, or what a checkpoint
-    /// needs.
+    /// Sends every group under construction that holds numbered records, or blocks that a
+    /// checkpoint needs.
     pub fn close_logged_groups(&mut self, space: &mut Space) {
         self.close_logged_groups_to(space, u64::MAX);
     }
 
-    /// Sends every group that is being built and holds what reclaim moved.
+    /// Sends every group under construction that holds moved blocks.
     pub fn close_moved_groups(&mut self, space: &mut Space) {
         self.close_groups_where(space, |builder| builder.moved_blocks > 0);
     }
@@ -91,14 +91,14 @@ impl Log {
         }
     }
 
-    /// Sends every group that is being built.
+    /// Sends every group under construction.
     pub fn close_groups(&mut self, space: &mut Space) {
         for stream in 0..self.streams.len() as u8 {
             self.close_group(space, stream);
         }
     }
 
-    /// Ends the stream's open segment: footer, then seal.
+    /// Ends the stream's open segment: writes the footer, then seals.
     pub fn seal_segment(&mut self, space: &mut Space, stream: u8) {
         self.close_group(space, stream);
         let Some(open) = self.streams[usize::from(stream)].take() else { return };
@@ -132,18 +132,18 @@ impl Log {
         claim: Claim,
         space: &mut Space,
         stream: u8,
-    ) -> Result<(), NoRoom> {
+    ) -> Result<(), NoFreeSegment> {
         if !self.can_open_zone() {
-            return Err(NoRoom);
+            return Err(NoFreeSegment);
         }
-        let (zone, incarnation) = space.open(claim, stream).ok_or(NoRoom)?;
+        let (zone, incarnation) = space.open(claim, stream).ok_or(NoFreeSegment)?;
         space.get_mut(zone).opened = Some(self.sequence);
         let header =
             SegmentHeader { uuid: self.uuid, zone, incarnation, epoch: self.epoch, stream };
         let at = zone.start(self.zone_blocks);
         let id = self.next_group;
         self.next_group += 1;
-        // Sequence 0: every flush waits for it, since no group counts without its header.
+        // Sequence 0: every flush waits for the header, since no group counts without it.
         self.in_flight.insert(id, InFlight { zone, first_sequence: 0, from: at });
         self.outbox.push(Submission::Append { id, at, data: vec![aligned(&header.encode())] });
         self.blocks_written[usize::from(stream)] += 1;

@@ -1,10 +1,12 @@
-//! What survives the process: acknowledged records that are not written yet, in a [`WarmLog`].
+//! The warm log: acknowledged records that are not written yet, kept in a [`WarmLog`] that survives
+//! the process.
 //!
-//! An entry stays until all records up to its number are written, since recovery ends at the first gap. Its
-//! payload is held as long, so that the memory that it lies in is not used again before.
+//! An entry stays until all records up to its number are written, since recovery ends at the first
+//! gap. Its payload is held as long, so that its memory is not reused before.
 //!
-//! What has no place there is acknowledged only once it is written, and all before it: a gap would make what
-//! follows worthless. So it is with a store that is so full that what was left could not be logged again.
+//! A record without room in the warm log is acknowledged only after it and all earlier records are
+//! written: a gap would make later entries worthless. The same holds on a store so full that a
+//! successor could not log the entries again.
 
 use std::collections::VecDeque;
 
@@ -16,40 +18,41 @@ use crate::format::group::GROUP_BLOCKS_MAX;
 use crate::format::record::Record;
 use crate::space::Space;
 
-/// Joins the checksums of the content of blocks, one after another.
+/// Combines the content checksums of successive blocks.
 pub(crate) fn fold(sum: u32, content: u32) -> u32 {
     (sum.rotate_left(5) ^ content).wrapping_mul(0x9e37_79b1)
 }
 
-/// Records to a block of a group's header, at least, when they are logged again.
+/// The fewest records to a header block when they are logged again.
 const RECORDS_A_GROUP: usize = 32;
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Kept {
     warm: Option<Box<dyn WarmLog>>,
-    /// What is noted: number, blocks, and the payload.
+    /// The entries: number and payload.
     entries: VecDeque<(u64, Bytes)>,
-    /// Blocks of payload in them.
+    /// Payload blocks in the entries.
     blocks: u64,
-    /// Blocks that there is room to log again.
+    /// Blocks that the store has room to log again.
     room: u64,
-    /// The last number that is not noted, though not written.
+    /// The highest unwritten number that was not noted.
     missing: u64,
-    /// All up to this number are written.
+    /// All records up to this number are written.
     written: u64,
-    /// What is logged now belongs together, and is not noted: an entry each could survive alone.
+    /// Whether records logged now belong together. They are not noted: single entries could survive
+    /// alone.
     is_together: bool,
     bytes: Vec<u8>,
 }
 
 impl Kept {
-    /// From now on all records are noted; those up to `sequence` are durable.
+    /// Starts noting all records; those up to `sequence` are durable.
     pub fn begin(&mut self, warm: Box<dyn WarmLog>, sequence: u64) {
         *self = Kept { warm: Some(warm), written: sequence, ..Kept::default() };
     }
 
-    /// Nothing is noted any more, and nothing left behind.
+    /// Stops noting, and removes all entries.
     pub fn end(&mut self) {
         if let Some(mut warm) = self.warm.take() {
             warm.end();
@@ -61,15 +64,16 @@ impl Kept {
         self.warm.is_some()
     }
 
-    /// Follows how much there is room to log again: by the successor, besides the checkpoint that it takes.
+    /// Updates the room for logging again, which a successor does besides its checkpoint.
     pub fn follow_room(&mut self, space: &Space) {
         let spare = space.free_count().saturating_sub(space.checkpoint_reserve() + 1) as u64;
-        // A record is not parted: the longest may not fit what is left of a segment.
+        // A record is not split: the longest may not fit the rest of a segment.
         let blocks = space.payload_bytes() / BLOCK_BYTES as u64;
         self.room = spare * blocks.saturating_sub(u64::from(GROUP_BLOCKS_MAX).min(blocks / 2));
     }
 
-    /// Whether what is logged from now on belongs together. It is for what is durable before anyone hears of it.
+    /// Sets whether records logged from now on belong together. Used for records that are durable
+    /// before they are acknowledged.
     pub fn together(&mut self, is_together: bool) {
         self.is_together = is_together;
     }
@@ -108,7 +112,7 @@ impl Kept {
         }
     }
 
-    /// The number up to which all must be written before anything more is acknowledged.
+    /// The number up to which all records must be written before the next acknowledgement.
     pub(crate) fn owed(&self) -> Option<u64> {
         (self.missing > self.written).then_some(self.missing)
     }

@@ -21,14 +21,14 @@ use mjolnir_device::DeviceInfo;
 use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
 
 use crate::format::group::GROUP_BLOCKS_MAX;
-use crate::log::builder::{Builder, Pieces, Size};
+use crate::log::builder::{Builder, PayloadBuffers, Size};
 use crate::log::kept::Kept;
 
 /// No segment can be opened for this stream now.
 #[derive(Debug)]
-pub(crate) struct NoRoom;
+pub(crate) struct NoFreeSegment;
 
-/// Something for the device to do.
+/// A request to the device.
 pub(crate) enum Submission {
     /// Append `data` at `at`, then tell the log that group `id` is written.
     Append { id: u64, at: Pba, data: Vec<Bytes> },
@@ -49,24 +49,24 @@ pub(crate) struct OpenSegment {
 /// A group that the device has not finished writing.
 pub(crate) struct InFlight {
     zone: ZoneId,
-    /// Lowest sequence number in it; flushes up to that wait for it.
+    /// Lowest sequence number in the group. Flushes up to that number or a later one wait for it.
     first_sequence: u64,
-    /// Where the payload begins that is not pending any more once it is written.
+    /// First block of the payload, which stops being pending once it is written.
     from: Pba,
 }
 
-/// The open segments, and what is on its way to the device.
+/// The open segments, and the data on its way to the device.
 pub(crate) struct Log {
     uuid: [u8; 16],
-    /// What the device has its blocks' content summed with.
+    /// The device's function for content checksums.
     checksum: fn(&[u8]) -> u32,
     pub epoch: u64,
     zone_blocks: u64,
     append_blocks_max: u32,
-    /// Zones that the device can have open at once.
+    /// The most zones that the device can have open at once.
     open_zones_max: usize,
     streams: Vec<Option<OpenSegment>>,
-    /// The last group of each stream.
+    /// Size of the last group of each stream.
     sizes: Vec<Size>,
     /// The last sequence number given out.
     pub sequence: u64,
@@ -74,36 +74,36 @@ pub(crate) struct Log {
     pub durable: u64,
     next_group: u64,
     in_flight: BTreeMap<u64, InFlight>,
-    /// Payload that was sent and cannot be read from the device yet: that of each group, by its
-    /// first block.
-    pending: BTreeMap<u64, Pieces>,
-    /// Bytes of payload accepted and not written.
+    /// Payload that was sent but cannot be read from the device yet, by group: the key is the
+    /// group's first payload block.
+    pending: BTreeMap<u64, PayloadBuffers>,
+    /// Bytes of payload accepted but not written.
     pub dirty_bytes: u64,
     pub outbox: Vec<Submission>,
-    /// Zones that are to be sealed, or are being sealed: not to be reset before.
+    /// Zones that wait for their seal or are being sealed; they are not reset before.
     pub sealing: BTreeSet<ZoneId>,
-    /// Checksums of segments that were sealed since the engine last looked.
+    /// Checksums of segments sealed since the engine last took them.
     pub sealed: Vec<(ZoneId, Vec<u32>)>,
-    /// Whether a group was begun that somebody may wait for, since the engine last looked.
+    /// Whether a group that a task may wait for was begun since the engine last checked.
     pub begun: bool,
     /// Blocks appended, by stream, headers included.
     pub blocks_written: Vec<u64>,
-    /// Of those in clients' streams, blocks that reclaim moved there, and the headers of groups
-    /// that hold nothing else.
+    /// Of the blocks in clients' streams: blocks that reclaim moved there, and headers of groups
+    /// with only such blocks.
     pub moved_beside_clients: u64,
-    /// Bytes of client log since the last checkpoint was frozen, and its records; a long one counts for
-    /// several.
+    /// Bytes of client log since the last checkpoint was frozen, and its records. A long record
+    /// counts as several.
     pub since_checkpoint: u64,
     pub records_since_checkpoint: u64,
-    /// The same since the last flush began, a checkpoint's aside.
+    /// Bytes of client log since the last flush began, not counting checkpoints' flushes.
     pub since_flush: u64,
     pub groups_total: u64,
-    /// What survives the process of what is not written yet.
+    /// The warm log of unwritten records.
     pub kept: Kept,
 }
 
 impl Log {
-    /// `streams` must be fewer than the zones that the device can have open, or as many.
+    /// `streams` must not exceed the zones that the device can have open.
     pub fn new(
         info: &DeviceInfo,
         checksum: fn(&[u8]) -> u32,
@@ -142,22 +142,22 @@ impl Log {
         }
     }
 
-    /// The most payload blocks in one group here.
+    /// The most payload blocks in one group on this device.
     pub fn group_blocks_max(&self) -> u32 {
         (self.append_blocks_max - 1).min(GROUP_BLOCKS_MAX)
     }
 
-    /// The groups that are being built.
+    /// The groups under construction.
     fn builders(&self) -> impl Iterator<Item = &Builder> {
         self.streams.iter().flatten().filter_map(|open| open.builder.as_ref())
     }
 
-    /// Whether a group is being built that somebody may wait for.
+    /// Whether a group that a task may wait for is under construction.
     pub fn is_building(&self) -> bool {
         self.builders().any(|builder| builder.awaited)
     }
 
-    /// Bytes of payload that were sent and are not written.
+    /// Bytes of payload that were sent but are not written.
     pub fn sent_bytes(&self) -> u64 {
         let built = self.builders().map(|builder| builder.checksums.len() as u64 * BLOCK_SIZE);
         self.dirty_bytes - built.sum::<u64>()
@@ -167,9 +167,9 @@ impl Log {
         self.streams.iter().flatten().count() + self.sealing.len() < self.open_zones_max
     }
 
-    /// Whether a segment cannot be opened before another one's seal ends. Where the device can have
-    /// no more zones open and none is being sealed, every stream has its segment: there are no more
-    /// streams than zones that may be open.
+    /// Whether a segment can be opened only after another one's seal ends. If the device has all
+    /// its zones open and none is being sealed, every stream has its segment: there are at most as
+    /// many streams as open zones.
     pub fn awaits_seal(&self) -> bool {
         !self.can_open_zone() && !self.sealing.is_empty()
     }
@@ -177,8 +177,8 @@ impl Log {
     /// The device has written group `id`.
     pub fn written(&mut self, id: u64) {
         let group = self.in_flight.remove(&id).expect("in flight");
-        for (_, piece) in self.pending.remove(&group.from.0).unwrap_or_default() {
-            self.dirty_bytes -= piece.len() as u64;
+        for (_, buffer) in self.pending.remove(&group.from.0).unwrap_or_default() {
+            self.dirty_bytes -= buffer.len() as u64;
         }
         if self.kept.is_on() {
             let first = self.first_unwritten();
@@ -186,7 +186,7 @@ impl Log {
         }
     }
 
-    /// The lowest sequence number that is not on the device, or may not be found there.
+    /// The lowest sequence number that is not on the device, or may not be found there by recovery.
     fn first_unwritten(&self) -> u64 {
         let sent = self.in_flight.values().map(|group| group.first_sequence);
         let built = self.builders().filter_map(|builder| builder.first_sequence());
@@ -216,54 +216,53 @@ impl Log {
         self.in_flight.range(..=id).next().is_some()
     }
 
-    /// The same of the groups of a zone, its header and its footer.
+    /// The same for the groups of one zone, its header and its footer.
     pub fn zone_waits_for_group(&self, zone: ZoneId, id: u64) -> bool {
         self.in_flight.range(..=id).any(|(_, group)| group.zone == zone)
     }
 
-    /// Whether the zone has an append or its seal on the way.
+    /// Whether the zone has an append or its seal in flight.
     pub fn zone_busy(&self, zone: ZoneId) -> bool {
         self.sealing.contains(&zone) || self.zone_in_flight(zone)
     }
 
-    /// Whether the zone has appends on their way.
+    /// Whether the zone has appends in flight.
     pub fn zone_in_flight(&self, zone: ZoneId) -> bool {
         self.zone_waits_for_group(zone, u64::MAX)
     }
 
-    /// Payload of `pba` that the device does not have yet, and as many blocks after it as lie in
-    /// the same piece (at most `blocks`).
+    /// Pending payload at `pba`: its block and the following blocks in the same buffer (at most
+    /// `blocks`).
     pub fn pending(&self, pba: Pba, blocks: u64) -> Option<Bytes> {
-        let sent = self.pending.range(..=pba.0).next_back().map(|(_, pieces)| pieces);
-        self.gathered().chain(sent).find_map(|pieces| {
-            let before = pieces.partition_point(|(at, _)| *at <= pba.0);
-            let (at, piece) = &pieces[before.checked_sub(1)?];
+        let sent = self.pending.range(..=pba.0).next_back().map(|(_, buffers)| buffers);
+        self.gathered().chain(sent).find_map(|buffers| {
+            let before = buffers.partition_point(|(at, _)| *at <= pba.0);
+            let (at, buffer) = &buffers[before.checked_sub(1)?];
             let skip = (pba.0 - at) * BLOCK_SIZE;
-            let end = (skip + blocks * BLOCK_SIZE).min(piece.len() as u64);
-            (skip < end).then(|| piece.slice(skip as usize..end as usize))
+            let end = (skip + blocks * BLOCK_SIZE).min(buffer.len() as u64);
+            (skip < end).then(|| buffer.slice(skip as usize..end as usize))
         })
     }
 
-    /// The first pending block at or after `pba`, if `pba` itself is none.
+    /// The first pending block at or after `pba`, if `pba` itself is not pending.
     pub fn next_pending(&self, pba: Pba) -> Option<Pba> {
         let sent = self.pending.range(pba.0..).next().map(|(&at, _)| at);
-        let gathered = self.gathered().filter_map(|pieces| pieces.first().map(|(at, _)| *at));
+        let gathered = self.gathered().filter_map(|buffers| buffers.first().map(|(at, _)| *at));
         gathered.filter(|at| *at >= pba.0).chain(sent).min().map(Pba)
     }
 
-    /// The payload of the groups that are being built.
-    fn gathered(&self) -> impl Iterator<Item = &Pieces> {
+    /// The payload of the groups under construction.
+    fn gathered(&self) -> impl Iterator<Item = &PayloadBuffers> {
         self.builders().map(|builder| &builder.payload)
     }
 
-    /// Bytes of memory that the checksums of open segments take.
+    /// Bytes of memory for the checksums of open segments.
     pub fn open_checksum_bytes(&self) -> u64 {
         let open = self.streams.iter().flatten();
         open.map(|open| (size_of::<u32>() * open.checksums.capacity()) as u64).sum()
     }
 
-    /// The checksums of an open segment's blocks, as far as they were sent; `None` if the segment
-    /// is not open.
+    /// The checksums of an open segment's blocks sent so far; `None` if the segment is not open.
     pub fn open_checksums(&self, zone: ZoneId) -> Option<&[u32]> {
         let open = self.streams.iter().flatten().find(|open| open.zone == zone)?;
         Some(&open.checksums)

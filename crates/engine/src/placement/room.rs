@@ -4,7 +4,7 @@ use mjolnir_map::Map;
 use mjolnir_policy::placement::{BlockView, Previous, Source};
 use mjolnir_units::{Lba, Pba, TreeId};
 
-use crate::log::{Log, NoRoom};
+use crate::log::{Log, NoFreeSegment};
 use crate::placement::Placement;
 use crate::space::{CLIENT_STREAM, Claim, Hurdle, RELIEF_STREAM, Space};
 
@@ -88,9 +88,9 @@ impl Placement {
         stream: u8,
         record_bytes: usize,
         blocks: u32,
-    ) -> Result<Room, NoRoom> {
+    ) -> Result<Room, NoFreeSegment> {
         let mut room = |space: &mut Space, stream| {
-            let (at, blocks) = log.prepare(space, stream, record_bytes, blocks)?;
+            let (at, blocks) = log.allocate(space, stream, record_bytes, blocks)?;
             Ok(Room { stream, at, blocks })
         };
         let none = match room(space, stream) {
@@ -115,12 +115,12 @@ impl Placement {
         stream: u8,
         record_bytes: usize,
         blocks: u32,
-    ) -> Result<Room, NoRoom> {
+    ) -> Result<Room, NoFreeSegment> {
         let none = match self.room_for_client(log, space, stream, record_bytes, blocks) {
             Err(none) if claim != Claim::Client => none,
             found => return found,
         };
-        log.prepare_as(claim, space, RELIEF_STREAM, record_bytes, blocks)
+        log.allocate_as(claim, space, RELIEF_STREAM, record_bytes, blocks)
             .map(|(at, blocks)| Room { stream: RELIEF_STREAM, at, blocks })
             .map_err(|_| none)
     }

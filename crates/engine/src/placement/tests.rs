@@ -129,7 +129,7 @@ fn few_open_zones_take_clients_spread_first_and_then_classes() {
 fn displace(placement: &mut Placement, log: &mut Log, space: &mut Space, block: &Moved) -> Pba {
     let wanted = placement.of_moved(block, 9);
     assert_ne!(wanted, RECLAIM_STREAM);
-    let (at, fit) = log.prepare(space, RECLAIM_STREAM, 32, 1).unwrap();
+    let (at, fit) = log.allocate(space, RECLAIM_STREAM, 32, 1).unwrap();
     placement.moved(space, block, (at, fit), (wanted, RECLAIM_STREAM), 9);
     let record = crate::format::record::Record::Moved {
         tree: block.tree,

@@ -72,11 +72,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// diverged snapshots share are named by as many leaves. What is repointed so far may stay so.
     async fn make_room_for_leaves(&self) -> Result<(), Error> {
         self.admit_nodes().await;
-        if !self.state().space.is_crowded(Claim::Reclaim) {
+        if !self.state().space.needs_checkpoint(Claim::Reclaim) {
             return Ok(());
         }
         self.checkpoint_within_task().await?;
-        if self.state().space.is_crowded(Claim::Reclaim) {
+        if self.state().space.needs_checkpoint(Claim::Reclaim) {
             return Err(Error::new(
                 ErrorKind::NoSpace,
                 "there is no room to write all the leaves of the map that name the segment",

@@ -1,6 +1,6 @@
-//! Which groups of the log reached the device whole. What no later group calls durable is read and
-//! its checksums are compared ahead of the replay of its records: by each group's last record, so that
-//! it comes about when it is needed.
+//! Finds which groups of the log reached the device whole. Groups that no later group calls durable
+//! are read and their checksums compared, ahead of the replay. The order is that of each group's
+//! last record, so that each result is ready about when replay needs it.
 
 use std::cell::RefCell;
 use std::pin::pin;
@@ -18,25 +18,26 @@ use crate::format::bind;
 use crate::format::group::GroupHeader;
 use crate::memory::buffer_bytes;
 
-/// Groups whose payload is read at once, a MiB each or less, in a budget of which that is a small part;
-/// in a smaller one as much as is kept for reads.
+/// The most groups whose payload is read at once: each takes up to 1 MiB. That is small in a large
+/// memory budget; a smaller budget allows as much as its read buffers hold.
 const PAYLOADS: usize = 16;
 
-/// What is on the device of a group whose header is.
+/// The state of a group's payload on the device, if its header is there.
 pub(crate) enum Payload {
     Whole,
-    /// A power cut took some of it.
+    /// A power cut took part of it.
     Torn,
     /// The medium does not return it, for this reason.
     Unreadable(String),
 }
 
-/// Groups of which it is not known whether they arrived, and what was found of them.
+/// Groups whose payload must be checked, and the results.
 pub(crate) struct Arrivals<'a> {
     groups: &'a [(ZoneId, &'a GroupHeader)],
-    /// Records up to here were durable: what holds one of them arrived, whatever became of it since.
+    /// Records up to this number were durable: a group that holds one of them did arrive, even if
+    /// it was damaged since.
     durable: u64,
-    /// Of the first groups.
+    /// Results for the first groups.
     found: RefCell<Vec<Payload>>,
     changed: Event,
 }
@@ -52,7 +53,7 @@ impl<'a> Arrivals<'a> {
         numbers.filter(|sequence| *sequence > 0).min().is_some_and(|first| first <= self.durable)
     }
 
-    /// Groups that were durable and are not whole any more, of those looked at.
+    /// Groups, among those checked, that were durable and are no longer whole.
     pub fn damaged(&self) -> Vec<(ZoneId, &'a GroupHeader)> {
         let found = self.found.borrow();
         let damaged = found.iter().enumerate().filter(|(index, payload)| {
@@ -61,7 +62,7 @@ impl<'a> Arrivals<'a> {
         damaged.map(|(index, _)| self.groups[index]).collect()
     }
 
-    /// Finds out about each group, in turn. A device that fails is an error.
+    /// Checks each group, in turn. A device failure is an error.
     pub async fn verify<D: Device, R: Runtime>(&self, engine: &Engine<D, R>) -> Result<(), Error> {
         let payloads = stream::iter(self.groups).map(|of| engine.payload_of(of.0, of.1));
         let at_once = (buffer_bytes(&engine.inner.options) >> 20).clamp(1, PAYLOADS);
@@ -73,7 +74,7 @@ impl<'a> Arrivals<'a> {
         Ok(())
     }
 
-    /// Whether the group of this number arrived, once that is known: it is whole, or was durable.
+    /// Waits for the result of this group. True if the group is whole, or was durable.
     pub async fn has_arrived(&self, group: usize) -> bool {
         let promised = self.is_promised(group);
         let known =
@@ -82,19 +83,19 @@ impl<'a> Arrivals<'a> {
             if let Some(whole) = known() {
                 return whole;
             }
-            // Nothing comes between a look and the wait: both are one step of one thread.
+            // Nothing comes between the check and the wait: both are one step of one thread.
             self.changed.listen().await;
         }
     }
 
-    /// What was found of each group.
+    /// The result for each group.
     pub fn into_found(self) -> Vec<Payload> {
         self.found.into_inner()
     }
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Whether all of a group's payload reached the device. A device that fails is an error.
+    /// Checks whether all of a group's payload reached the device. A device failure is an error.
     pub(crate) async fn payload_of(
         &self,
         zone: ZoneId,
@@ -107,14 +108,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let start = zone.start(zone_blocks).plus(u64::from(group.offset) + 1);
         let checksum = self.device().abilities().block_checksum();
         let mut state = Payload::Torn;
-        // More than once, so that a passing fault does not pass for a torn write.
+        // Read more than once, so that a transient fault is not taken for a torn write.
         for _ in 0..TRIES {
             let buffer = self.buffer(group.checksums.len() * BLOCK_BYTES);
             let read = self.read_device(ReadPurpose::Recovery, start, buffer).await;
             let what = format!("reading what was logged at {start} (segment {})", zone.0);
             let bytes = match read.map_err(|error| fault::device(&what, error)) {
                 Ok(bytes) => bytes,
-                // No power cut does that.
+                // A power cut does not make blocks unreadable.
                 Err(error) if error.kind == ErrorKind::Damaged => {
                     state = Payload::Unreadable(error.message);
                     continue;

@@ -1,4 +1,4 @@
-//! What recovery had to leave out, and what it found damaged, of a store that it opened all the same.
+//! Reports records that recovery left out, and damage that it found, in a store that it opened.
 
 use mjolnir_device::{AlignedBuf, Device, Runtime};
 use mjolnir_store::report::{DamagedPlace, ReadPurpose};
@@ -9,7 +9,7 @@ use crate::format::bind;
 use crate::format::group::GroupHeader;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// The blocks of a group's payload that do not hold what was written, each with what is wrong.
+    /// The damaged blocks of a group's payload, each with the reason.
     pub(crate) async fn damaged_blocks(
         &self,
         zone: ZoneId,

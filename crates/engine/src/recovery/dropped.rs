@@ -1,4 +1,4 @@
-//! What recovery leaves out of a log with a gap: the ranges and changes that its records would have made.
+//! The loss behind a gap in the log: the ranges and changes of the dropped records.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use crate::format::group::GROUP_BLOCKS_MAX;
 use crate::format::record::{Record, Remap};
 use crate::format::transaction::Prepared;
 
-/// What is noted of records that count no more.
+/// Collects the effects of dropped records.
 pub(crate) trait Dropped {
-    /// Adds what a record that counts no more did.
+    /// Adds the effect of one dropped record.
     fn note(&mut self, record: &Record, names: &Names<'_>);
 
-    /// Adds what records that count no more did, in the order of their numbers; `known` are all
-    /// that can be read.
+    /// Adds the effects of dropped records, in the order of their numbers; `known` holds all that
+    /// can be read.
     fn note_dropped(&mut self, known: &BTreeMap<u64, Record>, state: &State);
 
-    /// Sums up, once all is noted.
+    /// Computes the totals, after all records were added.
     fn finish(&mut self);
 }
 
@@ -122,14 +122,14 @@ impl Dropped for LogLoss {
     fn finish(&mut self) {
         join(&mut self.ranges);
         if self.unknown_bytes == 0 {
-            // No place is known where they were; each wrote at most a group.
+            // The places of missing records are unknown; each record wrote at most a group.
             let records: u64 = self.missing.iter().map(|range| range.last - range.first + 1).sum();
             self.unknown_bytes = records * u64::from(GROUP_BLOCKS_MAX) * BLOCK_SIZE;
         }
     }
 }
 
-/// What trees are called, of which some were made by records that count no more.
+/// Names of trees, including those that dropped records created.
 pub(crate) struct Names<'a> {
     state: &'a State,
     made: BTreeMap<TreeId, String>,
@@ -172,7 +172,7 @@ impl<'a> Names<'a> {
         self.state.catalog.size(tree, self.state.map.blocks(tree).unwrap_or(0))
     }
 
-    /// Bytes of blocks that were written, without those past the end of a volume in its last block.
+    /// Bytes of written blocks, less those past a volume's end in its last block.
     fn clip(&self, tree: TreeId, lba: u64, blocks: u64) -> u64 {
         match self.state.map.blocks(tree) {
             Some(size) if lba.checked_add(blocks) == Some(size) => {
@@ -182,7 +182,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The id of the transaction that has this staged tree.
+    /// The id of the transaction that owns this staged tree.
     fn transaction(&self, staging: TreeId) -> TransactionId {
         let prepared = self.prepared.get(&staging);
         TransactionId(prepared.map_or(staging.0.into(), |prepared| prepared.id))

@@ -14,18 +14,18 @@ use crate::recovery::survey::Survey;
 
 /// See the module.
 pub(crate) struct FoundLog<'a> {
-    /// Groups of the present epoch with records behind the checkpoint, by their last record.
+    /// Groups of the current epoch with records after the checkpoint, by their last record.
     groups: Vec<(ZoneId, &'a GroupHeader)>,
-    /// How many of them are known to have arrived whole.
+    /// The number of first groups that are known to have arrived whole.
     sure: usize,
-    /// Their records, by number. Of the copies of a record the one that was logged last comes first.
+    /// The groups' records, by number. Of several copies of a record, the last logged comes first.
     pub records: Vec<Logged<'a>>,
     /// The highest number of any record.
     pub highest: u64,
 }
 
 impl<'a> FoundLog<'a> {
-    /// What of the survey counts.
+    /// Selects the groups of the survey that belong to the current log.
     pub fn of(survey: &'a Survey, root: &Root, promised: &Promised) -> Self {
         let newest = |group: &GroupHeader| group.records.iter().map(|r| r.0).max().unwrap_or(0);
         let counts =
@@ -56,7 +56,7 @@ impl<'a> FoundLog<'a> {
         self.records.sort_by_key(|of| (of.sequence, Reverse(of.incarnation)));
     }
 
-    /// The groups of which it is not known whether they arrived.
+    /// The groups that are not known to have arrived whole.
     pub fn unsure(&self) -> &[(ZoneId, &'a GroupHeader)] {
         &self.groups[self.sure..]
     }

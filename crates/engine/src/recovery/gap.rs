@@ -1,4 +1,5 @@
-//! Where replay ended, and whether that is a gap: damage took records, and not only a power cut.
+//! The end of replay, and whether it is a gap: damage took records that a power cut cannot have
+//! taken.
 
 use std::collections::BTreeSet;
 
@@ -13,16 +14,16 @@ use crate::recovery::promised::Promised;
 use crate::recovery::refusal::{WAYS_ON, refusal};
 use crate::recovery::survey::{LostGroups, Trace};
 
-/// What replay came to.
+/// The result of replay.
 pub(crate) struct Replayed {
     /// The first record that was not replayed.
     pub next: u64,
-    /// What was found of the groups of which it was not known whether they arrived.
+    /// The results for the groups that were checked for arrival.
     pub arrived: Vec<Payload>,
 }
 
 impl Replayed {
-    /// How many records arrived and were not replayed, since one before them is missing.
+    /// Number of records that arrived but were not replayed, because an earlier record is missing.
     pub fn dropped_records(&self, log: &FoundLog<'_>) -> u64 {
         let whole = |unsure: usize| matches!(self.arrived[unsure], Payload::Whole);
         let left = log.records.iter().filter(|of| of.sequence >= self.next);
@@ -30,8 +31,8 @@ impl Replayed {
         left.map(|of| of.sequence).collect::<BTreeSet<u64>>().len() as u64
     }
 
-    /// Groups that may have held the record at which replay ended, or one behind it, out of all the `damage` that
-    /// was found.
+    /// Among all the `damage` found, the lost groups that may have held the record at which replay
+    /// ended, or a later one.
     pub fn lost(
         &self,
         damage: Vec<LostGroups>,
@@ -39,25 +40,25 @@ impl Replayed {
         log: &FoundLog<'_>,
         zone_blocks: u64,
     ) -> Vec<LostGroups> {
-        // Damage is harmless to the log if all that it took had been in the checkpoint.
+        // Damage is harmless to the log if the checkpoint contains all records that it took.
         let fatal = |lost: &LostGroups| lost.before.is_none_or(|before| before > self.next);
         let mut lost: Vec<LostGroups> = damage.into_iter().filter(fatal).collect();
         lost.extend(self.unreadable(log));
         let missed = traces.iter().filter(|trace| trace.durable >= self.next);
         lost.extend(missed.map(|trace| {
             let what = format!(
-                "the segment has neither a header nor a first group, but a later group, by which all records up \
-                 to {} were durable",
+                "the segment has neither a header nor a first group, but a later group, which says that all \
+                 records up to {} were durable",
                 trace.durable
             );
             let whole = LostGroups::whole_segment(trace.zone, zone_blocks, &what);
-            LostGroups { certain: false, ..whole } // They need not have been in this one.
+            LostGroups { certain: false, ..whole } // The missing records may have been elsewhere.
         }));
         lost
     }
 
-    /// Groups that cannot be read and hold the record at which replay ended. It does not matter which groups
-    /// behind that cannot be read.
+    /// Unreadable groups that hold the record at which replay ended. Unreadable groups behind that
+    /// do not matter.
     fn unreadable(&self, log: &FoundLog<'_>) -> impl Iterator<Item = LostGroups> {
         self.arrived.iter().zip(log.unsure()).filter_map(|(arrived, (zone, group))| {
             let Payload::Unreadable(what) = arrived else { return None };
@@ -69,20 +70,20 @@ impl Replayed {
     }
 }
 
-/// Records are missing that a power cut cannot have taken.
+/// A gap: missing records that a power cut cannot have taken.
 pub(crate) struct Gap {
-    /// The first of them.
+    /// The first missing record.
     first: u64,
     /// Records up to here were durable.
     durable: u64,
-    /// Whether the log says so, or the root alone.
+    /// Whether the log itself says so, or only the root.
     told_by_log: bool,
-    /// What may have held them.
+    /// The lost groups that may have held the missing records.
     pub lost: Vec<LostGroups>,
 }
 
 impl Gap {
-    /// The gap at which replay ended, if it is one.
+    /// The gap at which replay ended; `None` if it ended without one.
     pub fn find(replayed: &Replayed, lost: Vec<LostGroups>, promised: &Promised) -> Option<Self> {
         let Promised { told, durable, .. } = *promised;
         let first = replayed.next;
@@ -90,7 +91,7 @@ impl Gap {
         is_gap.then_some(Gap { first, durable, told_by_log: told == durable, lost })
     }
 
-    /// Why the store is not opened.
+    /// The error that refuses to open the store.
     pub fn refusal(&self) -> Error {
         let lost = self.lost.iter().find(|lost| lost.certain).or(self.lost.first());
         lost.map_or_else(
@@ -98,7 +99,7 @@ impl Gap {
                 let (first, durable) = (self.first, self.durable);
                 let teller = if self.told_by_log { "a later one" } else { "the store's root" };
                 fault::damaged(format!(
-                    "the log is damaged: record {first} is missing, but {teller} says that all up to {durable} \
+                    "the log is damaged: record {first} is missing, but {teller} says that all records up to {durable} \
                      were durable; {WAYS_ON}"
                 ))
             },
@@ -106,7 +107,7 @@ impl Gap {
         )
     }
 
-    /// The segments that tell of it.
+    /// The segments that prove the gap.
     pub fn segments(&self) -> Vec<ZoneId> {
         self.lost.iter().map(|lost| ZoneId(lost.place.zone)).collect()
     }

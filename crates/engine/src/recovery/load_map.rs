@@ -15,7 +15,7 @@ use crate::format::manifest::{Manifest, TreeEntry};
 use crate::format::place::{LOST, Place};
 use crate::recovery::refusal::refusal;
 
-/// Reads that are under way at once.
+/// Reads in flight at once.
 const READS: usize = 32;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
@@ -88,7 +88,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             .map_err(|why| fault::damaged(format!("the map cannot be loaded: {why}")))?;
         let mut state = self.state();
         state.map = map;
-        // Written again as what is known of them, so that the store opens without this.
+        // Lost pages are written again with the known entries, so that the store next opens without
+        // the damage.
         lost_pages.into_iter().for_each(|page| state.map.redirty_page(page));
         for entry in &manifest.trees {
             let TreeEntry { kind, created, short, .. } = entry.clone();

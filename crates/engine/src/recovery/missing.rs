@@ -1,4 +1,4 @@
-//! Recovery of a store whose medium has become shorter: what the missing part held.
+//! Recovery of a store whose medium has shrunk: the contents of the missing part.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use crate::format::manifest::Manifest;
 use crate::space::{ORDER_SLACK, SegmentState};
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Notes, once it is known which segments were opened since the checkpoint, which of those that are missing
-    /// may have been opened, or filled further, too.
+    /// Adds the missing segments that may have been opened since the checkpoint, or filled further.
+    /// Called once the segments opened since are known.
     pub(crate) fn note_missing(&self, manifest: &Manifest) {
         let Some(from) = self.device().abilities().missing_from() else { return };
         if manifest.closed {
@@ -21,7 +21,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let state = &mut *guard;
         let zone_blocks = state.info.zone_blocks;
         let mut unsure: BTreeSet<ZoneId> = manifest.scan.iter().copied().collect();
-        // As many as this may be free ahead of one that was opened.
+        // Up to `ORDER_SLACK` free segments may precede an opened one.
         let mut free_ahead = 0;
         for zone in manifest.order(state.info.zones) {
             let is_there = zone.start(zone_blocks) < from;

@@ -1,28 +1,29 @@
-//! Recovery: the newest durable checkpoint, then the records logged after it, in order, up to the
-//! first gap.
+//! Recovery: loads the newest durable checkpoint, then replays the records logged after it, in
+//! order, up to the first gap.
 //!
 //! Steps, none of which writes to the device:
 //!
-//! 1. read the root and the manifest it names;
-//! 2. find the segments written since: those the manifest lists for scanning, and those at the
-//!    front of its order of free ones whose first block shows a newer incarnation (`survey.rs`);
+//! 1. read the root and the manifest that it names;
+//! 2. find the segments written since: those that the manifest lists for scanning, and those at the
+//!    front of its free order whose first block shows a newer incarnation (`survey.rs`);
 //! 3. walk their groups;
-//! 4. load the map's roots and node table (nodes come as needed);
+//! 4. load the map's roots and node table (nodes are loaded on demand);
 //! 5. replay records by sequence number until one is missing or did not arrive: the payload of
 //!    groups that no later group calls durable is verified ahead of it (`arrivals.rs`);
-//! 6. drop what was staged for vectors that never came;
-//! 7. count what lives in the map's segments, and settle which are free (`settle.rs`).
+//! 6. drop staged trees whose vectors never came;
+//! 7. count the live bytes in the map's segments, and list the free segments (`free_list.rs`).
 //!
-//! Damage that may have taken records is refused, unless the caller is to *salvage*: then the store
-//! is as of the last record that is whole with all before it, and says what it lacks.
+//! Damage that may have taken records is refused, unless the caller asks to *salvage*: then the
+//! store is as of the last record that is whole with all before it, and reports its loss.
 //!
-//! The caller then takes a checkpoint with a new epoch, so what lay beyond the gap never replays;
-//! a crash before that finds the same checkpoint again and repeats the same steps.
+//! The caller then takes a checkpoint with a new epoch, so records beyond the gap never replay. A
+//! crash before that finds the same checkpoint again and repeats the same steps.
 
 mod arrivals;
 mod damaged;
 mod dropped;
 mod found_log;
+mod free_list;
 mod gap;
 mod load_map;
 mod missing;
@@ -32,7 +33,6 @@ mod refusal;
 mod replay;
 mod rescue;
 mod root;
-mod settle;
 mod survey;
 
 pub use root::segments_told;
@@ -59,7 +59,7 @@ use crate::recovery::gap::{Gap, Replayed};
 use crate::recovery::promised::Promised;
 use crate::recovery::refusal::refusal;
 use crate::recovery::root::{ManifestError, check_manifest, read_manifest, read_root};
-use crate::recovery::survey::{Survey, Walked};
+use crate::recovery::survey::{SegmentWalk, Survey};
 use crate::space::{MAP_STREAM, Segment, SegmentState, Space};
 
 impl<D: Device, R: Runtime> Engine<D, R> {
@@ -79,7 +79,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut loss = LogLoss { durable_to: promised.durable, ..LogLoss::default() };
         engine.load_map(&manifest, &mut loss).await?;
         let replayed = engine.replay_found(&root, &log, &promised, &mut loss).await?;
-        for Walked { zone, walk, known } in &survey.walks {
+        for SegmentWalk { zone, walk, known } in &survey.walks {
             engine.note_walked(*zone, walk, *known, replayed.next);
         }
         loss.whole_to = replayed.next - 1;
@@ -94,11 +94,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         engine.keep_loss(loss)?;
         engine.state().drop_staged();
         engine.state().follow_log(&log, &replayed, survey.epoch + 1);
-        engine.settle_space(&root, &manifest, &telling, &promised.witnesses);
+        engine.list_free_segments(&root, &manifest, &telling, &promised.witnesses);
         Ok(engine)
     }
 
-    /// An engine as of the root, of which no record is replayed yet.
+    /// An engine as of the root, before any record is replayed.
     async fn begin_recovery(
         device: D,
         runtime: R,
@@ -120,7 +120,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok((engine, root, manifest))
     }
 
-    /// What is found in the log, to which comes first what the warm log has besides.
+    /// Surveys the log, after logging again the records that only the warm log holds.
     async fn survey_with_warm_log(
         &self,
         root: &Root,
@@ -131,7 +131,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             true => self.find_outdated(manifest).await?,
             false => Vec::new(),
         };
-        // Before what lies in them is looked for.
+        // Checked before the survey of these segments.
         if let Some(first) = outdated.first().filter(|_| !self.inner.options.salvage) {
             return Err(refusal(&first.place));
         }
@@ -139,7 +139,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if let Some(warm) = warm
             && self.rescue(root, manifest, &survey, warm).await?
         {
-            // The log is read anew, with what came to it.
+            // Survey the log again, with the added records.
             self.renew_log(root);
             self.state().lay_out(root, manifest);
             survey = self.survey(root, manifest).await?;
@@ -148,7 +148,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(survey)
     }
 
-    /// Replays the records, and finds out meanwhile which groups arrived whole.
+    /// Replays the records, and meanwhile checks which groups arrived whole.
     async fn replay_found(
         &self,
         root: &Root,
@@ -172,7 +172,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(Replayed { next, arrived: arrivals.into_found() })
     }
 
-    /// Notes what the records from the gap on would have changed, if there is one; else, what a power cut took.
+    /// Records the changes lost from the gap on, if there is a gap; otherwise the changes that a
+    /// power cut took.
     fn note_left_out(
         &self,
         gap: Option<Gap>,
@@ -196,7 +197,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// Keeps what a salvage lost, to be told. Refused if that is more than was agreed to.
+    /// Keeps a salvage's loss for reports. Refuses if the loss is greater than the caller agreed
+    /// to.
     fn keep_loss(&self, mut loss: LogLoss) -> Result<(), Error> {
         let options = &self.inner.options;
         if !options.salvage || loss.is_nothing() {
@@ -205,16 +207,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         loss.finish();
         if options.salvage_only.as_ref().is_some_and(|told| *told != loss) {
             return Err(fault::damaged(
-                "more or other parts of the log cannot be read than a moment ago: the medium is \
-                 failing; copy the store to another one first",
+                "more or other parts of the log are unreadable than a moment ago: the medium is \
+                 failing; copy the store to another medium first",
             ));
         }
         self.state().log_loss = Some(loss);
         Ok(())
     }
 
-    /// Counts what lives in the map's segments, and settles which segments are free.
-    fn settle_space(
+    /// Counts the live bytes in the map's segments, and lists the free segments.
+    fn list_free_segments(
         &self,
         root: &Root,
         manifest: &Manifest,
@@ -228,18 +230,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         state.update_reserve();
         state.space.told_zones = manifest.zones;
         let order = manifest.order(state.info.zones);
-        state.space.settle(
-            &order,
-            self.device().abilities().is_root_in_doubt(),
-            telling,
-            witnesses,
-        );
+        let in_doubt = self.device().abilities().is_root_in_doubt();
+        state.space.list_free(&order, in_doubt, telling, witnesses);
         state.reclaim.nodes_marked = state.map.nodes();
     }
 }
 
 impl State {
-    /// Takes over what a checkpoint says of segments.
+    /// Takes over the checkpoint's list of segments.
     fn lay_out(&mut self, root: &Root, manifest: &Manifest) {
         self.space = Space::new(self.info.zones, self.info.zone_blocks);
         for entry in &manifest.segments {
@@ -268,7 +266,7 @@ impl State {
         self.table.pages = manifest.pages.clone();
     }
 
-    /// Goes on with the log behind what was replayed, in a new epoch.
+    /// Continues the log after the replayed records, in a new epoch.
     fn follow_log(&mut self, log: &FoundLog<'_>, replayed: &Replayed, epoch: u64) {
         self.counters.dropped_records = replayed.dropped_records(log);
         self.log.sequence = log.highest;
@@ -276,7 +274,7 @@ impl State {
         self.log.epoch = epoch;
     }
 
-    /// Drops what was staged and not prepared: nothing can take it over any more.
+    /// Drops trees that were staged and not prepared: no record can take them over any more.
     fn drop_staged(&mut self) {
         let staged: Vec<TreeId> = self
             .catalog
@@ -288,7 +286,7 @@ impl State {
         staged.into_iter().for_each(|tree| self.drop_tree(tree));
     }
 
-    /// Counts what lives in the map's segments: nodes, pages of the node table, the manifest.
+    /// Counts the live bytes in the map's segments: nodes, pages of the node table, the manifest.
     fn count_map_bytes(&mut self, root: &Root) {
         let mut places: Vec<Place> = Vec::new();
         places.extend(self.durable_table().map(Place::unpack));
@@ -302,7 +300,7 @@ impl State {
             let whole = self.space.zone_blocks as u32;
             let segment = self.space.get_mut(place.pba.zone(self.info.zone_blocks));
             if segment.state == SegmentState::Free {
-                // It was opened since, and the headers that would tell are damaged.
+                // The segment was opened since, and the headers that would prove it are damaged.
                 segment.state = SegmentState::Sealed;
                 (segment.stream, segment.used) = (MAP_STREAM, whole);
             }

@@ -1,4 +1,4 @@
-//! Loading what a replay will need before it is asked for: a node at a time, each read would wait
+//! Loads the nodes that replay will need, ahead of it: if loaded one by one, each read would wait
 //! for the one before.
 
 use std::collections::BTreeSet;
@@ -13,11 +13,11 @@ use mjolnir_units::{Lba, TreeId};
 use crate::drive::Engine;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Brings the nodes into memory that lead to the given blocks, as far as they can be read, level by
-    /// level. Only a hint: each is asked for once, and what is missing still (because it is damaged, or
-    /// memory had no room for it) is found, or found to be damaged, by whoever needs it.
+    /// Loads the nodes that lead to the given blocks, as far as they can be read, level by level.
+    /// Only a hint: each node is requested once. A node still absent afterwards (damaged, or
+    /// evicted for lack of memory) is loaded, or reported as damaged, by the step that needs it.
     pub(crate) async fn prefetch(&self, mut blocks: Vec<(TreeId, u64)>) {
-        // In order, so that a way is looked at once for all blocks that share it.
+        // Sorted, so that a path shared by several blocks is visited once.
         blocks.sort_unstable();
         let mut asked: BTreeSet<NodeId> = BTreeSet::new();
         loop {
@@ -26,13 +26,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 return;
             }
             asked.extend(&absent);
-            // Not kept: there may be far more of them than memory has room for.
+            // Not pinned: there may be far more of them than memory has room for.
             self.load_nodes(absent).for_each(|_| ready(())).await;
         }
     }
 
-    /// The topmost nodes on the way to some blocks, which are in order, that are not in memory and were not
-    /// asked for. Only blocks below these are left.
+    /// The topmost nodes on the paths to some sorted blocks that are not in memory and were not
+    /// requested yet. Keeps only the blocks below these in the list.
     fn absent_on_the_way(
         &self,
         blocks: &mut Vec<(TreeId, u64)>,
@@ -43,7 +43,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if map.usage().resident == map.usage().nodes {
             return absent;
         }
-        // The way of the block before, and whether it lacks a node.
+        // The path of the previous block, and whether a node of it is absent.
         let mut last: Option<(TreeId, Range<u64>, bool)> = None;
         blocks.retain(|(tree, lba)| {
             if let Some((of, shared, lacks)) = &last

@@ -1,4 +1,4 @@
-//! Up to which record the log was durable, by what it says itself and by the root.
+//! The durable sequence number, by the log itself and by the root.
 
 use std::collections::BTreeSet;
 
@@ -9,16 +9,17 @@ use crate::recovery::survey::Survey;
 
 /// See the module.
 pub(crate) struct Promised {
-    /// Records up to here were durable by what the log says: that saves looking whether they arrived.
+    /// Records up to here were durable according to the log: their arrival need not be checked.
     pub told: u64,
-    /// The same by what the root says besides, which damage to the log must not hide.
+    /// The same according to the log and the root. Damage to the log must not hide the root's
+    /// number.
     pub durable: u64,
-    /// The segments that alone tell so much.
+    /// The segments that prove this number, each by itself; empty if the root proves it.
     pub witnesses: BTreeSet<ZoneId>,
 }
 
 impl Promised {
-    /// What the groups that were found and the root say.
+    /// Combines the numbers of the groups found and of the root.
     pub fn of(survey: &Survey, root: &Root) -> Self {
         let promises = || {
             let traces = survey.traces.iter().map(|trace| (trace.zone, trace.durable));

@@ -1,4 +1,5 @@
-//! Replays the records that were logged after the checkpoint, in the order of their numbers, up to the first gap.
+//! Replays the records logged after the checkpoint, in the order of their numbers, up to the first
+//! gap.
 
 use std::collections::BTreeMap;
 
@@ -17,23 +18,23 @@ use crate::recovery::rescue::copies_of;
 use crate::space::Hurdle;
 use crate::yielding::yield_now;
 
-/// Records whose way through the map is fetched ahead of their replay.
+/// Number of records whose paths through the map are loaded ahead of their replay.
 const PREFETCH_RECORDS: usize = 4096;
 
-/// A record with where its payload lies.
+/// A record and the place of its payload.
 pub(crate) struct Logged<'a> {
     pub sequence: u64,
-    /// Of the segment that it lies in.
+    /// Incarnation of the record's segment.
     pub incarnation: u64,
     pub record: &'a Record,
     pub payload: Pba,
-    /// The number of its group among those of which it is not known whether they arrived.
+    /// The index of its group among the groups to be checked for arrival.
     pub unsure: Option<usize>,
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Replays what was logged from record `next` on, up to the first that is missing or of whose
-    /// group something did not arrive. Returns the number of that one.
+    /// Replays the records from number `next` on, up to the first one that is missing or whose
+    /// group did not arrive whole. Returns that number.
     pub(crate) async fn replay_log(
         &self,
         mut next: u64,
@@ -49,7 +50,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if prefetched == 0 {
                 let ahead = rest.iter().take(PREFETCH_RECORDS).map(|of| of.record);
                 self.prefetch(ahead.flat_map(ends).collect()).await;
-                yield_now().await; // The groups that come later are verified meanwhile.
+                yield_now().await; // Meanwhile later groups are verified.
                 prefetched = PREFETCH_RECORDS;
             }
             rest = &rest[copies.len()..];
@@ -68,8 +69,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let Some(Logged { record, payload, .. }) = arrived else { break };
             match self.replay(next, record, *payload).await {
                 Err(error) if salvage && error.kind == ErrorKind::Damaged => {
-                    // A part of the map that it changes cannot be read, and does not come back by
-                    // leaving out what follows.
+                    // The record changes a part of the map that cannot be read. Leaving out later
+                    // records would not bring that part back.
                     self.note_unreplayed(next, record, &error, loss);
                 }
                 Err(error) if error.kind == ErrorKind::Damaged => {
@@ -85,8 +86,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(next)
     }
 
-    /// Notes a record that changes a part of the map which cannot be read: what it changed is
-    /// lost either way.
+    /// Notes a record that changes an unreadable part of the map: its changes are lost in any case.
     fn note_unreplayed(&self, sequence: u64, record: &Record, error: &Error, loss: &mut LogLoss) {
         let mut own = LogLoss { whole_to: sequence - 1, ..LogLoss::default() };
         own.note_dropped(&BTreeMap::from([(sequence, record.clone())]), &self.state());
@@ -129,7 +129,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     ))));
                 }
                 state.apply(other, sequence).map_err(|hurdle| match hurdle {
-                    // Nothing was in its way when it was logged: a record before it is not applied.
+                    // Applying the record succeeded when it was logged: an earlier record was not
+                    // applied.
                     Hurdle::Failed(error) => fault::damaged(error.message).into(),
                     hurdle => hurdle,
                 })

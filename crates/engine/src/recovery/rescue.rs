@@ -1,10 +1,10 @@
-//! Logging again what a server that died had acknowledged and not written: the records that its warm log
-//! has and the device has not.
+//! Logs again the acknowledged records of a dead server: those that its warm log holds and the
+//! device does not.
 //!
-//! They get the numbers that they had, in the epoch that they were of, in segments that nobody opened since the
-//! checkpoint. So it is as if the server had written them just before it died, and recovery goes on as ever. It
-//! changes nothing else, and what it wrote is found by the next try, if this one is cut short. The warm log
-//! stays as it is until recovery's checkpoint is durable.
+//! They keep their numbers and their epoch, and go to segments not opened since the checkpoint. So
+//! the log is as if the server had written them just before it died, and recovery continues as
+//! usual. Rescue changes nothing else. If it is cut short, the next attempt finds the records it
+//! wrote. The warm log stays as it is until recovery's checkpoint is durable.
 
 use std::collections::BTreeSet;
 
@@ -25,17 +25,17 @@ use crate::recovery::arrivals::Payload;
 use crate::recovery::survey::Survey;
 use crate::space::RELIEF_STREAM;
 
-/// An entry that is to be logged again.
+/// An entry to be logged again.
 struct Missing {
     entry: WarmEntry,
-    /// Which of the warm log's entries it is.
+    /// Index in the warm log's entries.
     index: usize,
     record: Record,
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Logs again what of the warm log is not on the device; whether there was anything. Of a store that is open
-    /// for reading only it is counted.
+    /// Logs again the warm log's records that are not on the device; returns whether there were
+    /// any. On a store opened for reading only, they are only counted.
     pub(crate) async fn rescue(
         &self,
         root: &Root,
@@ -50,7 +50,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let read_only = self.inner.options.read_only;
         let opening = warm.opening();
         if opening != Some(of_root) {
-            // Somebody went on without them. One that took them over has them in its checkpoint.
+            // Another server opened the store since. If it took the records over, its checkpoint
+            // contains them.
             let records = entries.len() as u64;
             let left = WarmLeft { place: warm.place(), records, take: None };
             self.state().recovered.foreign = (records > 0).then_some(left);
@@ -75,8 +76,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let Some(payload) = payload else {
                 return Err(fault::damaged(format!(
                     "record {} was acknowledged and not written when the server of the store died, and the \
-                     warm log does not hold its payload any more; `mjolnir serve --warm-log off` opens the store \
-                     without it and all that came after it",
+                     warm log no longer holds its payload; `mjolnir serve --warm-log off` opens the store \
+                     without this record and all later ones",
                     of.entry.sequence
                 )));
             };
@@ -86,8 +87,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(true)
     }
 
-    /// Looks for what is missing here and lies under another number of the store's device. A store that is opened
-    /// for writing is refused then: once it went on without that, nothing could bring it back.
+    /// Looks for missing records that lie under another number of the store's device. A store
+    /// opened for writing is then refused: once it went on without those records, nothing could
+    /// bring them back.
     async fn find_elsewhere(
         &self,
         opening: Opening,
@@ -112,7 +114,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(())
     }
 
-    /// The entries, up to the first that makes no sense, of which the device has no whole copy.
+    /// The entries without a whole copy on the device, up to the first invalid one.
     async fn not_on_device(
         &self,
         entries: Vec<(usize, WarmEntry)>,
@@ -149,8 +151,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         blocks.fold(0, |sum, block| fold(sum, checksum(block))) == of.entry.checksum
     }
 
-    /// Segments that nobody opened since the checkpoint, in its order: neither the server that died nor a
-    /// recovery that was cut short.
+    /// Segments not opened since the checkpoint, in its order: neither by the dead server nor by an
+    /// interrupted recovery.
     async fn unopened(
         &self,
         root: &Root,
@@ -173,16 +175,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(unopened)
     }
 
-    /// Logs a record as it was, in a group with others or in one of its own.
+    /// Logs a record unchanged, in a group with others or in its own.
     async fn log_again(&self, of: &Missing, payload: Bytes) -> Result<(), Error> {
         let bytes = of.record.encoded_bytes();
         let blocks = (payload.len() / BLOCK_BYTES) as u32;
-        // In what is left of the group, of the segment, or in the next one.
+        // Tries the rest of the group, then the rest of the segment, then the next segment.
         for attempt in 0.. {
             let room = {
                 let mut guard = self.state();
                 let State { log, space, .. } = &mut *guard;
-                match log.prepare(space, RELIEF_STREAM, bytes, blocks) {
+                match log.allocate(space, RELIEF_STREAM, bytes, blocks) {
                     Ok((_, fit)) if fit == blocks => {
                         log.sequence = of.entry.sequence - 1;
                         log.push(RELIEF_STREAM, of.record.clone(), payload, bytes);
@@ -207,7 +209,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let mut guard = self.state();
             let state = &mut *guard;
             if state.log.dirty_bytes > dirty_bytes_max(&self.inner.options) {
-                // Nobody else sends a group that is not full.
+                // No other task sends a group that is not full.
                 state.log.close_group(&mut state.space, RELIEF_STREAM);
             }
         }
@@ -220,8 +222,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let Some(zone) = zone else {
             return Err(Error::new(
                 ErrorKind::NoSpace,
-                "there is no room to log again what the server of the store had acknowledged and not written \
-                 when it died; `mjolnir serve --warm-log off` opens the store without that",
+                "there is no space to log again the changes that the server of the store had acknowledged and \
+                 not written when it died; `mjolnir serve --warm-log off` opens the store without them",
             ));
         };
         let reset = self.device().reset(zone).await;
@@ -230,7 +232,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(())
     }
 
-    /// Makes it durable, and waits for whatever is still under way.
+    /// Makes the records durable, and waits for all I/O in flight.
     async fn end_rescue(&self) -> Result<(), Error> {
         let last = {
             let mut guard = self.state();
@@ -251,7 +253,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 }
 
-/// Copies of records, by number: what was logged again has another.
+/// The copies of records with this number: a record logged again has two.
 pub(crate) fn copies_of<T>(sorted: &[T], number: impl Fn(&T) -> u64) -> &[T] {
     let Some(first) = sorted.first().map(&number) else { return sorted };
     &sorted[..sorted.partition_point(|of| number(of) <= first)]

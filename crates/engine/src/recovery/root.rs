@@ -19,8 +19,8 @@ pub(crate) async fn read_root<D: Device>(device: &D) -> Result<Root, Error> {
             Error::new(
                 ErrorKind::Format,
                 format!(
-                    "{} holds no store: it was not made to the end, or its root was overwritten with \
-                     zeroes; only if nothing was ever stored in it, format it",
+                    "{} holds no store: its creation did not finish, or its root was overwritten with \
+                     zeroes; format it only if nothing was ever stored in it",
                     info.name
                 ),
             )
@@ -40,7 +40,7 @@ pub(crate) async fn read_root<D: Device>(device: &D) -> Result<Root, Error> {
     Ok(root)
 }
 
-/// Why a copy of the manifest could not be had, before there is an engine that counts that.
+/// The error of a copy of the manifest, before an engine exists that counts read errors.
 pub(crate) struct ManifestError {
     pub kind: ReadErrorKind,
     pub at: Pba,
@@ -63,9 +63,9 @@ pub(crate) async fn read_manifest<D: Device>(
     Err(first.unwrap_or_else(|| fault::damaged("the root names no manifest")))
 }
 
-/// How many segments the store on `device` has, as far as that is known from what can be read there: those up to
-/// the end of the manifest if the device has fewer, else those that the manifest counts. More than the device has
-/// are there if its label is from before it grew.
+/// The number of segments of the store on `device`, as far as readable. If the device has fewer
+/// segments than the manifest needs, those up to the manifest's end; otherwise the number in the
+/// manifest. It may exceed the device's own number if the device's label is from before a growth.
 pub async fn segments_told<D: Device>(device: &D) -> Result<u32, Error> {
     let root = read_root(device).await?;
     let ends = root.manifest.iter().map(|(pba, blocks)| pba.0.saturating_add(u64::from(*blocks)));
@@ -77,7 +77,7 @@ pub async fn segments_told<D: Device>(device: &D) -> Result<u32, Error> {
     Ok(read_manifest(device, &root, &mut Vec::new()).await?.zones)
 }
 
-/// The chunks of the manifest, then those of its copy, if there is one.
+/// The chunks of the manifest, then those of its copy, if it exists.
 pub(crate) fn manifest_copies(root: &Root) -> Vec<&[(Pba, u32)]> {
     let wanted = root.manifest_bytes.div_ceil(BLOCK_SIZE);
     let (mut copies, mut rest) = (Vec::new(), root.manifest.as_slice());
@@ -94,7 +94,7 @@ pub(crate) fn manifest_copies(root: &Root) -> Vec<&[(Pba, u32)]> {
     copies
 }
 
-/// Why a store may refer to what is past the end of its device, and what to do.
+/// The cause and the advice when a store refers past the end of its device.
 const SMALLER: &str = "its label is from before it grew. `mjolnir check` tells whether something is missing, \
                        and `mjolnir salvage` writes the label anew and goes on without what is lost";
 
@@ -104,8 +104,8 @@ async fn read_copy<D: Device>(
     chunks: &[(Pba, u32)],
     errors: &mut Vec<ManifestError>,
 ) -> Result<Manifest, Error> {
-    const NO_WAY_ON: &str = "it says where everything lies, and no older one is kept, so all is \
-                             lost unless the medium can be made to return it; restore from a backup";
+    const NO_WAY_ON: &str = "it holds the places of all data, and no older one is kept, so all \
+                             is lost unless the medium returns it again; restore from a backup";
     let info = device.info();
     let mut bytes = Vec::new();
     for (pba, blocks) in chunks {

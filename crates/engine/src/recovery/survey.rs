@@ -1,5 +1,5 @@
-//! What recovery finds in the log: the segments that may hold records newer than the checkpoint,
-//! their groups, and what of them is damaged.
+//! Surveys the log: the segments that may hold records newer than the checkpoint, their groups, and
+//! the damage among them.
 
 use std::collections::BTreeSet;
 
@@ -16,62 +16,62 @@ use crate::format::manifest::{Manifest, SegmentEntry};
 use crate::format::record::Record;
 use crate::format::root::Root;
 use crate::format::segment::SegmentHeader;
-use crate::recovery::settle::LANDMARKS;
+use crate::recovery::free_list::LANDMARKS;
 use crate::space::{CLIENT_STREAM, MAP_STREAM, ORDER_SLACK, RECLAIM_STREAM, SegmentState};
 
-/// Unopened segments in a row that end the search for opened ones: more than could be skipped or
-/// lost at the front of the order.
+/// Unopened segments in a row that end the search for opened ones: more than can be skipped or lost
+/// at the front of the order.
 const MISSES_MAX: usize = 2 * ORDER_SLACK + LANDMARKS;
 
 /// See the module.
 pub(crate) struct Survey {
-    /// The segments' groups, as far as they can be read.
-    pub walks: Vec<Walked>,
+    /// The segments' groups, as far as readable.
+    pub walks: Vec<SegmentWalk>,
     /// The highest epoch seen.
     pub epoch: u64,
-    /// What cannot be read and may have held records newer than the checkpoint.
+    /// Unreadable places that may have held records newer than the checkpoint.
     pub damage: Vec<LostGroups>,
     pub traces: Vec<Trace>,
 }
 
 impl Survey {
-    /// All groups that were found, with their segments.
+    /// All groups found, with their segments.
     pub fn groups(&self) -> impl Iterator<Item = (ZoneId, &GroupHeader)> {
         self.walks.iter().flat_map(|of| of.walk.groups.iter().map(|group| (of.zone, group)))
     }
 }
 
-/// A segment that has neither a header nor a first group, but a later one. As a rule a power cut took
-/// them, and what follows was never promised either: it counts as unopened. Else what was promised in it is
-/// missed by what its groups say.
+/// A segment that has neither a header nor a first group, but a later group. Usually a power cut
+/// took them, and the later groups were not durable either: it counts as unopened. Otherwise its
+/// groups' durable numbers reveal that records are missing.
 pub(crate) struct Trace {
     pub zone: ZoneId,
     /// Records up to here were durable.
     pub durable: u64,
 }
 
-/// A segment that was walked.
-pub(crate) struct Walked {
+/// A segment and its groups.
+pub(crate) struct SegmentWalk {
     pub zone: ZoneId,
     pub walk: Walk,
-    /// Blocks of it that the checkpoint knows to be in use, at least.
+    /// Blocks that the checkpoint knows to be in use, at least.
     pub known: u64,
 }
 
-/// Groups that were lost one after another.
+/// Consecutive lost groups.
 pub(crate) struct LostGroups {
     pub place: DamagedPlace,
-    /// Whether something is there that is damaged. Else a power cut may have taken it.
+    /// Whether there is damage for certain. Otherwise a power cut may have taken the groups.
     pub certain: bool,
-    /// The lowest number of the records behind it in the same segment: those that it held were
+    /// The lowest record number behind them in the same segment: the lost groups' numbers were
     /// lower.
     pub before: Option<u64>,
-    /// Bytes of payload that it held at most.
+    /// Most bytes of payload that they held.
     pub bytes: u64,
 }
 
 impl LostGroups {
-    /// All that a segment may have held.
+    /// All groups that a segment may have held, as lost.
     pub fn whole_segment(zone: ZoneId, zone_blocks: u64, what: &str) -> Self {
         LostGroups {
             place: DamagedPlace { zone: zone.0, block: 0, what: what.into() },
@@ -82,36 +82,36 @@ impl LostGroups {
     }
 }
 
-/// What the first block of a segment is.
+/// The kind of a segment's first block.
 enum First {
-    /// The header of its present life.
+    /// The header of its current incarnation.
     Header(SegmentHeader),
-    /// That, but damaged.
+    /// That header, but damaged.
     Damaged,
-    /// Perhaps that: it cannot be read.
+    /// Perhaps that header: the block cannot be read.
     Unreadable,
-    /// Something older, or nothing: as a rule nobody opened the segment since.
+    /// An older header, or none: usually the segment was not opened since.
     Unopened,
 }
 
 /// Segments opened after the manifest was written.
 struct Opened {
     zones: Vec<ZoneId>,
-    /// Those whose header is lost, so that only their groups tell what they are for.
+    /// Segments whose header is lost: only their groups tell their stream.
     headless: BTreeSet<ZoneId>,
 }
 
-const OF_LATER_ROOT: &str = "it was opened after a later checkpoint than the newest that can be read: the copy \
-                             of the root that led there is damaged";
+const OF_LATER_ROOT: &str = "it was opened after a later checkpoint than the newest readable one: the copy of \
+                             the root that names that checkpoint is damaged";
 
-/// Headers of segments that are read at once.
+/// Segment headers read at once.
 const HEADERS: usize = 32;
 
-/// Segments that are walked at once.
+/// Segments walked at once.
 const WALKS: usize = 8;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Looks at every segment that may hold newer records, and notes what is in it.
+    /// Walks every segment that may hold newer records, and records its content.
     pub(crate) async fn survey(&self, root: &Root, manifest: &Manifest) -> Result<Survey, Error> {
         let zone_blocks = self.state().info.zone_blocks;
         let mut survey =
@@ -135,14 +135,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if is_headless {
                 self.state().space.get_mut(zone).stream = stream_of(&walk.groups);
             }
-            // Only clients' streams hold records to replay. Without a header a lost group may have been what
-            // told of one.
+            // Only clients' streams hold records to replay. Without a header, the segment's stream
+            // stands only in its groups, and a lost one may have named it.
             let is_unsure = is_headless && !walk.breaks.is_empty();
             if self.state().space.get(zone).stream > RECLAIM_STREAM || is_unsure {
                 survey.damage.extend(lost_groups(zone, &walk, root, zone_blocks));
             }
             self.note_walked(zone, &walk, known, u64::MAX);
-            survey.walks.push(Walked { zone, walk, known });
+            survey.walks.push(SegmentWalk { zone, walk, known });
         }
         Ok(survey)
     }
@@ -156,7 +156,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     ) -> Result<Opened, Error> {
         let zones = self.state().info.zones;
         let mut opened = Opened { zones: Vec::new(), headless: BTreeSet::new() };
-        // Those that look unopened where the next one may have been opened.
+        // Segments that look unopened although the next one may have been opened.
         let mut unopened = Vec::new();
         let mut misses = 0;
         for zone in manifest.order(zones) {
@@ -182,20 +182,20 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(opened)
     }
 
-    /// The first block of a segment, and its header: where that is lost, as the first group tells it.
+    /// The first block of a segment, and its header. A lost header is rebuilt from the first group.
     async fn look_at_start(
         &self,
         zone: ZoneId,
         root: &Root,
         opened: &mut Opened,
     ) -> Result<(First, Option<SegmentHeader>), Error> {
-        // A segment overlooked is records lost, so what looks unopened is looked at twice.
+        // Overlooking a segment loses records, so a segment that looks unopened is read twice.
         let mut found = self.read_segment_header(zone, root).await?;
         if !matches!(found, First::Header(_)) {
             found = self.read_segment_header(zone, root).await?;
         }
-        // One that was overwritten as a whole, or that a power cut took, looks unopened: then the first
-        // group tells, as long as that is whole.
+        // A segment whose header was overwritten, or taken by a power cut, looks unopened: then the
+        // first group decides, if it is whole.
         let reach = match &found {
             First::Header(header) => {
                 let header = header.clone();
@@ -214,7 +214,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok((found, Some(SegmentHeader { uuid, zone, incarnation, epoch, stream })))
     }
 
-    /// Notes a segment that was opened after the root was written.
+    /// Records a segment that was opened after the root was written.
     fn note_opened(
         &self,
         zone: ZoneId,
@@ -228,8 +228,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         state.space.incarnation = state.space.incarnation.max(header.incarnation);
         if header.epoch != root.epoch {
             drop(state);
-            // Opened by a recovery that did not finish: it holds nothing that counts. One
-            // that did finish left a newer root than this.
+            // The segment was opened by a recovery that did not finish, and holds no valid records.
+            // A recovery that did finish left a newer root than this.
             if header.stream != MAP_STREAM && header.epoch > root.epoch {
                 survey.damage.push(self.whole_segment(zone, OF_LATER_ROOT));
             }
@@ -242,7 +242,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         opened.zones.push(zone);
     }
 
-    /// Finds those of the segments without header and first group in which a later group is.
+    /// Finds the segments without header and first group that contain a later group.
     async fn find_traces(
         &self,
         unopened: Vec<ZoneId>,
@@ -277,13 +277,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(())
     }
 
-    /// All that a segment may have held is lost.
+    /// Treats all groups that a segment may have held as lost.
     fn whole_segment(&self, zone: ZoneId, what: &str) -> LostGroups {
         LostGroups::whole_segment(zone, self.state().info.zone_blocks, what)
     }
 
-    /// Segments that are not, or may not be, what the manifest says: a later root, which cannot be read,
-    /// had given them up, and they were reset or used again.
+    /// Segments that do not, or may not, match the manifest: a later root, which cannot be read,
+    /// had released them, and they were reset or reused.
     pub(crate) async fn find_outdated(
         &self,
         manifest: &Manifest,
@@ -305,9 +305,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 given_up |= ours.is_some_and(|header| header.incarnation > incarnation);
             }
             if given_up {
-                return Ok((zone, true)); // Whatever follows is left over from before.
+                return Ok((zone, true)); // Later groups are left over from an earlier incarnation.
             }
-            // Its first group stands in for a header that is lost.
+            // Its first group replaces a lost header.
             let place = GroupPlace { uuid, zone, offset: 1, incarnation };
             let group = self
                 .next_group(ReadPurpose::Recovery, zone, 1, 2, |group, _| group.is_at(&place))
@@ -318,14 +318,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut lost = Vec::new();
         while let Some(of) = found.next().await {
             let (zone, true) = of? else { continue };
-            let what = "it is not what the only root says that can be read: a later one, whose copy \
-                        is damaged, had given it up";
+            let what = "it does not match the only readable root: a later root, whose copy is \
+                        damaged, had given it up";
             lost.push(LostGroups::whole_segment(zone, zone_blocks, what));
         }
         Ok(lost)
     }
 
-    /// Whether nobody seems to have opened a segment since the root was written.
+    /// Whether a segment looks unopened since the root was written.
     pub(crate) async fn looks_unopened(&self, zone: ZoneId, root: &Root) -> Result<bool, Error> {
         Ok(matches!(self.read_segment_header(zone, root).await?, First::Unopened))
     }
@@ -350,7 +350,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         })
     }
 
-    /// The first block of a segment, if it can be read. A device that is gone is an error.
+    /// The first block of a segment, if readable. A missing device is an error.
     async fn read_first_block(&self, zone: ZoneId) -> Result<Option<AlignedBuf>, Error> {
         let at = zone.start(self.state().info.zone_blocks);
         let block =
@@ -363,8 +363,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// A group near the start of a segment that was opened since the root was written: it tells as
-    /// much as the segment's header, which is lost. Nobody opened a segment without a group.
+    /// A group near the start of a segment opened since the root was written. It tells as much as
+    /// the segment's lost header. Every opened segment has a group.
     async fn headless_group(
         &self,
         zone: ZoneId,
@@ -387,9 +387,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(found.map(|(_, group)| group))
     }
 
-    /// Records where a segment's groups end, and keeps their checksums. Behind a hole that a power
-    /// cut may have left, only those count that are in the checkpoint (which knows of `known` blocks), or
-    /// by a record below `next`.
+    /// Records the places of a segment's groups, and keeps their checksums. Behind a hole that a
+    /// power cut may have left, a group counts only if the checkpoint contains it (which knows
+    /// `known` blocks), or by a record below `next`.
     pub(crate) fn note_walked(&self, zone: ZoneId, walk: &Walk, known: u64, next: u64) {
         let mut holes = walk.breaks.iter().filter(|hole| hole.damage.is_none());
         let hole = holes.next().map_or(u64::MAX, |hole| hole.offset);
@@ -402,7 +402,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let groups: Vec<&GroupHeader> = walk.groups.iter().filter(counts).collect();
         let end =
             groups.last().map_or(1, |group| group.offset as usize + 1 + group.checksums.len());
-        // What lies in lost groups has none: reads of it fail.
+        // Blocks of lost groups have no checksum: reads of them fail.
         let mut values = vec![0; end];
         for group in &groups {
             let first = group.offset as usize + 1;
@@ -411,11 +411,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let mut state = self.state();
         let sequence = state.log.sequence;
         let segment = state.space.get_mut(zone);
-        // Fewer than the checkpoint knew of: a header is damaged. What lies behind it is not free,
-        // and reads of it fail.
+        // Fewer blocks than the checkpoint knew: a header is damaged. The blocks behind it are not
+        // free, and reads of them fail.
         segment.used = known.max(end as u64) as u32;
         segment.payload = groups.iter().map(|group| group.checksums.len() as u32).sum();
-        // One that was sealed before the checkpoint has a footer, which knows what lost headers did.
+        // A segment sealed before the checkpoint has a footer, which repeats the lost headers'
+        // checksums.
         let is_sealed = segment.footer != 0 && end as u64 <= u64::from(segment.footer);
         if !is_sealed {
             segment.footer = 0;
@@ -428,7 +429,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 }
 
-/// What a segment is for, by its groups.
+/// The stream of a segment, by its groups.
 fn stream_of(groups: &[GroupHeader]) -> u8 {
     let mut stream = MAP_STREAM;
     for (_, record) in groups.iter().flat_map(|group| &group.records) {

@@ -1,8 +1,8 @@
-//! What the store counts since it was opened.
+//! Counters of events since the store was opened.
 
 use crate::report::latency::Histogram;
 
-/// Counts since the store was opened.
+/// Counters since the store was opened.
 #[derive(Clone, Default)]
 pub(crate) struct Counters {
     pub client_read_bytes: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Requests of clients that were carried out, of any kind.
+    /// Completed client requests of every kind.
     pub fn client_requests(&self) -> u64 {
         let Counters {
             read_latency,

@@ -1,10 +1,10 @@
-//! Latencies, counted in buckets.
+//! A histogram of latencies.
 
 use std::time::Duration;
 
 use mjolnir_store::report::LatencySummary;
 
-/// Latencies counted in buckets of a quarter power of two.
+/// Latencies, counted in buckets of a quarter power of two.
 #[derive(Clone)]
 pub(crate) struct Histogram {
     buckets: Box<[u64; BUCKETS]>,
@@ -30,7 +30,7 @@ impl Histogram {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// The upper end of the bucket that holds the given part of all.
+    /// The upper end of the bucket that contains the quantile `part` (0 to 1).
     fn quantile(&self, part: f64) -> u64 {
         let wanted = (self.count as f64 * part).ceil() as u64;
         let mut seen = 0;

@@ -1,4 +1,5 @@
-//! What the store counts and keeps to be told. The plain data that it tells are in `mjolnir_store::report`.
+//! The store's counters and records for reports. The plain data of the reports are in
+//! `mjolnir_store::report`.
 
 mod counters;
 mod latency;

@@ -1,24 +1,24 @@
-//! Errors of reads: each read of the device passes here, and each that fails, or returns other bytes than
-//! were written, is counted by what it was for. The last ones are kept, with their places.
+//! Read errors: every device read that fails, or returns other bytes than were written, is counted
+//! by its purpose. The last errors are kept, with their places.
 
 use std::collections::VecDeque;
 
 use mjolnir_store::report::{ReadError, ReadErrorCounts, ReadErrorKind};
 
-/// Errors that are kept.
+/// The number of errors kept.
 const KEPT: usize = 256;
 
-/// The most bytes of what is said of one.
+/// The most bytes of an error's message that are kept.
 const MESSAGE_BYTES_MAX: usize = 512;
 
-/// All errors of reads since the store was opened.
+/// All read errors since the store was opened.
 #[derive(Default)]
 pub(crate) struct ReadErrors {
     /// Reads that failed.
     pub failed: ReadErrorCounts,
-    /// Reads of what does not match its checksum.
+    /// Reads that returned blocks which do not match their checksums.
     pub mismatched: ReadErrorCounts,
-    /// The last ones.
+    /// The last errors.
     recent: VecDeque<ReadError>,
 }
 
@@ -45,7 +45,7 @@ impl ReadErrors {
         self.recent.back()
     }
 
-    /// Those that came since there were so many in all, as far as they are kept.
+    /// The errors that came after the first `total`, as far as they are kept.
     pub fn since(&self, total: u64) -> impl Iterator<Item = &ReadError> {
         let new = usize::try_from(self.total() - total).unwrap_or(usize::MAX);
         self.recent.iter().skip(self.recent.len().saturating_sub(new))

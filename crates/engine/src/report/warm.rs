@@ -1,12 +1,12 @@
 //! Whether acknowledged writes outlive the server.
 
-/// Whether what is acknowledged survives the end of the process.
+/// Whether acknowledged changes survive the end of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WarmState {
-    /// Nobody asked for it.
+    /// Not requested.
     Off,
-    /// It does.
+    /// They survive.
     Kept,
-    /// It does not, for this reason.
+    /// They do not, for this reason.
     Missing(String),
 }

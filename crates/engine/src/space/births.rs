@@ -1,14 +1,14 @@
-//! When the blocks of a segment were written, roughly: their births.
+//! Births: approximately when a segment's blocks were written.
 
 use crate::space::{Segment, SegmentState};
 
-/// When the blocks of a segment were written by clients, as far as that is known of all of them
-/// together. What a segment's summary says of each is on the medium alone.
+/// When clients wrote a segment's blocks, for all blocks together. The birth of each block stands
+/// only in the segment's summary on the medium.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Births {
     sum: u64,
     blocks: u64,
-    /// Some were relocated here.
+    /// Whether some blocks were relocated here.
     moved: bool,
 }
 
@@ -21,9 +21,9 @@ impl Births {
 }
 
 impl Segment {
-    /// About when a client wrote the block at `offset`: between the segment's opening and its seal
-    /// in proportion, if clients alone filled it; else the mean of all its blocks. Of a segment
-    /// that was opened before the store was, its seal is all that is known.
+    /// The approximate time at which a client wrote the block at `offset`. If clients alone filled
+    /// the segment, interpolated between its opening and its seal; otherwise the mean of all its
+    /// blocks. For a segment opened before the store was, only the seal is known.
     pub(crate) fn birth_near(&self, offset: u64, now: u64) -> u64 {
         let open = self.state == SegmentState::Open;
         let end = if open { now } else { self.sealed };

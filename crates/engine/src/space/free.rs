@@ -1,4 +1,4 @@
-//! Free segments: the order in which they are opened, reset and given back to the host.
+//! Free segments: the order in which they are opened, reset and returned to the host.
 
 use mjolnir_units::ZoneId;
 
@@ -7,19 +7,20 @@ use crate::space::{Segment, SegmentState, Space};
 /// Segments kept reset, so that opening one does not wait for the device.
 const READY_WANTED: usize = 4;
 
-/// Free segments that are kept as they are, besides the ready ones: they are opened next.
+/// Free segments not returned to the host, besides the ready ones: they are opened next.
 const KEPT_FREE: usize = 4;
 
-/// Roots that must be durable before any segment is given back: both copies are of this opening then, and
-/// neither leads to what recovery found.
+/// Roots that must become durable before any segment is returned to the host: then this opening
+/// wrote both copies, and neither refers to what recovery found.
 const ROOTS_BEFORE_RELEASE: u64 = 2;
 
-/// How far down the order a segment may be taken before those ahead of it.
+/// Segments that may be skipped in the free order: a segment is taken at most this far ahead of an
+/// earlier one.
 pub(crate) const ORDER_SLACK: usize = 8;
 
 impl Space {
-    /// Adds a segment that a durable checkpoint lists as free, at the end of the order. What is
-    /// known of it stays until it is reset: reads that pin it still need that.
+    /// Appends a segment that a durable checkpoint lists as free to the order. Its checksums and
+    /// state stay until it is reset: reads that pin it still need them.
     pub fn push_free(&mut self, zone: ZoneId) {
         let freed = self.roots.max(ROOTS_BEFORE_RELEASE - 1);
         let segment = self.get_mut(zone);
@@ -29,7 +30,7 @@ impl Space {
         self.free.push_back(zone);
     }
 
-    /// Lists these segments, and no others, as free, all of which may be taken.
+    /// Makes these segments, and no others, the free list. All of them may be taken.
     pub fn begin_rescue(&mut self, zones: &[ZoneId]) {
         self.rescuing = true;
         zones.iter().for_each(|zone| self.push_free(*zone));
@@ -45,7 +46,8 @@ impl Space {
         if !self.next_reset_wanted() {
             return None;
         }
-        // In order but for the rare one that a read still uses: recovery tolerates short gaps.
+        // In order, except for the rare segment that a read still pins: recovery tolerates short
+        // gaps.
         let idle = |zone: &ZoneId| {
             self.get(*zone).pins == 0 && !busy(*zone) && !self.releasing.contains(zone)
         };
@@ -56,27 +58,28 @@ impl Space {
         Some(zone)
     }
 
-    /// Free segments that are not kept, and were not given back.
+    /// Free segments that may be returned to the host and have not been.
     fn to_release(&self) -> impl Iterator<Item = ZoneId> {
         self.free.iter().copied().skip(KEPT_FREE).filter(|zone| !self.get(*zone).released)
     }
 
-    /// Whether there are any.
+    /// Whether any free segment has still to be returned.
     pub fn has_unreleased(&self) -> bool {
         self.to_release().next().is_some()
     }
 
-    /// How many there are.
+    /// Number of free segments still to be returned.
     pub fn unreleased(&self) -> usize {
         self.to_release().count()
     }
 
-    /// Whether some of them are not free yet by both copies of the root.
+    /// Whether some of them are not free in both copies of the root yet.
     pub fn awaits_root(&self) -> bool {
         self.to_release().any(|zone| self.get(zone).freed >= self.roots)
     }
 
-    /// The next segment to be given back, which is under way from now on. `busy` zones have I/O under way.
+    /// The next segment to return to the host; marks it as under way. `busy` zones have I/O under
+    /// way.
     pub fn next_to_release(&mut self, busy: impl Fn(ZoneId) -> bool) -> Option<ZoneId> {
         let may_go = |zone: &ZoneId| {
             let segment = self.get(*zone);

@@ -1,18 +1,18 @@
-//! Why a step could not be taken at once.
+//! The reasons why a step cannot succeed at once.
 
 use mjolnir_map::Absent;
 use mjolnir_store::Error;
 
 use crate::space::reserve::Claim;
 
-/// Why a step could not be taken at once.
+/// The reason why a step cannot succeed at once.
 pub(crate) enum Hurdle {
-    /// The map needs this node from media.
+    /// The step needs this map node from the medium.
     Absent(Absent),
-    /// No segment can be opened for this claim.
-    NoRoom(Claim),
-    /// A checkpoint has to come first.
-    Crowded(Claim),
+    /// No free segment may be opened for this claim.
+    NoFreeSegment(Claim),
+    /// A checkpoint must come before this claim may change the map.
+    CheckpointFirst(Claim),
     Failed(Error),
 }
 

@@ -1,4 +1,4 @@
-//! Segments of the map's own stream: how much of each is in use.
+//! Segments of the map's own stream: the bytes in use in each.
 
 use mjolnir_units::{BLOCK_SIZE, ZoneId};
 
@@ -7,7 +7,7 @@ use crate::space::{Segment, SegmentState, Space};
 
 /// The map's own segments.
 impl Space {
-    /// Counts bytes of the map's stream as live (`sign` 1) or dead (-1).
+    /// Adds bytes of the map's stream as live (`sign` 1) or dead (-1).
     pub fn add_map_bytes(&mut self, place: crate::format::place::Place, sign: i64) {
         let zone = self.zone_of(place.pba);
         let segment = self.get_mut(zone);
@@ -21,8 +21,9 @@ impl Space {
         self.map_segments().filter(|(_, s)| s.map_bytes == 0).map(|(zone, _)| zone).collect()
     }
 
-    /// The emptiest sealed segments of the map's stream, of those that waste more than they hold,
-    /// with `budget` live bytes at most: each checkpoint moves what lives in a few of them.
+    /// The emptiest sealed segments of the map's stream, among those with more dead bytes than live
+    /// ones, with at most `budget` live bytes together. Each checkpoint moves the live bytes out of
+    /// a few of them.
     pub fn sparse_map_segments(&self, mut budget: u64) -> Vec<ZoneId> {
         let bytes = self.zone_blocks * BLOCK_SIZE;
         let mut sparse: Vec<(u64, ZoneId)> = self
@@ -42,8 +43,8 @@ impl Space {
             .collect()
     }
 
-    /// Live bytes that [`sparse_map_segments`](Self::sparse_map_segments) would move where there is
-    /// room.
+    /// Live bytes that [`sparse_map_segments`](Self::sparse_map_segments) would move with an
+    /// unlimited budget.
     pub fn sparse_map_bytes(&self) -> u64 {
         self.sparse_map_segments(self.payload_bytes())
             .iter()

@@ -1,4 +1,4 @@
-//! Segments: which are free, open, sealed or retiring, and who may take the last ones.
+//! Segments: their states (free, open, sealed, retiring), and the claims on the last free ones.
 
 mod births;
 mod free;
@@ -26,7 +26,7 @@ use mjolnir_units::{Pba, ZoneId};
 
 use crate::space::births::Births;
 
-/// Where a segment is in its life: free → open → sealed → retiring → free.
+/// A segment's state, in the order of its life: free → open → sealed → retiring → free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SegmentState {
     /// Holds nothing that any durable checkpoint needs.
@@ -35,11 +35,11 @@ pub(crate) enum SegmentState {
     Open,
     /// Immutable.
     Sealed,
-    /// Nothing refers to it any more, but a durable checkpoint may.
+    /// The current map does not refer to it, but a durable checkpoint may.
     Retiring,
 }
 
-/// What is known of one segment.
+/// One segment's state and counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
     pub state: SegmentState,
@@ -51,25 +51,25 @@ pub(crate) struct Segment {
     pub payload: u32,
     /// Offset of the footer; 0 for none.
     pub footer: u32,
-    /// Log sequence number at its opening, if it was opened since the store was.
+    /// Log sequence number at its opening; `None` if it was opened before the store was.
     pub opened: Option<u64>,
     /// Log sequence number at its sealing.
     pub sealed: u64,
-    /// How old its blocks are, where a placement policy asks.
+    /// The age of its blocks, if a placement policy uses it.
     pub births: Births,
-    /// Live blocks as the last mark counted them; `None` if it was not sealed when that began.
+    /// Live blocks by the last mark; `None` if the segment was not sealed when that mark began.
     pub live: Option<u32>,
-    /// Why the segment could not be emptied, if it could not.
+    /// Why reclaim could not empty the segment, if it failed to.
     pub stuck: Option<Stuck>,
-    /// Where the device failed for it, the last time.
+    /// When reclaim retries the segment, if the device failed at the last attempt.
     pub retry: Option<Retry>,
     /// Live bytes of node images, table pages and manifests, for the map's stream.
     pub map_bytes: u64,
     /// Reads under way; the zone is not reset before they end.
     pub pins: u32,
-    /// Of a free segment: how many roots had been made durable when it became free.
+    /// Of a free segment: the number of roots that were durable when it became free.
     pub freed: u64,
-    /// Of a free segment: its bytes were given back.
+    /// Of a free segment: whether its bytes were returned to the host.
     pub released: bool,
 }
 
@@ -102,12 +102,12 @@ pub(crate) struct Space {
     pub segments: Vec<Segment>,
     /// Free in the durable checkpoint, in the order of its list; not reset yet.
     free: VecDeque<ZoneId>,
-    /// Taken from the front of `free`, and being reset. Still free, and next in the order: a
-    /// manifest that left it out would hide the records that are soon logged in it.
+    /// Taken from the front of `free`, and being reset. Still listed as free, and first in the
+    /// order: a manifest without it would hide the records soon logged in it.
     resetting: Option<ZoneId>,
     /// Taken from the front of `free` and reset: can be opened at once.
     ready: VecDeque<ZoneId>,
-    /// Free segments that are being given back; they are not reset meanwhile.
+    /// Free segments that are being returned to the host; they are not reset meanwhile.
     pub releasing: BTreeSet<ZoneId>,
     /// Roots made durable since the store was opened.
     pub roots: u64,
@@ -115,19 +115,21 @@ pub(crate) struct Space {
     pub incarnation: u64,
     /// Added to the device, and free in no durable checkpoint yet.
     grown: Vec<ZoneId>,
-    /// How many zones there were as of the last growth that was answered, or of the checkpoint that the store
-    /// was opened by: the device may have more, by a growth that was cut short.
+    /// Number of zones reported by the last completed growth, or by the checkpoint that the store
+    /// was opened from. The device may have more, after an interrupted growth.
     pub told_zones: u32,
     /// Zones opened since the map was last frozen for a checkpoint.
     pub opened: Vec<ZoneId>,
-    /// Segments kept for a checkpoint; follows how much of the map is dirty.
+    /// Segments reserved for a checkpoint; updated with the size of the map's dirty part.
     checkpoint_reserve: usize,
-    /// Segments that clients leave besides, for checkpoints that compact the map.
+    /// Segments that clients also leave free, for checkpoints that compact the map.
     compaction_reserve: usize,
-    /// Whether reclaim has a segment open, and relief: that much of their reserve is in use.
+    /// Whether reclaim has a segment open, and whether relief has: that part of their reserve is in
+    /// use.
     reclaim_open: bool,
     relief_open: bool,
-    /// No reserve counts: what is logged is what a server that died had room for.
+    /// Whether reserves are ignored: the records being logged fitted when the server that died
+    /// accepted them.
     rescuing: bool,
     pub allocated_total: u64,
     /// Segments that clients have opened.
@@ -176,14 +178,14 @@ impl Space {
         self.segments.iter().enumerate().map(|(zone, segment)| (ZoneId(zone as u32), segment))
     }
 
-    /// Sealed segments, but for the map's.
+    /// Sealed segments except the map's.
     pub fn sealed_data(&self) -> impl Iterator<Item = (ZoneId, &Segment)> {
         self.zones().filter(|(_, segment)| {
             segment.state == SegmentState::Sealed && segment.stream != MAP_STREAM
         })
     }
 
-    /// Segments that could be opened, by someone.
+    /// Segments that some claim could open.
     pub fn free_count(&self) -> usize {
         self.free.len() + self.ready.len() + usize::from(self.resetting.is_some())
     }
@@ -192,12 +194,13 @@ impl Space {
         self.segments.iter().filter(|segment| segment.state == state).count()
     }
 
-    /// Whether what a server that died had acknowledged is being logged again: numbers have gaps then.
+    /// Whether the records that a dead server had acknowledged are being logged again. Their
+    /// numbers have gaps.
     pub fn is_rescuing(&self) -> bool {
         self.rescuing
     }
 
-    /// Whether a segment is free and not listed as such yet.
+    /// Whether a segment's state is free (recovery has not listed it yet).
     pub fn is_untouched(&self, zone: ZoneId) -> bool {
         self.get(zone).state == SegmentState::Free
     }
@@ -238,8 +241,9 @@ impl Space {
         }
     }
 
-    /// Adds zones that the device has grown by. They wait for a checkpoint that lists them as
-    /// free: what a running one frees comes before them in its order, and after them in ours.
+    /// Adds zones by which the device has grown. They wait for a checkpoint that lists them as
+    /// free. In that checkpoint's order they follow the segments that it frees; in the order in
+    /// memory they come first.
     pub fn grow(&mut self, zones: u32) {
         for zone in self.segments.len() as u32..zones {
             self.segments.push(Segment::free());
@@ -247,12 +251,12 @@ impl Space {
         }
     }
 
-    /// The zones that the device has grown by since this was last asked: to be listed as free.
+    /// The zones by which the device has grown since the last call: to be listed as free.
     pub fn take_grown(&mut self) -> Vec<ZoneId> {
         std::mem::take(&mut self.grown)
     }
 
-    /// The part of the segments that is not free.
+    /// The fraction of the segments that is not free.
     pub fn utilization(&self) -> f64 {
         1.0 - self.free_count() as f64 / self.segments.len() as f64
     }

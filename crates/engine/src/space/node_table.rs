@@ -1,11 +1,11 @@
-//! Where the pages of the node table lie.
+//! Addresses of the node table's pages.
 
 use mjolnir_units::Pba;
 
-/// Where the pages of the node table lie; 0 for a page that never held anything.
+/// Address of each page of the node table; 0 for a page that was never written.
 #[derive(Default)]
 pub(crate) struct NodeTableMedia {
     pub pages: Vec<u64>,
-    /// Where the manifest of the newest durable checkpoint lies.
+    /// Chunks of the newest durable checkpoint's manifest.
     pub manifest: Vec<(Pba, u32)>,
 }

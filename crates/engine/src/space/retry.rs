@@ -1,4 +1,4 @@
-//! Why a segment could not be emptied, and when that is tried again.
+//! Segments that reclaim could not empty: the reason, and the time of the next attempt.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use mjolnir_units::{BLOCK_SIZE, Instant};
 
 use crate::space::{Segment, Space};
 
-/// Why a segment could not be emptied.
+/// The reason why reclaim could not empty a segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Stuck {
     /// Its live blocks at the time.
@@ -16,29 +16,30 @@ pub(crate) struct Stuck {
 }
 
 impl Stuck {
-    /// Whether the device failed, which may pass; else there is damage.
+    /// Whether the device failed, which may be temporary. Otherwise data is damaged.
     fn passes(&self) -> bool {
         self.why.kind == ErrorKind::Io
     }
 }
 
-/// When something is tried again that the device failed for.
+/// When an operation is retried after the device failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Retry {
     pub at: Instant,
-    /// How long that is after it failed, or somewhat less.
+    /// The least interval between the failure and the retry; `at` is rounded up.
     wait: Duration,
 }
 
 impl Retry {
     const WAIT_MIN: Duration = Duration::from_secs(1);
 
-    /// So much longer than it lasts an outage may be felt, and so often is copied in vain what lies before a place
-    /// that cannot be read.
+    /// Longest retry interval: reclaim may stay blocked this long after the device recovers. Each
+    /// retry recopies what precedes the unreadable block.
     const WAIT_MAX: Duration = Duration::from_secs(64);
 
-    /// It failed, after it did so `before`. Who tries before its time, by order or since something else is live,
-    /// does not put it off; where its time was long ago, that was another outage.
+    /// The retry after a failure at `now`, given the retry set by the failure `before`. An attempt
+    /// before its time, made by order or since the live blocks changed, does not postpone the
+    /// retry. If the time is long past, this is another outage.
     pub(crate) fn after(before: Option<Retry>, now: Instant) -> Self {
         let wait = match before {
             Some(before) if now < before.at => return before,
@@ -47,7 +48,7 @@ impl Retry {
             }
             _ => Self::WAIT_MIN,
         };
-        // What failed at different times is tried together.
+        // Rounded, so that operations which failed at different times are retried together.
         let step = wait.as_nanos() as u64 / 2;
         let at = Instant((now + wait).0.next_multiple_of(step));
         Retry { at, wait }
@@ -55,29 +56,29 @@ impl Retry {
 }
 
 impl Segment {
-    /// Why it is not to be tried, if it is not.
+    /// Why the segment must not be tried now, if so.
     pub fn stuck(&self) -> Option<&Stuck> {
         self.stuck_with(self.live?)
     }
 
-    /// The same if so many blocks are live in it.
+    /// The same, if `live` blocks are live in it.
     pub fn stuck_with(&self, live: u32) -> Option<&Stuck> {
         self.stuck.as_ref().filter(|stuck| stuck.live == live)
     }
 
-    /// When it is tried again though the same is live in it.
+    /// When the segment is retried although its live blocks did not change.
     pub(crate) fn retry(&self) -> Option<Retry> {
         self.retry.filter(|_| self.stuck.as_ref().is_some_and(Stuck::passes))
     }
 }
 
 impl Space {
-    /// What failure of the device keeps reclaim from winning a segment's worth, if any does.
+    /// A device failure that keeps reclaim from freeing a segment's worth, if any.
     pub(crate) fn lost_to_outage(&self) -> Option<&Error> {
         self.stuck_by(Stuck::passes)
     }
 
-    /// The same of damage.
+    /// Damage that keeps reclaim from freeing a segment's worth, if any.
     pub fn lost_to_damage(&self) -> Option<&Error> {
         self.stuck_by(|stuck| !stuck.passes())
     }
@@ -112,9 +113,9 @@ mod tests {
             let wait = retry.wait.as_nanos() as u64;
             assert!(waited >= wait && waited < wait + wait / 2, "{waited} of {wait}");
             waits.push(retry.wait.as_secs());
-            // Who tries before does not put it off.
+            // An early attempt does not postpone it.
             assert_eq!(Retry::after(Some(retry), Instant(retry.at.0 - 1)), retry);
-            // Each time a little later than it could be.
+            // Each retry comes slightly later than it could.
             (now, last) = (retry.at + Duration::from_millis(30), Some(retry));
         }
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 64, 64, 64]);

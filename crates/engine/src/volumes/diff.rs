@@ -1,4 +1,4 @@
-//! What differs between two snapshots, and what of a volume is mapped, page by page.
+//! Lists differences between two snapshots, and the mapped extents of a volume, page by page.
 
 use mjolnir_device::{Device, Runtime};
 use mjolnir_store::{DiffExtent, DiffPage, Error, Mapping, Store};
@@ -9,8 +9,8 @@ use crate::drive::Engine;
 use crate::yielding::yield_now;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// What `new` has that differs from `old`, from byte `from` on, up to `limit` extents. Parts
-    /// that both share are skipped without a look.
+    /// Lists where `new` differs from `old`, from byte `from` on, up to `limit` extents. Subtrees
+    /// that both share are skipped unread.
     pub async fn diff(
         &self,
         old: &str,
@@ -26,7 +26,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             state.target(old)?;
             state.target(new)?;
             let diff = state.map.diff(old, new, Lba(from / BLOCK_SIZE), limit.max(1))?;
-            // Neighbours are one: where they lie on the medium is nobody's concern.
+            // Adjacent ranges are merged: their addresses on the medium do not matter here.
             let mut extents: Vec<DiffExtent> = Vec::with_capacity(diff.ranges.len());
             for range in &diff.ranges {
                 let (offset, data) = (range.lba.0 * BLOCK_SIZE, range.pba.is_some());
@@ -43,18 +43,18 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         .await
     }
 
-    /// What is mapped of a target, for listings: data bytes and the number of extents.
+    /// The mapped bytes of a target, for listings.
     pub async fn mapped(&self, name: &str) -> Result<u64, Error> {
         self.mapped_from(name, 0).await
     }
 
-    /// As [`mapped`](Self::mapped), of what lies at `offset` or past it.
+    /// As [`mapped`](Self::mapped), at or past byte `offset`.
     pub async fn mapped_from(&self, name: &str, offset: u64) -> Result<u64, Error> {
         let tree = self.state().catalog.find(name)?;
         let mut at = offset;
         let mut bytes = 0;
         loop {
-            // Of many snapshots, each may be there at once.
+            // With many snapshots, every step may succeed without waiting.
             yield_now().await;
             let size = self.state().size(tree)?;
             if at >= size {

@@ -1,4 +1,4 @@
-//! Growing: a device that has more zones than the store knew of.
+//! Growing a store onto a larger device.
 
 use mjolnir_device::{Device, Runtime};
 use mjolnir_store::report::Growth;
@@ -10,20 +10,20 @@ use crate::fault;
 use crate::space::check_segments;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Uses a device (or file) that has grown, or makes the file larger: `bytes` in all.
+    /// Uses a device (or file) that has grown, or enlarges the file: to `bytes` in all.
     ///
-    /// Repeated after it was cut short it does what was left to do, and tells all that was added. Where
-    /// nothing was left it adds nothing, which is no error.
+    /// After an interrupted growth, a repeated call does the rest, and reports all zones added. If
+    /// nothing is left to do, it adds nothing, which is no error.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](ErrorKind::Invalid) if that is less than the store has or more than it can have, else
-    /// what the device said.
+    /// [`Invalid`](ErrorKind::Invalid) if `bytes` is less than the store has or more than it can
+    /// have; otherwise the device's error.
     pub async fn grow(&self, bytes: u64) -> Result<Growth, Error> {
         self.state().check_health()?;
         let info = self.device().info();
         let zone_bytes = info.zone_blocks * BLOCK_SIZE;
-        // Once the device has them, the store has.
+        // Checked first: once the device has the zones, the store has them.
         check_segments(&info, bytes / zone_bytes)?;
         if bytes < info.bytes() {
             return Err(Error::new(
@@ -49,7 +49,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.inner.reset_wanted.notify(1);
         self.notify();
         self.checkpoint().await?;
-        // In the step that answers: if this is cut short, the next one tells what was added.
+        // Set in the step that returns the answer: if the call is cut short, the next one reports
+        // the zones added.
         let mut state = self.state();
         let told = std::mem::replace(&mut state.space.told_zones, zones);
         let added = u64::from(zones.saturating_sub(told)) * zone_bytes;

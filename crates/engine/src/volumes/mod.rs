@@ -1,4 +1,4 @@
-//! What an operator does: volumes, snapshots, clones, restore, diff, growing the device.
+//! Operators' requests: volumes, snapshots, clones, restore, diff, growing the device.
 
 mod diff;
 mod grow;
@@ -15,11 +15,12 @@ use crate::format::record::Record;
 /// The largest volume, in bytes: 256 TiB of sparse address space.
 pub const VOLUME_BYTES_MAX: u64 = 256 << 40;
 
-/// Snapshots of several volumes that can be taken at one instant: their records share a group's header.
+/// The most snapshots of several volumes that can be taken at one instant: their records share a
+/// group's header.
 pub const SNAPSHOTS_AT_ONCE_MAX: usize = 16;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Makes an empty, thin volume.
+    /// Creates an empty, thin volume.
     pub async fn create_volume(&self, name: &str, bytes: u64) -> Result<TargetInfo, Error> {
         check_name(name)?;
         check_size(bytes)?;
@@ -30,7 +31,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.state().target(tree)
     }
 
-    /// Removes a volume, with its snapshots if told so. Its space comes back by and by.
+    /// Deletes a volume, with its snapshots if `with_snapshots`. Reclaim frees its space over time.
     pub async fn delete_volume(&self, name: &str, with_snapshots: bool) -> Result<(), Error> {
         let tree = self.volume_named(name)?;
         self.state().check_deletion(tree)?;
@@ -70,7 +71,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(())
     }
 
-    /// Gives a volume another name.
+    /// Renames a volume.
     pub async fn rename_volume(&self, name: &str, new: &str) -> Result<TargetInfo, Error> {
         check_name(new)?;
         let tree = self.volume_named(name)?;
@@ -85,7 +86,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.state().target(tree)
     }
 
-    /// Makes a writable copy of a volume or snapshot. Takes no space and no time.
+    /// Creates a writable copy of a volume or snapshot. Takes no space, and constant time.
     pub async fn clone_volume(&self, source: &str, new: &str) -> Result<TargetInfo, Error> {
         check_name(new)?;
         let of = self.state().catalog.find(source)?;
@@ -101,7 +102,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.state().target(tree)
     }
 
-    /// Takes a snapshot, which holds every write acknowledged before. Durable when it returns.
+    /// Takes a snapshot, which holds every write acknowledged before the call. It is durable on
+    /// return.
     pub async fn create_snapshot(&self, volume: &str, name: &str) -> Result<TargetInfo, Error> {
         check_name(name)?;
         let of = self.volume_named(volume)?;
@@ -118,8 +120,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.state().target(tree)
     }
 
-    /// Takes snapshots of several volumes, each given with the snapshot's name, at one instant: all of
-    /// them or none, through any crash. Durable when it returns.
+    /// Takes snapshots of several volumes at one instant: all or none, through any crash. Each is
+    /// given as volume and snapshot name. They are durable on return.
     pub async fn create_snapshots(
         &self,
         snapshots: &[(String, String)],
@@ -161,7 +163,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         wanted.into_iter().map(|(tree, _, _)| state.target(tree)).collect()
     }
 
-    /// Removes a snapshot. Its space comes back by and by.
+    /// Deletes a snapshot. Reclaim frees its space over time.
     pub async fn delete_snapshot(&self, volume: &str, name: &str) -> Result<(), Error> {
         let full = format!("{volume}@{name}");
         let tree = self.state().catalog.find(&full)?;
@@ -173,7 +175,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(())
     }
 
-    /// Gives the volume the content and size that the snapshot has. The snapshot stays.
+    /// Replaces the volume's content and size by the snapshot's. The snapshot stays.
     pub async fn restore_snapshot(&self, volume: &str, name: &str) -> Result<TargetInfo, Error> {
         let tree = self.volume_named(volume)?;
         let full = format!("{volume}@{name}");
@@ -195,25 +197,28 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 }
 
 impl State {
-    /// Refuses to delete a volume if a transaction holds it or a snapshot of it: before any of these is gone.
+    /// Refuses to delete a volume if a transaction holds it or one of its snapshots, before any of
+    /// them is deleted.
     fn check_deletion(&self, volume: TreeId) -> Result<(), Error> {
         let trees = self.catalog.snapshots_of(volume).into_iter().chain([volume]);
         let mut records = trees.map(|tree| Record::Delete { tree });
         records.try_for_each(|record| self.transactions.check(&record, &self.catalog))
     }
 
-    /// Refuses to go on if, while a request waited, the name passed to another tree.
+    /// Refuses to go on if the name passed to another tree while the request waited.
     pub fn still_named(&self, name: &str, tree: TreeId) -> Result<(), Error> {
         if self.catalog.find(name)? == tree {
             return Ok(());
         }
         Err(Error::new(
             ErrorKind::NotFound,
-            format!("{name} was deleted or renamed meanwhile, and another has its name now"),
+            format!(
+                "{name} was deleted or renamed meanwhile, and another volume or snapshot has its name now"
+            ),
         ))
     }
 
-    /// A volume by name; a snapshot's name is refused with advice.
+    /// Finds a volume by name; refuses a snapshot's name with advice.
     pub fn find_volume(&self, name: &str) -> Result<TreeId, Error> {
         let tree = self.catalog.find(name)?;
         match self.catalog.get(tree).map(|entry| &entry.kind) {

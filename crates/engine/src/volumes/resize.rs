@@ -1,5 +1,5 @@
-//! Resizing a volume. One that comes to end within a block has zeroes in that block past its end, so that
-//! nothing which was cut off comes back when it grows, or in a copy of the block.
+//! Resizing a volume. If its new end lies within a block, that block holds zeroes past the end: the
+//! removed bytes never come back when the volume grows, or in a copy of the block.
 
 use bytes::Bytes;
 use mjolnir_device::{AlignedBuf, Device, Runtime};
@@ -11,17 +11,17 @@ use crate::format::record::Record;
 use crate::space::Hurdle;
 use crate::volumes::check_size;
 
-/// The block within which a volume is to end.
+/// The block that contains the volume's new end.
 struct Tail {
-    /// What was read of it.
+    /// The version that was read.
     version: Option<Version>,
-    /// What it is to hold, if there is more than zeroes past the new end.
+    /// The block's new content, if it has nonzero bytes past the new end.
     cut: Option<Bytes>,
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Grows a volume, or shrinks it if it may `shrink`: what lies past a smaller size is lost. Any multiple of
-    /// 512 bytes is a size.
+    /// Grows a volume, or shrinks it if `shrink`: bytes past a smaller size are lost. A size may be
+    /// any multiple of 512 bytes.
     pub async fn resize_volume(
         &self,
         name: &str,
@@ -82,8 +82,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(Tail { version, cut })
     }
 
-    /// Cuts whole blocks off first, which a full store can do without a block to write: so there may be
-    /// room for the one within which the volume is to end. Where there are none, it is full.
+    /// Cuts off whole blocks first. That writes no block, so it works on a full store, and may free
+    /// the block needed for the volume's partial last block. If there are no whole blocks to cut,
+    /// the store is full.
     async fn cut_blocks(
         &self,
         name: &str,
@@ -104,7 +105,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 }
 
 impl State {
-    /// Refuses a size that would lose something unless it may. Returns the present size.
+    /// Refuses a size that would lose bytes, unless `shrink`. Returns the present size.
     fn check_resize(
         &self,
         name: &str,
@@ -120,7 +121,7 @@ impl State {
         Err(Error::new(
             ErrorKind::Invalid,
             format!(
-                "{name} has {}, and {} is smaller: it would lose what is past that",
+                "{name} has {}, and {} is smaller: the bytes past that would be lost",
                 ByteSize(size),
                 ByteSize(bytes)
             ),

@@ -13,22 +13,23 @@ pub(crate) struct Sums(Rc<Vec<u32>>);
 
 impl Sums {
     fn new(mut values: Vec<u32>) -> Self {
-        // They grew with their segment; what they have room for beyond would stay unaccounted.
+        // The vector grew with its segment; unused capacity would not be counted.
         values.shrink_to_fit();
         Sums(Rc::new(values))
     }
 
-    /// Those of some blocks; none past the end.
+    /// The checksums of a range of blocks; `None` past the end.
     pub fn get(&self, range: Range<u64>) -> Option<&[u32]> {
         self.0.get(range.start as usize..range.end as usize)
     }
 
-    /// Asks the processor for those of some blocks, which are compared soon.
+    /// Prefetches the checksums of a range into the processor's cache, for a comparison that
+    /// follows soon.
     pub fn prefetch(&self, range: Range<u64>) {
         self.get(range).into_iter().for_each(prefetch_slice);
     }
 
-    /// The first block from `from` on that has none.
+    /// The first block at or after `from` without a checksum.
     pub fn first_without(&self, from: u64) -> Option<u64> {
         let rest = self.0.get(from as usize..)?;
         rest.iter().position(|sum| *sum == 0).map(|at| from + at as u64)
@@ -46,13 +47,14 @@ pub(crate) struct Checksums {
     bytes: u64,
     clock: u64,
     loading: BTreeSet<ZoneId>,
-    /// Up to how much is loaded because there is room, if that was ever said.
+    /// The bytes up to which checksums are loaded because there is room; `None` until `shrink_to`
+    /// sets it.
     room: Option<u64>,
-    /// Reads that took their checksums out of parts of footers since those of a segment were loaded.
+    /// Reads that used part of a footer since a whole segment's checksums were loaded last.
     missed: u64,
 }
 
-/// Reads that take their checksums out of parts of footers before the whole of one is loaded.
+/// Reads that use part of a footer before a whole segment's checksums are loaded.
 const MISSES_A_LOAD: u64 = 32;
 
 struct Cached {
@@ -77,7 +79,7 @@ impl Checksums {
         Some(&cached.sums)
     }
 
-    /// As [`get`](Self::get), which does not count as a use.
+    /// As [`get`](Self::get), but does not count as a use.
     pub fn peek(&self, zone: ZoneId) -> Option<&Sums> {
         self.segments.get(&zone).map(|cached| &cached.sums)
     }
@@ -88,7 +90,7 @@ impl Checksums {
         }
     }
 
-    /// Says that a segment's checksums are being read; false if they are already.
+    /// Marks a segment's checksums as being loaded; false if they already are.
     pub fn begin_load(&mut self, zone: ZoneId) -> bool {
         self.loading.insert(zone)
     }
@@ -105,9 +107,10 @@ impl Checksums {
         self.bytes
     }
 
-    /// Whether a segment's checksums, so many bytes, are worth loading for the sake of one read: there is
-    /// room for them beside the others and those on their way, or many reads missed some, of those
-    /// segments, as a rule, that are read more than others, and only others that are held would have to go.
+    /// Whether a segment's checksums, `bytes` long, are worth loading for one read. They are if
+    /// they fit beside those held and those being loaded. They are also due after 32 reads that
+    /// used part of a footer: such reads mostly hit the segments read most, and only other
+    /// checksums are evicted for them.
     pub fn is_load_due(&mut self, bytes: u64) -> bool {
         let room = self.room.unwrap_or(u64::MAX);
         let on_their_way = bytes * self.loading.len() as u64;
@@ -121,8 +124,8 @@ impl Checksums {
         due
     }
 
-    /// Drops what was used longest ago until at most `budget` bytes are held. From now on more are loaded
-    /// because there is room until `room` bytes are held.
+    /// Evicts the least recently used checksums until at most `budget` bytes are held. From now on,
+    /// checksums are loaded because there is room until `room` bytes are held.
     pub fn shrink_to(&mut self, budget: u64, room: u64) {
         self.room = Some(room);
         while self.bytes > budget {

@@ -1,4 +1,4 @@
-//! Reads of the device, whose errors are counted and noted.
+//! Device reads; their errors are counted and recorded.
 
 use mjolnir_device::{AlignedBuf, Device, DeviceError, Runtime};
 use mjolnir_store::report::{ReadError, ReadErrorKind, ReadPurpose};
@@ -7,7 +7,7 @@ use mjolnir_units::{BLOCK_SIZE, Pba};
 use crate::drive::engine::Engine;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Reads blocks of the device. There is no other way to them once a store has its map.
+    /// Reads blocks from the device. Once a store has its map, all reads go through here.
     pub(crate) fn read_device(
         &self,
         purpose: ReadPurpose,
@@ -30,7 +30,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// Notes a block that was read and is not what was written.
+    /// Records a block whose content is not the data written there.
     pub(crate) fn note_mismatch(&self, purpose: ReadPurpose, at: Pba, message: impl Into<String>) {
         self.note_read_error(ReadErrorKind::Mismatch, purpose, at, 1, message.into());
     }

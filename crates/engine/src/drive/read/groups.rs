@@ -1,4 +1,4 @@
-//! Finding a segment's groups: along their chain, and past headers that are damaged.
+//! Finds a segment's groups: along their chain, and past damaged headers.
 
 use std::ops::Range;
 
@@ -12,15 +12,15 @@ use crate::drive::read::headers_ahead::HeadersAhead;
 use crate::fault;
 use crate::format::group::{GROUP_BLOCKS_MAX, GroupHeader, GroupPlace};
 
-/// Blocks from a segment's start in which the group after a lost one begins: it cannot be longer than the
-/// longest.
+/// Blocks from a segment's start within which the group after a lost one begins: no group is longer
+/// than the longest.
 pub(crate) const REACH: u64 = 2 * (1 + GROUP_BLOCKS_MAX as u64);
 
-/// Blocks that are read at once in search of a header.
+/// Blocks per read when searching for a header.
 const STRIDE: u64 = 256;
 
-/// How often a block is read before what it says is believed: what ends a chain decides what
-/// counts as written, and a fault that passes must not.
+/// Reads of a block before its content is believed. The end of a chain decides which records count
+/// as written, so a transient fault must not decide it.
 pub(crate) const TRIES: usize = 3;
 
 /// A segment's groups, in order.
@@ -29,25 +29,25 @@ pub(crate) struct Walk {
     pub breaks: Vec<Break>,
 }
 
-/// Where the chain of groups breaks, though it should perhaps go on.
+/// A break in the chain of groups, before its expected end.
 pub(crate) struct Break {
-    /// Where a header should be.
+    /// Expected offset of the header.
     pub offset: u64,
-    /// Where the next one was found.
+    /// Offset of the next header found.
     pub next: Option<u64>,
-    /// What is damaged; `None` if the header may never have been written, as when a power cut took
-    /// it and not the group after it.
+    /// The damage; `None` if the header may never have been written, as when a power cut took it
+    /// but not the group after it.
     pub damage: Option<String>,
 }
 
-/// A header that is lost, in a segment that holds data, and the blocks that it described.
+/// A lost header in a segment that holds data, and the blocks that it described.
 pub(crate) struct Hole {
     pub message: String,
     pub blocks: Range<u64>,
 }
 
 impl Break {
-    /// As a hole in a segment that is in use up to block `end`.
+    /// This break as a hole, in a segment in use up to block `end`.
     pub fn hole(&self, zone: ZoneId, zone_blocks: u64, end: u64) -> Hole {
         let start = zone.start(zone_blocks);
         let what = self.damage.clone().unwrap_or_else(|| {
@@ -66,7 +66,7 @@ impl Break {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Reads the group headers of a segment up to block `end`, but for those that cannot be read.
+    /// Reads the readable group headers of a segment up to block `end`.
     pub(crate) async fn walk_groups(
         &self,
         purpose: ReadPurpose,
@@ -77,8 +77,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(self.walk_segment(purpose, zone, incarnation, end).await?.groups)
     }
 
-    /// As [`walk_groups`](Self::walk_groups), and tells what was in the way. Behind a break it looks for
-    /// the next group in all that is left: where very much was overwritten, that alone tells.
+    /// As [`walk_groups`](Self::walk_groups), and reports the breaks. Behind a break it searches
+    /// the whole rest of the segment for the next group, which alone can reveal a large overwrite.
     pub(crate) async fn walk_segment(
         &self,
         purpose: ReadPurpose,
@@ -86,7 +86,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         incarnation: u64,
         end: u64,
     ) -> Result<Walk, Error> {
-        self.settle_zone(zone).await;
+        self.wait_for_zone_writes(zone).await;
         let (zone_blocks, uuid) = {
             let state = self.state();
             (state.info.zone_blocks, state.info.uuid)
@@ -116,7 +116,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let ours = |header: &GroupHeader, offset| header.is_at(&GroupPlace { offset, ..place });
             let next = self.next_group(purpose, zone, offset + 1, end, ours).await?;
             let next = next.map(|(offset, _)| offset);
-            // Short of a known end it is a break, whatever is there.
+            // Before a known end this is a break, whatever the block holds.
             if damage.is_some() || next.is_some() || end < zone_blocks {
                 walk.breaks.push(Break { offset, next, damage });
             }
@@ -126,8 +126,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(walk)
     }
 
-    /// The header of a place, which may have been read once already; else what is damaged there, if
-    /// anything. A device that is gone is an error.
+    /// Reads the header at a place, which may have been read ahead; otherwise returns the damage
+    /// there, if any. A missing device is an error.
     async fn read_header(
         &self,
         purpose: ReadPurpose,
@@ -170,9 +170,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(Err(why))
     }
 
-    /// The first block from `from` to before `limit` that is the header of a group which `ours`
-    /// accepts, given its offset. Blocks that cannot be read are none; behind very many of them in a row
-    /// nothing is looked for, since each may take a failing disk seconds.
+    /// The first block in `from..limit` that is the header of a group which `ours` accepts, given
+    /// its offset. Unreadable blocks count as no header. The search ends behind very many
+    /// unreadable blocks in a row, since a failing disk may take seconds for each.
     pub(crate) async fn next_group(
         &self,
         purpose: ReadPurpose,
@@ -189,7 +189,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let read = self.read_device(purpose, start.plus(from), buffer).await;
             let bytes = match read.map_err(|error| fault::device("looking for a group", error)) {
                 Ok(bytes) => bytes,
-                // In smaller and smaller steps up to what cannot be read, and past that.
+                // Halve the step up to the unreadable block, then go past it.
                 Err(error) if error.kind == ErrorKind::Damaged => {
                     from += u64::from(count == 1);
                     unreadable += u64::from(count == 1);

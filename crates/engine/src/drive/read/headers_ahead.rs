@@ -1,8 +1,8 @@
-//! A segment's group headers, read several at once.
+//! Reads several of a segment's group headers at once.
 //!
-//! Only a header says where the next one is, so that a walk along the chain would wait for each. Where a
-//! segment's checksums are in memory, they tell where headers are: these have none there. That is a hint
-//! and no more: whoever walks looks at what was read as if it had been read then.
+//! Only a header says where the next one is, so a walk along the chain would wait for each read. If
+//! a segment's checksums are in memory, they show where headers are: a header has no checksum
+//! there. That is only a hint: the walk checks each block as if it had just been read.
 
 use std::collections::VecDeque;
 
@@ -15,10 +15,10 @@ use mjolnir_units::{BLOCK_BYTES, Pba, ZoneId};
 use crate::drive::engine::Engine;
 use crate::drive::read::checksums::Sums;
 
-/// Headers that are on their way at once.
+/// Header reads in flight at once.
 const HEADERS_AHEAD: usize = 16;
 
-/// A header, or an error in its place, on its way.
+/// A header read in flight.
 type Reading = LocalBoxFuture<'static, Result<AlignedBuf, DeviceError>>;
 
 /// See the module.
@@ -28,13 +28,13 @@ pub(crate) struct HeadersAhead<'a, D: Device, R: Runtime> {
     start: Pba,
     end: u64,
     sums: Option<Sums>,
-    /// Headers before this offset were asked for, as far as they are known.
+    /// Known headers before this offset have been requested.
     next: u64,
     reads: VecDeque<(u64, Reading)>,
 }
 
 impl<'a, D: Device, R: Runtime> HeadersAhead<'a, D, R> {
-    /// Those of a segment up to block `end`.
+    /// Headers of a segment up to block `end`.
     pub fn new(engine: &'a Engine<D, R>, purpose: ReadPurpose, zone: ZoneId, end: u64) -> Self {
         let state = engine.state();
         let start = zone.start(state.info.zone_blocks);
@@ -42,10 +42,10 @@ impl<'a, D: Device, R: Runtime> HeadersAhead<'a, D, R> {
         HeadersAhead { engine, purpose, start, end, sums, next: 0, reads: VecDeque::new() }
     }
 
-    /// What was read at an offset, which lies behind those asked for before; none if it is not one of
-    /// those known.
+    /// The result of the read at `offset`, which lies behind all offsets taken before; `None` if no
+    /// header is known there.
     pub async fn take(&mut self, offset: u64) -> Option<Result<AlignedBuf, DeviceError>> {
-        // Payload may have the sum 0, and what a lost header described has none.
+        // Payload may have checksum 0, and blocks described by a lost header have none.
         while self.reads.front().is_some_and(|(at, _)| *at < offset) {
             self.reads.pop_front();
         }

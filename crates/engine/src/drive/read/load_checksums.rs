@@ -11,7 +11,7 @@ use crate::drive::read::pins::Pin;
 use crate::format::segment::Footer;
 use crate::space::Segment;
 
-/// A segment's checksums are on their way, until this is dropped.
+/// A load of a segment's checksums in progress, until this is dropped.
 struct Loading<D: Device, R: Runtime> {
     engine: Engine<D, R>,
     zone: ZoneId,
@@ -25,15 +25,16 @@ impl<D: Device, R: Runtime> Drop for Loading<D, R> {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// The checksums of some blocks of a pinned segment, if they are not in memory: without those of all
-    /// others where there is no room for all, since of many thousand a read of one block needs one.
+    /// The checksums of some blocks of a pinned segment, unless they are in memory. If memory has
+    /// no room for the whole segment's checksums, only part of the footer is read: a read of one
+    /// block needs one checksum of many thousand.
     pub(crate) async fn few_checksums(
         &self,
         purpose: ReadPurpose,
         pba: Pba,
         blocks: u64,
     ) -> Option<Vec<u32>> {
-        let (zone, range, at, piece, whole) = {
+        let (zone, range, at, slice, whole) = {
             let mut state = self.state();
             let zone_blocks = state.space.zone_blocks;
             let (zone, offset) = (pba.zone(zone_blocks), pba.offset(zone_blocks));
@@ -49,26 +50,27 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if range.end > u64::from(footer) {
                 return None;
             }
-            let piece = Footer::piece(&range);
-            let is_part = 2 * (piece.blocks.end - piece.blocks.start)
+            let slice = Footer::slice(&range);
+            let is_part = 2 * (slice.blocks.end - slice.blocks.start)
                 < u64::from(used.saturating_sub(footer));
             let whole = !is_part || state.checksums.is_load_due(4 * u64::from(footer));
             let footer_at = zone.start(zone_blocks).plus(u64::from(footer));
-            (zone, range, footer_at.plus(piece.blocks.start), piece, whole)
+            (zone, range, footer_at.plus(slice.blocks.start), slice, whole)
         };
         if whole {
-            // Whoever else asks from now on knows that they are on their way. Seldom: not within each read.
+            // Other readers wait for this load from now on. Boxed, since it is rare: its future
+            // does not enlarge each read.
             let loaded = Box::pin(self.load_checksums(purpose, zone)).await.ok()?;
             return loaded.get(range).map(<[u32]>::to_vec);
         }
-        self.settle_zone(zone).await;
-        let blocks = piece.blocks.end - piece.blocks.start;
+        self.wait_for_zone_writes(zone).await;
+        let blocks = slice.blocks.end - slice.blocks.start;
         let buffer = self.buffer((blocks * BLOCK_SIZE) as usize);
         let read = self.read_device(purpose, at, buffer).await.ok()?;
-        piece.checksums(read.as_ref())
+        slice.checksums(read.as_ref())
     }
 
-    /// A sealed segment's checksums: out of memory, from its footer, or from its groups.
+    /// A sealed segment's checksums: from memory, from its footer, or from its groups.
     pub(crate) async fn load_checksums(
         &self,
         purpose: ReadPurpose,
@@ -77,7 +79,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if let Some(held) = self.state().checksums.get(zone) {
             return Ok(held.clone());
         }
-        // Whoever comes while they are on their way waits for them.
+        // A second reader waits for the load in progress.
         while !self.state().checksums.begin_load(zone) {
             self.wait_while(|state| state.checksums.is_loading(zone)).await;
             if let Some(loaded) = self.state().checksums.get(zone) {
@@ -94,7 +96,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let pin = Pin::new(self, &mut state, zone);
             (state.space.get(zone).clone(), state.info.clone(), pin)
         };
-        self.settle_zone(zone).await;
+        self.wait_for_zone_writes(zone).await;
         let start = zone.start(info.zone_blocks);
         if segment.footer != 0 && segment.footer < segment.used {
             let blocks = u64::from(segment.used - segment.footer);
@@ -112,7 +114,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 Ok(footer) if footer.incarnation == segment.incarnation => {
                     return Ok(self.keep_checksums(zone, footer.checksums));
                 }
-                // What was read is not what was written; its groups have the same to tell.
+                // The footer is damaged; the segment's groups hold the same checksums.
                 _ if at == blocks => {
                     let footer_at = start.plus(u64::from(segment.footer));
                     let what =

@@ -6,6 +6,6 @@ pub(crate) mod groups;
 pub(crate) mod headers_ahead;
 pub(crate) mod load_checksums;
 pub(crate) mod nodes;
-pub(crate) mod pieces;
 pub(crate) mod pins;
+pub(crate) mod sources;
 pub(crate) mod verify;

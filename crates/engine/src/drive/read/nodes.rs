@@ -1,7 +1,7 @@
-//! Where the map's nodes lie on media, and how they come back.
+//! Loads map nodes from the medium.
 //!
 //! Node images lie packed in the payload of the map's groups, each at a multiple of 64 bytes. A
-//! *node address* packs where: first block, offset within it, and length.
+//! *node address* packs the first block, the offset within it, and the length.
 
 use std::future::ready;
 
@@ -39,8 +39,8 @@ impl<D: Device, R: Runtime> Drop for Keep<D, R> {
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Brings those of the nodes into memory that are not, several at a time. Each comes with its
-    /// [`Keep`], in the order in which they were read.
+    /// Loads the absent ones among the nodes, several at a time. Yields each with its [`Keep`], in
+    /// the order of completion.
     pub(crate) fn load_nodes(
         &self,
         ids: impl IntoIterator<Item = NodeId>,
@@ -53,9 +53,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         stream::iter(absent).map(|id| self.load_node(id)).buffer_unordered(most)
     }
 
-    /// Before the `index`-th of some nodes is looked at, one after the other: brings it and the next
-    /// ones into memory. Else each would be read by itself. What cannot be read is missed by whoever
-    /// needs it.
+    /// Called before the `index`-th of several nodes is visited in turn: loads it and the next ones
+    /// together, instead of one read for each. Read errors are ignored here; the visitor finds
+    /// them.
     pub(crate) async fn load_ahead(&self, ids: &[NodeId], index: usize) {
         let most = loads_at_once(&self.inner.options);
         if index.is_multiple_of(most) {
@@ -64,8 +64,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
-    /// Brings a node into memory, to stay there as long as it is kept. Nothing to do if it came
-    /// meanwhile, or is gone.
+    /// Loads a node, and keeps it in memory until the [`Keep`] is dropped. Does nothing if the node
+    /// was loaded meanwhile, or is gone.
     pub(crate) async fn load_node(&self, id: NodeId) -> Result<Keep<D, R>, Error> {
         let (keep, address) = {
             let mut state = self.state();
@@ -74,13 +74,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let Some(address) = address else { return Ok(keep) };
         if address == LOST {
             return Err(fault::damaged(format!(
-                "where node {} of the map lies is not known: its page of the node table was lost",
+                "the place of node {} of the map is unknown: its page of the node table was lost",
                 id.0
             )));
         }
         let place = Place::unpack(address);
         let zone_blocks = self.state().info.zone_blocks;
-        // What the image refers to stays as long as that itself.
+        // The pin also keeps the base image that this image refers to.
         let _pin = Pin::new(self, &mut self.state(), place.pba.zone(zone_blocks));
         let bytes = self.read_verified(ReadPurpose::Map, place.pba, place.blocks()).await?;
         self.state().keep_within(&self.inner.options);
@@ -102,7 +102,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         state.map.install_at(id, image, Some(place.byte()), &base).map_err(|why| {
             fault::damaged(format!(
-                "node {} of the map, at {}, is not what was written there: {why}",
+                "node {} of the map, at {}, differs from what was written there: {why}",
                 id.0, place.pba
             ))
         })?;

@@ -13,7 +13,8 @@ pub(crate) struct Pin<D: Device, R: Runtime> {
 }
 
 impl<D: Device, R: Runtime> Pin<D, R> {
-    /// Pins within a borrow of the state, so that nothing can come between lookup and pin.
+    /// Pins the zone while the caller holds the state, so that nothing comes between lookup and
+    /// pin.
     pub fn new(engine: &Engine<D, R>, state: &mut State, zone: ZoneId) -> Self {
         state.space.get_mut(zone).pins += 1;
         Pin { engine: engine.clone(), zone }

@@ -1,4 +1,4 @@
-//! Reads: from the map to bytes that verify.
+//! Verified reads: from addresses to bytes that match their checksums.
 
 use std::ops::Range;
 
@@ -11,31 +11,31 @@ use mjolnir_store::report::ReadPurpose;
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
 
 use crate::drive::engine::Engine;
-use crate::drive::read::pieces::Piece;
+use crate::drive::read::sources::ReadSource;
 use crate::drive::state::State;
 use crate::fault;
 use crate::format::bind;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    /// Reads blocks of one segment, wherever they are, and verifies them.
+    /// Reads blocks of one segment, from memory or the device, and verifies them.
     pub(crate) async fn read_verified(
         &self,
         purpose: ReadPurpose,
         pba: Pba,
         blocks: u64,
     ) -> Result<Bytes, Error> {
-        let pieces = {
+        let sources = {
             let mut state = self.state();
-            self.pieces(&mut state, &[Run { blocks, pba: Some(pba) }])
+            self.sources(&mut state, &[Run { blocks, pba: Some(pba) }])
         };
         let mut whole: Option<AlignedBuf> = None;
         let mut filled = 0;
-        let single = pieces.len() == 1;
-        for piece in pieces {
-            let bytes = match piece {
-                Piece::Hole(_) => unreachable!("a run with an address"),
-                Piece::Memory(bytes) => bytes,
-                Piece::Device(at, count, _pin) => {
+        let single = sources.len() == 1;
+        for source in sources {
+            let bytes = match source {
+                ReadSource::Hole(_) => unreachable!("a run with an address"),
+                ReadSource::Memory(bytes) => bytes,
+                ReadSource::Device(at, count, _pin) => {
                     self.read_pinned(purpose, at, count).await?.freeze()
                 }
             };
@@ -65,10 +65,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         Ok(buffer)
     }
 
-    /// Compares what was read from `pba` on, within one pinned segment, with its checksums. If it
-    /// succeeds, `content` was told the checksum of each block's content, which is the same wherever it
-    /// lies. `content` is called while the state is in use. `few` are checksums for which nothing may vouch:
-    /// if they do not match, others decide.
+    /// Compares blocks read from `pba` on, within one pinned segment, with their checksums. On
+    /// success, `content` has received each block's content checksum, which does not depend on its
+    /// address; it is called while the state is borrowed. `few` are checksums that no footer
+    /// checksum covers: if one does not match, the segment's full checksums decide.
     pub(crate) async fn verify(
         &self,
         purpose: ReadPurpose,
@@ -82,7 +82,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let (zone, offset) = (pba.zone(zone_blocks), pba.offset(zone_blocks));
         let range = offset..offset + bytes.len() as u64 / BLOCK_SIZE;
         let incarnation = self.state().space.get(zone).incarnation;
-        // The first block that is not what was written.
+        // The first block that does not match.
         let mut compare = |expected: &[u32]| {
             assert_eq!(expected.len(), bytes.len() / BLOCK_BYTES, "each block is verified");
             let places = (0..).map(|index| pba.plus(index));
@@ -102,7 +102,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             Some(wrong) => wrong,
             None if few.is_some_and(|few| compare(few).is_none()) => None,
             None => {
-                // Out of what is loaded, which memory may have no room to keep.
+                // Use the loaded checksums directly: memory may have no room to keep them.
                 let loaded = self.load_checksums(purpose, zone).await?;
                 let expected = loaded.get(range).ok_or_else(|| {
                     fault::damaged(format!(

@@ -1,4 +1,4 @@
-//! Records that write nothing: applied to the map live and in recovery by the same code.
+//! Applies records without payload, by the same code live and in recovery.
 
 use bytes::Bytes;
 use mjolnir_map::Absent;
@@ -15,9 +15,9 @@ use crate::format::transaction::Prepared;
 use crate::space::{Claim, Hurdle};
 
 impl State {
-    /// Applies records that carry no payload and puts them into the log, in one group: its header is on the
-    /// medium, with all of them, or is not. Of several, only the first may meet a hurdle, and together they
-    /// fit a header. Returns the last one's sequence number.
+    /// Applies records without payload and logs them in one group, whose header holds all of them:
+    /// a crash keeps all or none. Only the first record may meet a hurdle, and together they fit a
+    /// header. Returns the last record's sequence number.
     pub fn log_together(&mut self, records: &[Record]) -> Result<u64, Hurdle> {
         let bytes: usize = records.iter().map(Record::encoded_bytes).sum();
         assert!(
@@ -30,13 +30,13 @@ impl State {
             self.transactions.check(record, &self.catalog)?;
         }
         let claim = self.claim_of(first);
-        if self.space.is_crowded(claim) {
-            return Err(Hurdle::Crowded(claim));
+        if self.space.needs_checkpoint(claim) {
+            return Err(Hurdle::CheckpointFirst(claim));
         }
         let State { log, space, placement, .. } = self;
         let stream = placement.first_of_clients();
         let room = placement.room_for(log, space, claim, stream, bytes, 0);
-        let stream = room.map_err(|_| Hurdle::NoRoom(claim))?.stream;
+        let stream = room.map_err(|_| Hurdle::NoFreeSegment(claim))?.stream;
         for (index, record) in records.iter().enumerate() {
             let applied = self.apply(record, self.log.sequence + 1);
             assert!(index == 0 || applied.is_ok(), "a part of what belongs together was applied");
@@ -48,7 +48,7 @@ impl State {
         Ok(self.log.sequence)
     }
 
-    /// What a record without payload asks for room as.
+    /// The claim under which a record without payload takes a segment.
     fn claim_of(&self, record: &Record) -> Claim {
         match record {
             Record::Resize { tree, bytes, .. }
@@ -112,7 +112,7 @@ impl State {
         Ok(())
     }
 
-    /// Blocks that a record which is about to be applied may take out of use, at most.
+    /// Most blocks that a record can take out of use, before it is applied.
     fn released_by(&self, record: &Record) -> u64 {
         let trimmed = |remap: &Remap| match *remap {
             Remap::Trim { tree, lba, bytes } => self.mapped_at_most(tree, lba, blocks_of(bytes)),
@@ -138,8 +138,8 @@ impl State {
         }
     }
 
-    /// Blocks of a range that may be mapped, at most: none of one that is a hole as a whole, as where a
-    /// file system trims its free space again and again.
+    /// Most blocks of a range that may be mapped. A range that is entirely a hole counts none, as
+    /// when a file system trims its free space again and again.
     fn mapped_at_most(&self, tree: TreeId, lba: u64, blocks: u64) -> u64 {
         let exists = blocks > 0 && self.in_tree(tree, lba, blocks).is_ok();
         match exists && !self.map.is_hole(tree, Lba(lba), blocks).unwrap_or(false) {
@@ -152,8 +152,8 @@ impl State {
         self.catalog.insert(tree, Entry { kind, created, short });
     }
 
-    /// Makes a change of the map. The catalog follows by [`change_catalog`](Self::change_catalog); a tree that is
-    /// deleted goes only then.
+    /// Applies a change to the map. [`change_catalog`](Self::change_catalog) then updates the
+    /// catalog, and only then removes a deleted tree.
     fn change_map(&mut self, change: &Record) -> Result<(), Hurdle> {
         match change {
             Record::Remap(remap) => self.apply_remap(remap)?,
@@ -177,7 +177,7 @@ impl State {
         Ok(())
     }
 
-    /// Makes the same change of the catalog. It cannot fail.
+    /// Applies the same change to the catalog. It cannot fail.
     fn change_catalog(&mut self, change: &Record, sequence: u64) {
         match change {
             Record::CreateVolume { tree, bytes, name } => {
@@ -200,7 +200,7 @@ impl State {
         }
     }
 
-    /// Makes all changes of a transaction, in order, or none.
+    /// Applies all changes of a transaction, in order, or none.
     fn apply_together(&mut self, changes: &[Record], sequence: u64) -> Result<(), Hurdle> {
         if let [only @ Record::Remap(_)] = changes {
             return self.change_map(only);
@@ -232,7 +232,7 @@ impl State {
         }
     }
 
-    /// Gives a volume another size, and the one block of `tail` as its last.
+    /// Resizes a volume, and makes the one block of `tail` its last.
     fn resize_with_tail(&mut self, tree: TreeId, bytes: u64, tail: TreeId) -> Result<(), Hurdle> {
         self.known(tree)?;
         let blocks = blocks_of(bytes);
@@ -320,15 +320,15 @@ impl State {
         self.wholly(&changed, |state| remaps.iter().try_for_each(|remap| state.apply_remap(remap)))
     }
 
-    /// Makes a change of several steps to these trees wholly or not at all. A later step may need an absent
-    /// node that an earlier one shared into place, so the trees are kept (a snapshot costs nothing) until
-    /// all are taken.
+    /// Applies a change of several steps to these trees wholly or not at all. A later step may need
+    /// an absent node that an earlier step shared into place, so snapshots keep the trees (at no
+    /// cost) until all steps are done.
     fn wholly(
         &mut self,
         changed: &[TreeId],
         change: impl FnOnce(&mut Self) -> Result<(), Hurdle>,
     ) -> Result<(), Hurdle> {
-        // They hold what changes, while it may still have to be undone.
+        // The backups hold the old state while it may still have to be restored.
         let backup = |index: usize| TreeId(IDS_END + index as u32);
         changed.iter().try_for_each(|tree| self.known(*tree).map(|_| ()))?;
         for (index, tree) in changed.iter().enumerate() {
@@ -354,7 +354,7 @@ fn remapped_trees(remap: &Remap) -> [TreeId; 2] {
     }
 }
 
-/// The trees whose map a change of a transaction changes, but for one that it makes or drops.
+/// The trees whose map a change of a transaction changes, except trees that it creates or drops.
 fn changed_trees(change: &Record) -> [Option<TreeId>; 2] {
     match change {
         Record::Remap(remap) => remapped_trees(remap).map(Some),
@@ -363,7 +363,7 @@ fn changed_trees(change: &Record) -> [Option<TreeId>; 2] {
     }
 }
 
-/// The tree that a change makes.
+/// The tree that a change creates.
 fn made_tree(change: &Record) -> Option<TreeId> {
     match change {
         Record::CreateVolume { tree, .. }
@@ -373,12 +373,12 @@ fn made_tree(change: &Record) -> Option<TreeId> {
     }
 }
 
-/// The blocks that so many bytes take.
+/// The number of blocks that `bytes` bytes take.
 pub(crate) fn blocks_of(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_SIZE)
 }
 
-/// How many bytes less so many are than the blocks that they take.
+/// The difference between `bytes` and the whole blocks that hold them, in bytes.
 fn short_of(bytes: u64) -> u16 {
     let within = bytes % BLOCK_SIZE;
     if within == 0 { 0 } else { (BLOCK_SIZE - within) as u16 }

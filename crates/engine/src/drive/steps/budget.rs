@@ -1,31 +1,31 @@
-//! Keeps what the store holds in memory within its budget.
+//! Keeps the store's memory use within its budget.
 
 use crate::drive::state::State;
 use crate::memory::MemoryUse;
 use crate::options::OpenOptions;
 
-/// Clean nodes that stay in memory even where dirty ones fill the budget (a checkpoint is due
-/// then): the upper ones at least, which nearly every step needs.
+/// Bytes of clean nodes that stay in memory even where dirty ones fill the budget (a checkpoint is
+/// then due): at least the upper nodes, which nearly every step needs.
 const CLEAN_BYTES_MIN: u64 = 128 << 10;
 
-/// The part of the budget that droppable things keep, whatever the others take: one in so many.
+/// Evictable nodes and checksums keep 1/8 of the budget, whatever the other structures take.
 const DROPPABLE_SHARE: u64 = 8;
 
-/// The part of what is droppable that checksums may hold on to: one in so many. A mapped block
-/// costs eight bytes in the map and four of checksums.
+/// Checksums keep up to 1/3 of the evictable part. A mapped block costs eight bytes in the map and
+/// four of checksums.
 const CHECKSUM_SHARE: u64 = 3;
 
-/// Versions of nodes of which it is found out whenever the budget is kept whether somebody holds them still.
-/// Of all of them, again and again while a large map is written, it would take longer than to write it.
+/// Superseded node versions checked for holders at each call. Checking all of them again and again,
+/// while a large map is written, would take longer than the write.
 const VERSIONS_A_LOOK: usize = 512;
 
-/// Bytes that are not worth looking for something to drop.
+/// Bytes too few to be worth an eviction scan.
 fn few_bytes(options: &OpenOptions) -> u64 {
     options.memory_bytes / 64
 }
 
 impl State {
-    /// What counts as unwritten lies in buffers, too, those of clients as a rule.
+    /// Bytes of buffers, not counting unwritten data: it lies in buffers too, usually clients'.
     fn buffer_bytes(&self) -> u64 {
         let (reads, clients) = (&self.buffers, &self.client_buffers);
         let unused = clients.unused_arena_bytes();
@@ -51,20 +51,20 @@ impl State {
         }
     }
 
-    /// Whether there are buffers to be let go of, once nobody uses them.
+    /// Whether there are idle buffers to free.
     pub fn buffers_can_rest(&self) -> bool {
         [&self.buffers, &self.client_buffers, &self.client_inputs]
             .iter()
             .any(|buffers| buffers.can_rest())
     }
 
-    /// Bytes of what nearly every step has more of.
+    /// Bytes of the structures that nearly every step enlarges.
     fn growing_bytes(&self) -> u64 {
         self.map.resident_bytes() as u64 + self.log.dirty_bytes
     }
 
-    /// As [`keep_within`](Self::keep_within), if there is much more to be held than at its last call, or
-    /// than at some time since. Cheap: called after every step.
+    /// As [`keep_within`](Self::keep_within), but only if memory use grew by more than a few bytes
+    /// since the last call, or since its lowest value after it. Cheap: called after every step.
     pub fn follow_budget(&mut self, options: &OpenOptions) {
         let now = self.growing_bytes();
         self.kept_at = self.kept_at.min(now);
@@ -73,10 +73,9 @@ impl State {
         }
     }
 
-    /// Drops clean map nodes and checksums beyond the budget.
+    /// Evicts clean map nodes and checksums beyond the budget.
     pub fn keep_within(&mut self, options: &OpenOptions) {
-        // Nodes go when there are a few more than that, since looking for some takes as long for one
-        // as for many.
+        // Evict in batches: a scan costs the same for one node or many.
         let few = few_bytes(options);
         let budget = options.memory_bytes - few;
         self.map.forget_superseded(VERSIONS_A_LOOK);
@@ -91,8 +90,8 @@ impl State {
             nodes -= self.map.evict(spare as usize) as u64;
         }
         let checksums_most = room.saturating_sub(nodes).max(checksums_least);
-        // What nodes leave when some are evicted, the next ones will take: checksums that were loaded for it
-        // would have to go then, and with them what was read of the device.
+        // The memory that an eviction of nodes frees will soon hold nodes again. Checksums loaded
+        // into it would be evicted then, and their device reads wasted.
         let soon = if nodes + 3 * few > nodes_most { 3 * few } else { 0 };
         let room = checksums_most.saturating_sub(soon).max(checksums_least);
         let bound = options.checksum_bytes_max;

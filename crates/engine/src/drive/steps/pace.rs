@@ -1,4 +1,4 @@
-//! Whether reclaim has work, and at which pace clients go beside it.
+//! Whether reclaim has work, and the pace of clients beside it.
 
 use mjolnir_policy::pacing::PacingView;
 
@@ -7,40 +7,40 @@ use crate::pacing::ReclaimState;
 use crate::space::SegmentState;
 
 impl State {
-    /// Whether no client waits, nor anything that clients wrote.
+    /// Whether no client waits and no client data is unwritten.
     pub fn is_quiet(&self) -> bool {
         self.clients_waiting == 0 && self.log.dirty_bytes == 0
     }
 
-    /// Whether clients wait, or something that was written is on its way. What only waits for company is
-    /// not: nobody wants the device for it yet.
+    /// Whether clients wait, or written data is on its way to the device. A group that only waits
+    /// for more records does not count: nobody needs the device for it yet.
     pub fn is_under_way(&self) -> bool {
         self.clients_waiting > 0 || self.log.sent_bytes() > 0
     }
 
-    /// Whether so much was deleted that other segments may be emptier than the candidates.
+    /// Whether so many blocks were deleted that other segments may be emptier than the candidates.
     pub(crate) fn should_choose_anew(&self) -> bool {
         let ReclaimState { urgent, last_pacing, .. } = &self.reclaim;
         let hurried = *urgent || self.reclaim.is_forced() || last_pacing.panic;
         !hurried && self.is_much_deleted()
     }
 
-    /// Whether so much was deleted since the last mark began that another is worth while.
+    /// Whether enough blocks were deleted since the last mark began to justify another mark.
     fn is_much_deleted(&self) -> bool {
         self.reclaim.released.reckoned() >= self.much_blocks()
     }
 
-    /// Blocks that are much to delete.
+    /// The number of deleted blocks that counts as many.
     pub(crate) fn much_blocks(&self) -> u64 {
         let store_blocks = self.space.segments.len() as u64 * self.space.zone_blocks;
         (store_blocks / 64).max(self.space.zone_blocks)
     }
 
-    /// Blocks that reclaim could win, as far as is known.
+    /// Blocks that reclaim could free, as far as is known.
     pub fn reclaimable_blocks(&self) -> u64 {
         let zone_blocks = self.space.zone_blocks;
         let sealed = self.space.sealed_data().filter(|(_, segment)| segment.stuck().is_none());
-        // Unmarked segments are reckoned half stale until a mark knows better.
+        // Unmarked segments count as half stale until a mark has counted them.
         let live = sealed.map(|(_, segment)| segment.live.map_or(zone_blocks / 2, u64::from));
         live.map(|live| zone_blocks.saturating_sub(live)).sum()
     }
@@ -66,7 +66,8 @@ impl State {
         };
         let was = self.reclaim.last_pacing;
         let mut pacing = self.reclaim.pacing.decide(&view);
-        // Panic is for when relocation can win space; else clients would wait for nothing.
+        // Panic mode is useful only if relocation can free space; otherwise clients would wait for
+        // nothing.
         pacing.panic &= !self.reclaim.index.is_empty();
         if pacing.panic && !was.panic {
             self.reclaim.counters.panics += 1;

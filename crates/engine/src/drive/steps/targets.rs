@@ -1,4 +1,5 @@
-//! What clients may ask of a tree: its size, its kind, whether it may be changed, and which ranges it has.
+//! A tree's properties as clients see them: its size, its kind, whether it may be changed, and its
+//! valid ranges.
 
 use mjolnir_store::{Error, ErrorKind, TargetInfo};
 use mjolnir_units::{BLOCK_SIZE, ByteSize, TreeId};
@@ -7,7 +8,7 @@ use crate::drive::state::State;
 use crate::format::manifest::TreeKind;
 
 impl State {
-    /// What a client sees of a tree; an error if it is gone or internal.
+    /// A tree's description for clients; an error if the tree is gone or internal.
     pub fn target(&self, tree: TreeId) -> Result<TargetInfo, Error> {
         let name = self.catalog.full_name(tree).ok_or_else(gone)?;
         let read_only = matches!(self.kind(tree)?, TreeKind::Snapshot(..));
@@ -45,12 +46,12 @@ impl State {
         }
     }
 
-    /// Refuses a byte range that a tree does not have, to be read.
+    /// Refuses to read a byte range outside the tree.
     pub fn check_read(&self, tree: TreeId, offset: u64, length: u64) -> Result<(), Error> {
         self.check_range(tree, self.size(tree)?, offset, length)
     }
 
-    /// The same, to be changed.
+    /// Refuses to change a byte range outside the tree, or a read-only tree.
     pub fn check_write(&self, tree: TreeId, offset: u64, length: u64) -> Result<(), Error> {
         self.check_range(tree, self.writable(tree)?, offset, length)
     }
@@ -76,7 +77,7 @@ fn gone() -> Error {
 }
 
 impl State {
-    /// Bytes of blocks of a tree, without those past its end in its last block.
+    /// The bytes in a range of a tree's blocks, less those past its end in its last block.
     pub fn clip(&self, tree: TreeId, lba: u64, blocks: u64) -> u64 {
         let end = (lba + blocks) * BLOCK_SIZE;
         let size = self.map.blocks(tree).map_or(end, |blocks| self.catalog.size(tree, blocks));

@@ -1,4 +1,4 @@
-//! The step of a write: room in a stream, the map's new entries, the record.
+//! The step of a write: allocates space in a stream, maps the blocks, logs the record.
 
 use bytes::Bytes;
 use mjolnir_map::Run;
@@ -12,8 +12,8 @@ use crate::space::{Claim, Hurdle};
 /// Bytes of a write record in a group header: kind, tree, lba, blocks and sequence number.
 const WRITE_RECORD_BYTES: usize = 1 + 4 + 8 + 4 + 4;
 
-/// What was written to a block: where it lies, and in which life of its segment, since another version may
-/// come to lie there in a later one.
+/// The version of a block: its address and its segment's incarnation. A later incarnation may hold
+/// another version at the same address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
     pub pba: Pba,
@@ -28,7 +28,7 @@ pub(crate) fn shrunk() -> Error {
 }
 
 impl State {
-    /// The version that a block has now.
+    /// The block's current version.
     pub fn version_of(&mut self, tree: TreeId, lba: u64) -> Result<Option<Version>, Hurdle> {
         if self.map.blocks(tree).is_none_or(|size| lba >= size) {
             return Err(shrunk().into());
@@ -42,8 +42,9 @@ impl State {
         Ok(runs.first().and_then(|run| run.pba).map(version))
     }
 
-    /// Accepts as many blocks of `data` as belong together and fit the current group: record,
-    /// payload, map, in one step. Returns how many, and the record's sequence number.
+    /// Accepts as many blocks of `data` as share a placement and fit the current group: record,
+    /// payload and map, in one step. Returns the number of blocks, and the record's sequence
+    /// number.
     pub fn write_step(
         &mut self,
         claim: Claim,
@@ -52,14 +53,14 @@ impl State {
         data: &Bytes,
     ) -> Result<(u64, u64), Hurdle> {
         let blocks = (data.len() / BLOCK_BYTES) as u32;
-        if self.space.is_crowded(claim) {
-            return Err(Hurdle::Crowded(claim));
+        if self.space.needs_checkpoint(claim) {
+            return Err(Hurdle::CheckpointFirst(claim));
         }
         let State { map, log, space, placement, .. } = self;
         let (stream, alike) = placement.place_client((map, log, space), tree, lba, blocks)?;
         let room = placement
             .room_for(log, space, claim, stream, WRITE_RECORD_BYTES, alike)
-            .map_err(|_| Hurdle::NoRoom(claim))?;
+            .map_err(|_| Hurdle::NoFreeSegment(claim))?;
         let fit = room.blocks;
         map.write(tree, Lba(lba), room.at, u64::from(fit))?;
         log.push(

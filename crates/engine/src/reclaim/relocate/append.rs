@@ -47,13 +47,14 @@ impl State {
         blocks: u32,
     ) -> Result<(u8, Pba, u32), Hurdle> {
         for stream in [wanted, RECLAIM_STREAM] {
-            if let Ok((at, fit)) = self.log.prepare(&mut self.space, stream, record_bytes, blocks) {
+            if let Ok((at, fit)) = self.log.allocate(&mut self.space, stream, record_bytes, blocks)
+            {
                 return Ok((stream, at, fit));
             }
             if self.space.allows(Claim::Client) {
                 break; // A segment is being reset or sealed: that is worth waiting for.
             }
         }
-        Err(Hurdle::NoRoom(Claim::Reclaim))
+        Err(Hurdle::NoFreeSegment(Claim::Reclaim))
     }
 }

@@ -1,4 +1,5 @@
-//! Which segments are free after recovery, and which stay until its checkpoint is durable.
+//! Lists the segments that are free after recovery, and those that stay until its checkpoint is
+//! durable.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +7,8 @@ use mjolnir_units::ZoneId;
 
 use crate::space::{MAP_STREAM, Segment, SegmentState, Space};
 
-/// Of the segments in the order of the manifest, one in so many is not used again by recovery before a new
-/// root is durable, once it was opened.
+/// One in 16 segments, in the manifest's order, is a landmark: once opened, recovery does not reuse
+/// it before a new root is durable.
 pub(crate) const LANDMARKS: usize = 16;
 
 impl Segment {
@@ -15,19 +16,19 @@ impl Segment {
         self.state == SegmentState::Free
     }
 
-    /// Whether it is of a checkpoint that never got its root, as soon as it was counted what lives in the map's
-    /// segments.
+    /// Whether the segment belongs to a checkpoint that never got its root. Valid once the live
+    /// bytes in the map's segments are counted.
     fn is_left_over(&self) -> bool {
         (self.state, self.stream, self.map_bytes) == (SegmentState::Sealed, MAP_STREAM, 0)
     }
 }
 
 impl Space {
-    /// Lists what nobody needs as free, in this `order`. What tells of a loss, and of how much was promised,
-    /// stays until a root is durable that goes without: recovery that is cut short starts again from the same
-    /// state. `telling` are segments that may have lost something, `witnesses` all that tell up to
-    /// where records were durable, of which one is enough.
-    pub fn settle(
+    /// Lists unneeded segments as free, in this `order`. Segments that prove a loss, or the durable
+    /// sequence number, stay until a root no longer needs them: an interrupted recovery starts
+    /// again from the same state. `telling` are segments that may have lost records. `witnesses`
+    /// are all segments that prove the durable sequence number; one of them is enough.
+    pub fn list_free(
         &mut self,
         order: &[ZoneId],
         is_root_in_doubt: bool,
@@ -40,9 +41,10 @@ impl Space {
                 segment.state = SegmentState::Retiring;
             }
         }
-        // On a full store the next checkpoint needs what is left over. One in some stays as it is: if the power
-        // fails, what was reset and is not on the medium again looks unopened, and behind very many such
-        // nobody would look for clients' segments. And a root that is in doubt may lead to any of them.
+        // On a full store the next checkpoint needs these left-over segments. The landmarks among
+        // them stay: after a power failure, a segment that was reset and not rewritten looks
+        // unopened, and the search for clients' segments ends behind very many of those. If the
+        // root is in doubt, it may lead to any of them, so all stay.
         let left_over: BTreeSet<ZoneId> = (0..)
             .zip(order)
             .filter(|(at, _)| !is_root_in_doubt && at % LANDMARKS != LANDMARKS - 1)
@@ -59,13 +61,13 @@ impl Space {
                 self.push_free(*zone);
             }
         }
-        // It comes last.
+        // The witness comes last.
         for zone in order {
             if left_over.contains(zone) && Some(*zone) != witness {
                 self.push_free(*zone);
             }
         }
-        // A store that cannot be opened for want of room would be worse.
+        // Last resort: a store that cannot be opened for lack of space would be worse.
         if self.free_count() < self.checkpoint_reserve() {
             witness.inspect(|zone| self.push_free(*zone));
         }
@@ -78,7 +80,7 @@ mod tests {
 
     const ORDER: std::ops::Range<u32> = 10..40;
 
-    /// Forty segments: of clients to 10, the next `left_over` of the map and dead, all others free.
+    /// Forty segments: clients' up to 10, then `left_over` dead ones of the map, then free ones.
     fn space(left_over: u32) -> Space {
         let mut space = Space::new(40, 64);
         space.reserve_for_checkpoint(10 * space.payload_bytes(), 0);
@@ -90,11 +92,11 @@ mod tests {
         space
     }
 
-    fn settle(space: &mut Space, telling: &[u32], witnesses: &[u32], is_root_in_doubt: bool) {
+    fn list_free(space: &mut Space, telling: &[u32], witnesses: &[u32], is_root_in_doubt: bool) {
         let order: Vec<ZoneId> = ORDER.map(ZoneId).collect();
         let telling: Vec<ZoneId> = telling.iter().copied().map(ZoneId).collect();
         let witnesses = witnesses.iter().copied().map(ZoneId).collect();
-        space.settle(&order, is_root_in_doubt, &telling, &witnesses);
+        space.list_free(&order, is_root_in_doubt, &telling, &witnesses);
     }
 
     /// The segments of the order that are not free.
@@ -105,10 +107,10 @@ mod tests {
     #[test]
     fn what_is_left_over_is_free_but_for_landmarks_and_unless_the_root_is_in_doubt() {
         let mut space = space(20);
-        settle(&mut space, &[], &[], false);
+        list_free(&mut space, &[], &[], false);
         assert_eq!((kept(&space), space.free_count()), (vec![25], 29));
         let mut space = self::space(20);
-        settle(&mut space, &[], &[12], true);
+        list_free(&mut space, &[], &[12], true);
         assert_eq!((kept(&space), space.free_count()), ((10..30).collect(), 10));
     }
 
@@ -120,11 +122,11 @@ mod tests {
             (&[3, 11], &[]),
             (&[11, 26], &[]),
             (&[11, 25], &[]), // A landmark stays.
-            (&[35, 38], &[]), // One that tells of a loss stays.
+            (&[35, 38], &[]), // A segment that proves a loss stays.
         ] {
             let mut space = space(20);
-            space.get_mut(ZoneId(26)).map_bytes = 1; // A root leads there.
-            settle(&mut space, &[2, 26, 38], witnesses, false);
+            space.get_mut(ZoneId(26)).map_bytes = 1; // A root refers to it.
+            list_free(&mut space, &[2, 26, 38], witnesses, false);
             let mut expected = [kept_of_them, &[25, 26, 38]].concat();
             expected.sort();
             assert_eq!(kept(&space), expected);
@@ -142,14 +144,14 @@ mod tests {
     fn a_checkpoint_has_room_whoever_tells_of_a_promise() {
         let mut space = space(20);
         space.reserve_for_checkpoint(26 * space.payload_bytes(), 0);
-        settle(&mut space, &[], &[11], false);
+        list_free(&mut space, &[], &[11], false);
         assert_eq!(kept(&space), [11, 25], "there is just as much room");
         let mut space = self::space(20);
         space.reserve_for_checkpoint(27 * space.payload_bytes(), 0);
-        settle(&mut space, &[], &[11], false);
+        list_free(&mut space, &[], &[11], false);
         assert_eq!((kept(&space), space.free_count()), (vec![25], 29));
         let mut space = self::space(20);
-        settle(&mut space, &[], &[35], true);
+        list_free(&mut space, &[], &[35], true);
         assert_eq!(
             (kept(&space), space.free_count()),
             ((10..30).collect(), 10),

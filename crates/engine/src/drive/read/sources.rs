@@ -1,4 +1,4 @@
-//! A run of blocks cut into what is read at once.
+//! Splits runs of blocks into the sources of a read: holes, memory and the device.
 
 use bytes::Bytes;
 use mjolnir_device::{Device, Runtime};
@@ -10,38 +10,39 @@ use crate::drive::engine::Engine;
 use crate::drive::read::pins::Pin;
 use crate::drive::state::State;
 
-/// What a read needs: as a rule a single piece, for which nothing is allocated.
-type Pieces<D, R> = SmallVec<[Piece<D, R>; 1]>;
+/// The sources of a read: usually one, which needs no allocation.
+type Sources<D, R> = SmallVec<[ReadSource<D, R>; 1]>;
 
-/// A run of blocks that a read needs from the device or from memory.
-pub(crate) enum Piece<D: Device, R: Runtime> {
+/// Part of a run, from one source: a hole of this many blocks, bytes in memory, or blocks on the
+/// device.
+pub(crate) enum ReadSource<D: Device, R: Runtime> {
     Hole(u64),
     Memory(Bytes),
     Device(Pba, u64, Pin<D, R>),
 }
 
 impl<D: Device, R: Runtime> Engine<D, R> {
-    pub(crate) fn pieces(&self, state: &mut State, runs: &[Run]) -> Pieces<D, R> {
-        let mut pieces = Pieces::with_capacity(runs.len());
+    pub(crate) fn sources(&self, state: &mut State, runs: &[Run]) -> Sources<D, R> {
+        let mut sources = Sources::with_capacity(runs.len());
         for run in runs {
             let Some(start) = run.pba else {
-                pieces.push(Piece::Hole(run.blocks));
+                sources.push(ReadSource::Hole(run.blocks));
                 continue;
             };
             let (mut at, end) = (start, start.plus(run.blocks));
             while at < end {
                 if let Some(bytes) = state.log.pending(at, end.0 - at.0) {
                     at = at.plus(bytes.len() as u64 / BLOCK_SIZE);
-                    pieces.push(Piece::Memory(bytes));
+                    sources.push(ReadSource::Memory(bytes));
                     continue;
                 }
                 let stop = state.log.next_pending(at).map_or(end, |pending| pending.min(end));
                 let zone = state.space.zone_of(at);
                 let pin = Pin::new(self, state, zone);
-                pieces.push(Piece::Device(at, stop.0 - at.0, pin));
+                sources.push(ReadSource::Device(at, stop.0 - at.0, pin));
                 at = stop;
             }
         }
-        pieces
+        sources
     }
 }
