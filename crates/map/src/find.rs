@@ -23,7 +23,7 @@ impl Map {
             if node.is_leaf() {
                 for (_, blocks, pba) in node.extents() {
                     let Some(pba) = pba else { continue };
-                    // Testing both ends suffices: an extent never spans a whole segment.
+                    // Testing both ends suffices: an extent reaches into at most two segments.
                     let last = pba.plus(blocks - 1);
                     if let Some(hit) = [pba, last].into_iter().find(|at| wanted(*at)) {
                         return Ok(Some((id, hit)));

@@ -172,7 +172,8 @@ mod tests {
             for victim in 0..4 {
                 let (mut at, from) = (0, 1000 * victim);
                 while at < 200 {
-                    // In some rounds whole runs, in some gaps, in some what should have moved.
+                    // Some rounds have whole runs, some have gaps, some have blocks that should
+                    // have moved.
                     let blocks = (1 + below(30 + round % 2 * 300)).min(200 - at);
                     if below(9) > 0 || round % 3 == 0 {
                         let to = (1 << 30) + (from + at) * 3 + below(2) * (1 << 20);
