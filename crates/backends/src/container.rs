@@ -1,4 +1,4 @@
-//! The bytes of a container: labels and root slots, as `docs/internals/container.md` has them.
+//! The bytes of a container: labels and root slots, as described in `docs/internals/container.md`.
 
 use mjolnir_device::{AlignedBuf, DeviceError, ErrorKind};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba};

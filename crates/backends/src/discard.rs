@@ -1,4 +1,4 @@
-//! Telling a block device that bytes are not needed any more.
+//! Discards: tells a block device that bytes are no longer needed.
 
 use std::fs::File;
 

@@ -1,4 +1,4 @@
-//! Sockets that the service manager opened for us (`LISTEN_FDS`).
+//! Sockets that the service manager opened for the server (`LISTEN_FDS`).
 
 use std::net::TcpListener;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};

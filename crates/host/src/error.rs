@@ -1,4 +1,4 @@
-//! What can go wrong at the doors.
+//! Errors of the host.
 
 use std::fmt;
 use std::io;

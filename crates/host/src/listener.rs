@@ -1,4 +1,4 @@
-//! Where clients come in.
+//! Listening sockets for clients.
 
 use std::fs::{self, File};
 use std::io;

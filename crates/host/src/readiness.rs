@@ -1,4 +1,4 @@
-//! Telling the service manager how far we are (the `sd_notify` protocol).
+//! Reports readiness to the service manager (the `sd_notify` protocol).
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt;

@@ -1,15 +1,15 @@
-//! Recording what clients ask of a store, in the format of `docs/reference/trace-format.md`.
+//! Records clients' requests to a store, in the format of `docs/reference/trace-format.md`.
 //!
-//! [`Recorded`] is the store with a [`Recorder`] listening: it notes each request as it is made and
-//! as it ends. Requests are recorded in the order in which they were made, each with the time that
-//! it took, so the recorder keeps those in flight in a ring, and encodes them as the oldest ends.
-//! Full frames go to a thread that does nothing but write ([`file`]).
+//! [`Recorded`] is the store with a [`Recorder`] listening: the recorder notes each request at its
+//! start and at its end. Requests are recorded in the order of their starts, each with its
+//! duration. So the recorder keeps requests in flight in a ring, and encodes them when the oldest
+//! ends. Full frames go to a thread that only writes ([`file`]).
 //!
 //! Invariants:
-//! * Memory is bounded, and nothing is allocated for a request: the ring has a fixed length, and so
-//!   has the queue of frames, whose buffers come back.
-//! * Serving never waits for a recording. One that cannot be written ends, and the file has all
-//!   that was recorded before, up to its last whole frame: never a recording with a hole in it.
+//! * Memory is bounded, and a request allocates nothing: the ring has a fixed length, and so has
+//!   the queue of frames, whose buffers are reused.
+//! * Serving never waits for a recording. A recording that cannot be written ends. The file then
+//!   has all earlier requests up to its last whole frame, and never a gap.
 
 mod file;
 mod store;

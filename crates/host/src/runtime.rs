@@ -1,4 +1,4 @@
-//! The executor, and the Runtime that it gives to what it runs.
+//! The executor, and the Runtime that it provides.
 
 use std::any::Any;
 use std::cell::OnceCell;

@@ -1,4 +1,4 @@
-//! Being told to stop.
+//! Signals to stop.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;

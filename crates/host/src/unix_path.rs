@@ -1,8 +1,8 @@
 //! Unix sockets by paths of any length.
 //!
 //! An address of a unix socket has room for a path of 107 bytes, which a store deep in a file
-//! system exceeds. A file that is open has a short name in `/proc/self/fd`, though: so a client
-//! opens the socket file, and a server its folder.
+//! system exceeds. But an open file has a short name in `/proc/self/fd`: so a client opens the
+//! socket file, and a server its folder.
 
 use std::fs::File;
 use std::io;

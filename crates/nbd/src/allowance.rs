@@ -1,4 +1,4 @@
-//! Memory that all connections of a server have in common.
+//! Memory that all connections of a server share.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

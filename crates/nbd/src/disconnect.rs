@@ -1,4 +1,4 @@
-//! How connections end.
+//! The ways in which connections end.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! Errors of a store in the protocol's numbers.
+//! Maps a store's errors to the protocol's numbers.
 
 use mjolnir_store::{Error, ErrorKind};
 

@@ -1,4 +1,4 @@
-//! One request, from the store's side.
+//! Executes one request on the store.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};

@@ -1,4 +1,4 @@
-//! A target of the store, as one client was promised it.
+//! A target of the store, as promised to one client.
 
 use mjolnir_store::TargetInfo;
 

@@ -1,4 +1,4 @@
-//! What was read from the transport and not yet decoded.
+//! Bytes read from the transport and not decoded yet.
 
 use std::future::poll_fn;
 use std::io::{self, IoSliceMut};

@@ -1,4 +1,4 @@
-//! What a server is willing to do.
+//! A server's limits and options.
 
 use mjolnir_buffer::Buffers;
 

@@ -1,4 +1,4 @@
-//! What is to be written to the transport.
+//! Bytes to be written to the transport.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

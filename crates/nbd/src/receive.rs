@@ -1,4 +1,4 @@
-//! From bytes of the client to requests with their payloads, or pieces of them.
+//! Turns a client's bytes into requests with their payloads, or pieces of payloads.
 
 use std::io;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! From the outcome of a request to the bytes of its reply.
+//! Turns the outcome of a request into the bytes of its reply.
 
 use std::ops::Range;
 

@@ -1,11 +1,12 @@
-//! Who else may have the same bytes open by another name.
+//! Claims on bytes, against other openers of the same bytes by another name.
 //!
-//! A lock on a file tells of all who open that file, whatever they call it. It does not tell of a loop device
-//! over it, of a partition and the disk that it is on, or of two nodes of one device. So each container claims a
-//! range of bytes, by locks that belong to the open file: of the file, or of the disk, whatever node was opened;
-//! and of whatever the disk is a loop device over, and so on downwards.
+//! A lock on a file shows every opener of that file, by any path. It does not show a loop device
+//! over the file, a partition and its disk, or two nodes of one device. So each container claims a
+//! range of bytes by locks that belong to the open file. The locks lie on the file, or on the disk
+//! whatever node was opened. If the disk is a loop device, they also lie on its backing file or
+//! disk, and so on downwards.
 //!
-//! What cannot be seen from here (a file in another mount namespace, say) is not claimed.
+//! Files that this process cannot see (in another mount namespace, say) are not claimed.
 
 use std::ffi::OsString;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The system's errors in the words of the contract.
+//! Translates the system's errors to those of the contract.
 
 use std::io;
 use std::sync::Arc;

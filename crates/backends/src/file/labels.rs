@@ -1,4 +1,4 @@
-//! The two labels of an open container: one of them is sound at any moment.
+//! The two labels of an open container: at any moment at least one is intact.
 
 use std::io;
 

@@ -1,4 +1,5 @@
-//! Making a file that was cut short as long again as its label says, and a label that was outgrown anew.
+//! Extends a file that was cut short to the length in its label, and rewrites a label that the
+//! device has outgrown.
 
 use std::fs::File;
 use std::io;

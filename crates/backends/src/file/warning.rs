@@ -1,4 +1,4 @@
-//! What is odd about a container, and does not keep it from working.
+//! Warnings about a container that still works.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

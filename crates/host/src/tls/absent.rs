@@ -1,4 +1,4 @@
-//! What stands here when TLS is not built in: nothing that could be made.
+//! Stand-ins for a build without TLS: types without values.
 
 use std::convert::Infallible;
 use std::io;

@@ -1,4 +1,4 @@
-//! What a server knows before any client comes.
+//! A server's TLS settings, loaded before any client connects.
 
 use std::fmt;
 use std::io;

@@ -1,6 +1,6 @@
-//! Files with secrets: who may read them, and what is in a file of pre-shared keys.
+//! Files with secrets: the check of their permissions, and the parser of pre-shared keys.
 //!
-//! No error here repeats what a file says: a line that is wrong may be a key all the same.
+//! No error here repeats a file's content: even a malformed line may contain a key.
 
 use std::collections::BTreeMap;
 use std::fmt;
