@@ -12,7 +12,7 @@ pub(crate) fn errno_of(error: &Error) -> Errno {
         ErrorKind::NoSpace => Errno::NoSpc,
         ErrorKind::Damaged | ErrorKind::Io | ErrorKind::Format | ErrorKind::Busy => Errno::Io,
         ErrorKind::Unsupported => Errno::NotSup,
-        // The export was deleted, or the store is going: the client is to disconnect.
+        // The export was deleted, or the store is closing: the client must disconnect.
         ErrorKind::NotFound | ErrorKind::Closed => Errno::Shutdown,
     }
 }

@@ -75,7 +75,7 @@ pub use wire::turn_away;
 ///
 /// # Errors
 ///
-/// Every end but an orderly one: see [`DisconnectKind`].
+/// Every disorderly end: see [`DisconnectKind`].
 pub async fn serve<S, T>(store: &S, transport: T, options: &Options) -> Result<Served, Disconnect>
 where
     S: Store,
