@@ -3,7 +3,7 @@
 //! [`Recorded`] is the store with a [`Recorder`] listening: the recorder notes each request at its
 //! start and at its end. Requests are recorded in the order of their starts, each with its
 //! duration. So the recorder keeps requests in flight in a ring, and encodes them when the oldest
-//! ends. Full frames go to a thread that only writes ([`file`]).
+//! ends. Full frames go to a thread that only writes (`record/file.rs`).
 //!
 //! Invariants:
 //! * Memory is bounded, and a request allocates nothing: the ring has a fixed length, and so has

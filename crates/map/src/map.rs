@@ -28,8 +28,8 @@ impl Map {
         Map::default()
     }
 
-    /// Limits leaves to `leaf_max` words (4 to [`LEAF_MAX`](crate::LEAF_MAX)) and inner nodes to
-    /// `inner_max` edges (4 to [`INNER_MAX`](crate::INNER_MAX)) from now on. For tests: small nodes
+    /// Limits leaves to `leaf_max` words (4 to [`LEAF_MAX`]) and inner nodes to
+    /// `inner_max` edges (4 to [`INNER_MAX`]) from now on. For tests: small nodes
     /// make tall trees of little content.
     pub fn with_node_sizes(mut self, leaf_max: usize, inner_max: usize) -> Map {
         assert!((4..=LEAF_MAX).contains(&leaf_max) && (4..=INNER_MAX).contains(&inner_max));
