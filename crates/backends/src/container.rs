@@ -1,4 +1,4 @@
-//! The bytes of a container: labels and root slots, as `docs/internals/container.md` has them.
+//! The bytes of a container: labels and root slots, as described in `docs/internals/container.md`.
 
 use mjolnir_device::{AlignedBuf, DeviceError, ErrorKind};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba};
@@ -6,15 +6,15 @@ use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba};
 /// The version that this program writes, and the only one that it reads.
 pub const VERSION: u32 = 1;
 
-/// Where the label and its copy are, in bytes.
+/// Offsets of the label and its copy, in bytes.
 pub(crate) const LABELS_AT: [u64; 2] = [0, 64 << 10];
-/// Where the root slots are, in bytes.
+/// Offsets of the root slots, in bytes.
 pub(crate) const ROOTS_AT: [u64; 2] = [128 << 10, 192 << 10];
-/// Where zone 0 is, in bytes.
+/// Offset of zone 0, in bytes.
 pub(crate) const ZONES_AT: u64 = 1 << 20;
 /// The longest root, in bytes.
 pub(crate) const ROOT_BYTES_MAX: usize = 4000;
-/// The fewest zones that a container is made with: fewer leave no room for reclaim.
+/// The fewest zones of a new container: fewer leave no room for reclaim.
 pub(crate) const ZONES_MIN: u64 = 16;
 
 const LABEL_MAGIC: [u8; 8] = *b"MJOLNIR\0";
@@ -26,7 +26,7 @@ const PREALLOCATED: u32 = 1;
 const _: () = assert!(ROOT_HEAD + ROOT_BYTES_MAX <= BLOCK_BYTES);
 const _: () = assert!(ROOTS_AT[1] + BLOCK_SIZE <= ZONES_AT);
 
-/// What a label says.
+/// The content of a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Label {
     pub uuid: [u8; 16],
@@ -35,15 +35,15 @@ pub(crate) struct Label {
     pub preallocated: bool,
 }
 
-/// What was found where a label should be.
+/// The state of a label's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Label(Label),
-    /// The magic is there, but the rest is not as it was written.
+    /// The magic is right, but the rest is damaged.
     Damaged,
-    /// Not even the magic.
+    /// The magic is missing.
     Nothing,
-    /// Sound, but this program cannot read it.
+    /// Intact, but this program cannot read it.
     Unknown(String),
 }
 
@@ -53,7 +53,7 @@ impl Label {
         ZONES_AT + u64::from(self.zones) * self.zone_blocks * BLOCK_SIZE
     }
 
-    /// The same with so many zones, of the container called `name`.
+    /// The same label with `zones` zones, for the container called `name`.
     pub fn with_zones(self, name: &str, zones: u32) -> Result<Self, DeviceError> {
         let blocks = u64::from(zones).saturating_mul(self.zone_blocks);
         if blocks > Pba::MAX.0 + 1 {
@@ -126,7 +126,7 @@ impl Label {
     }
 }
 
-/// Chooses between the two labels of the container called `name`. The flags tell which of them are
+/// Chooses between the two labels of the container called `name`. The flags show which labels are
 /// damaged.
 pub(crate) fn choose_label(
     name: &str,
@@ -135,12 +135,12 @@ pub(crate) fn choose_label(
     let refuse = |why: String| Err(DeviceError::new(ErrorKind::Format, format!("{name}: {why}")));
     let damaged = found.clone().map(|found| matches!(found, Found::Damaged | Found::Nothing));
     match found {
-        // Interrupted while growing; the file has room for the higher number.
+        // A crash interrupted growth; the file has room for the higher number.
         [Found::Label(first), Found::Label(second)] => {
             let second_serves = second.uuid == first.uuid && second.zones > first.zones;
             Ok((if second_serves { second } else { first }, damaged))
         }
-        // A newer program's label is not to be overruled by an older copy.
+        // An older copy must not overrule a newer program's label.
         [Found::Unknown(why), _] | [_, Found::Unknown(why)] => refuse(why),
         [Found::Label(label), _] | [_, Found::Label(label)] => Ok((label, damaged)),
         [Found::Nothing, Found::Nothing] => {

@@ -38,12 +38,13 @@ pub use warning::{Short, Warning, Warnings};
 /// A container on a file or block device: zones, and a root in two slots.
 ///
 /// Appends and reads go straight to the file, through io_uring or a pool of threads; see
-/// `docs/internals/container.md` for where. A reset gives the space back. After a flush that
-/// failed every later flush fails too, since the system forgets what it could not write: open the
+/// `docs/internals/container.md` for their places. A reset returns the space. After a failed flush
+/// every later flush fails too, since the system drops data that it could not write: open the
 /// device again and recover.
 ///
-/// Holds the file locked until it and every future of its requests are dropped: by whatever name, as a part of
-/// its disk, and by way of loop devices, as far as that can be seen.
+/// Keeps the file locked until the device and every future of its requests are dropped. The lock
+/// covers other names of the file, its part of a disk, and loop devices, as far as these are
+/// visible.
 pub struct FileDevice {
     shared: Rc<Shared>,
 }
@@ -56,14 +57,14 @@ struct Shared {
     direct: bool,
     read_only: bool,
     lost_blocks: bool,
-    /// Where the file or device ends, in bytes, if that is before its last zone does.
+    /// The end of the file or device in bytes, if it lies before the end of the last zone.
     end: Option<u64>,
     preallocated: bool,
-    /// What it lies on takes nothing back.
+    /// The medium takes no space back.
     keeps_space: Cell<bool>,
-    /// Zones given back and not reset since.
+    /// Zones released and not reset since.
     released: RefCell<BTreeSet<ZoneId>>,
-    /// By zone, as far as it was reset since opening.
+    /// By zone, for zones that were reset since opening.
     in_flight: RefCell<BTreeMap<ZoneId, Arc<InFlight>>>,
     frame: Arc<Mutex<Frame>>,
     root_calls: Cell<u64>,
@@ -79,20 +80,20 @@ enum Kind {
     BlockDevice,
 }
 
-/// Label and root, as they are on media.
+/// Label and root, as on media.
 struct Frame {
     labels: Labels,
     root: Option<Bytes>,
     /// The slot to write next: the one that does not hold the root.
     next_slot: usize,
     next_sequence: u64,
-    /// The number of the last call of `write_root` that was carried out.
+    /// The number of the last executed call of `write_root`.
     call: u64,
     warnings: Warnings,
 }
 
 impl FileDevice {
-    /// What is odd about the container.
+    /// The warnings about the container.
     pub fn warnings(&self) -> Warnings {
         self.shared.warnings.clone()
     }
@@ -102,7 +103,7 @@ impl FileDevice {
         matches!(self.shared.io, Io::Uring(_))
     }
 
-    /// What is open: a file, or a block device.
+    /// The open file or block device.
     pub(crate) fn file(&self) -> &File {
         &self.shared.target.file
     }
@@ -114,7 +115,7 @@ impl FileDevice {
 }
 
 impl Shared {
-    /// Where a block is in the file, in bytes.
+    /// A block's offset in the file, in bytes.
     fn byte(&self, pba: Pba) -> u64 {
         ZONES_AT + pba.0 * BLOCK_SIZE
     }
@@ -137,8 +138,8 @@ impl Shared {
         Failure { what, name: self.name.clone(), offset }
     }
 
-    /// Runs `job` on the frame, on another thread; jobs run one at a time. A job that was begun
-    /// goes on if the future is dropped.
+    /// Runs `job` on the frame, on another thread; jobs run one at a time. A started job continues
+    /// if the future is dropped.
     fn with_frame<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Frame, &Target) -> Result<T, DeviceError> + Send + 'static,
@@ -217,7 +218,7 @@ impl Device for FileDevice {
                 Err(error) => failure.of_read(&error),
             };
             if shared.lost_blocks && error.kind == ErrorKind::Io {
-                // What passes is not lost.
+                // Retries: a transient error loses no data.
                 for _ in 1..TRIES {
                     if let Ok(buffer) = shared.read_again(offset, length).await {
                         return Ok(buffer);
@@ -256,7 +257,7 @@ impl Device for FileDevice {
         });
         async move {
             let (ticket, zone_blocks) = begun?;
-            // Writes and resets whose futures were dropped may still be on their way.
+            // Writes and resets whose futures were dropped may still be in flight.
             let in_flight = shared.in_flight(zone);
             in_flight.idle().await;
             if !shared.table.borrow().is_current(ticket) {
@@ -268,8 +269,8 @@ impl Device for FileDevice {
             let offset = shared.byte(zone.start(zone_blocks));
             let length = zone_blocks * BLOCK_SIZE;
             if !shared.released.borrow_mut().remove(&zone) {
-                // As far as the medium wants to know: nothing depends on it, and one that fails will fail the
-                // next write, too.
+                // Only a hint to the medium: nothing depends on it, and a failing medium will fail
+                // the next write, too.
                 let _ = shared.give_back(offset, length, in_flight.hold()).await;
             }
             shared.table.borrow_mut().end_reset(ticket);
@@ -284,7 +285,7 @@ impl Device for FileDevice {
             table.seal(zone)?;
             let zone_blocks = table.info().zone_blocks;
             let (offset, length) = (shared.byte(zone.start(zone_blocks)), zone_blocks * BLOCK_SIZE);
-            // From the call on, so that a reset that follows waits for it.
+            // Held from the call on, so that a later reset waits for it.
             let hold = shared.in_flight(zone).hold();
             Ok((offset, shared.give_back(offset, length, hold)))
         });
@@ -322,13 +323,13 @@ impl Device for FileDevice {
             let failure = shared.failure("writing the root of", None);
             let label_failure = shared.failure("mending a label of", None);
             shared.with_frame(move |frame, target| {
-                // Threads may swap jobs; the last call is the one that counts.
+                // Threads may run jobs out of order; the last call counts.
                 if call < frame.call {
                     return Ok(());
                 }
                 frame.call = call;
                 let block = encode_root(&frame.labels.label.uuid, frame.next_sequence, &root);
-                // Never used again, whatever becomes of the slot.
+                // Never reused, whatever happens to the slot.
                 frame.next_sequence += 1;
                 write_block(target, &block, ROOTS_AT[frame.next_slot])
                     .and_then(|()| target.sync())
@@ -392,7 +393,8 @@ impl Abilities for FileDevice {
 }
 
 impl Shared {
-    /// Whether a label can be read: the medium is there, and what it does not return otherwise is lost.
+    /// Whether a label can be read: then the medium is present, and other unreadable blocks are
+    /// lost.
     async fn is_there(&self) -> bool {
         for offset in LABELS_AT {
             if self.read_again(offset, BLOCK_BYTES).await.is_ok() {
@@ -402,7 +404,7 @@ impl Shared {
         false
     }
 
-    /// Reads up to the end of what is there; the rest is zeroes.
+    /// Reads up to the end of the file; the rest is zeroes.
     fn read_to_end(
         &self,
         offset: u64,
@@ -433,8 +435,8 @@ impl Shared {
         Ok(read.expect("a read returns its buffer"))
     }
 
-    /// Tells the medium that a region is not needed any more. Begun with the call; not where the space was
-    /// taken for good, or is not taken back.
+    /// Tells the medium that a region is no longer needed. Begins with the call. Does nothing if
+    /// the space was preallocated, or the medium takes none back.
     fn give_back(
         &self,
         offset: u64,
@@ -470,13 +472,13 @@ impl Shared {
     }
 }
 
-/// Whether an attempt to give space back says that none ever will succeed.
+/// Whether the error of an attempt to return space means that every later attempt will fail.
 fn cannot(error: &io::Error) -> bool {
     let never = [Errno::OPNOTSUPP, Errno::NOSYS, Errno::NOTTY, Errno::INVAL];
     Errno::from_io_error(error).is_some_and(|errno| never.contains(&errno))
 }
 
-/// Makes the file as long as `to` says, durably.
+/// Extends the file durably to the length of `to`.
 fn make_room(
     target: &Target,
     kind: Kind,
@@ -506,7 +508,7 @@ fn make_room(
     };
     make().map_err(|error| {
         if there < end {
-            // What could not be had as a whole is given back.
+            // Partly obtained space is returned.
             let _ = target.file.set_len(there);
         }
         failure.of_write(&error)

@@ -1,4 +1,4 @@
-//! Decoders of a container's frame, for fuzzing and for the tests that replay what fuzzing found.
+//! Decoders of a container's frame, for fuzzing and for tests that replay its findings.
 
 use mjolnir_units::BLOCK_BYTES;
 

@@ -1,5 +1,5 @@
 //! Reading and writing a file without blocking the thread: through io_uring, or through a pool of
-//! threads where io_uring is not to be had. Neither knows anything of zones.
+//! threads where io_uring is not available. Neither knows of zones.
 
 mod bounce;
 mod in_flight;

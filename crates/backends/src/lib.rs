@@ -1,12 +1,12 @@
-//! Files and block devices as [`Device`](mjolnir_device::Device)s: the only room that talks to the
-//! operating system below.
+//! Files and block devices as [`Device`](mjolnir_device::Device)s: the only crate that makes system
+//! calls for I/O on stores.
 //!
-//! **Imports** `units` and `device`. **Leaves out** what the zones hold, and every decision about
-//! it.
+//! **Imports** `units` and `device`. **Leaves out** the content of the zones, and every decision
+//! about it.
 //!
-//! Invariants: `docs/internals/container.md` has every byte that `container.rs` reads and writes.
-//! Memory that the kernel may touch is owned by the request until the kernel is done with it, also
-//! if the future is dropped (`io/uring.rs`).
+//! Invariants: `docs/internals/container.md` has every byte that `container.rs` reads and writes. A
+//! request owns the memory that the kernel may touch until the kernel is done with it, even if the
+//! future is dropped (`io/uring.rs`).
 
 #![allow(clippy::disallowed_methods)] // The outside world is this crate's subject; see clippy.toml.
 

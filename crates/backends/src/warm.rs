@@ -1,10 +1,11 @@
-//! A [`WarmLog`] in a file of a memory file system (tmpfs), which the end of a process leaves alone.
+//! A [`WarmLog`] in a file of a memory file system (tmpfs), which outlives the process.
 //!
-//! The file is named after the store, and readable by its owner alone: it holds what clients wrote. Its first
-//! part is a ring of entries (`ring.rs`), the rest is memory for payload. It counts only for the very
-//! same store and start of the machine, and for the device that its name tells, so that a copied store never
-//! takes what belongs to another. Whoever renames it, or the pointer that leads to it (`pointer.rs`), says by that
-//! to which device it belongs. Its server has it locked, so that others know that it is in use.
+//! The file is named after the store. It holds clients' data, so only its owner can read it. Its
+//! first part is a ring of entries (`ring.rs`), the rest is memory for payload. It is valid only
+//! for the same store, the same start of the machine, and the device that its name contains: so a
+//! copied store never takes another store's log. A user who renames the file, or the pointer that
+//! leads to it (`pointer.rs`), assigns it to another device. The server holds a lock on it, so that
+//! other processes see that it is in use.
 
 mod elsewhere;
 mod place;

@@ -1,4 +1,4 @@
-//! Memory that is used again and again.
+//! Reuse of buffers' memory.
 
 use std::fmt;
 use std::io;
@@ -11,26 +11,27 @@ use crate::AlignedBuf;
 use crate::region::Region;
 use crate::shared::Arena;
 
-/// How much memory is kept for reuse by default, in bytes.
+/// The memory kept for reuse by default, in bytes.
 const KEPT_BYTES_MAX: usize = 32 << 20;
-/// How large regions are where much may be kept, and at least.
+/// The size of a region where much memory may be kept, and its least size.
 const REGION_BYTES: usize = 8 << 20;
 const REGION_BYTES_MIN: usize = 64 << 10;
-/// How large the first region is, at most: enough for whoever writes or reads now and then.
+/// The largest size of the first region: enough for occasional reads and writes.
 const FIRST_REGION_BYTES: usize = 256 << 10;
-/// The part of what may be kept that a region is at most: one in so many.
+/// A region takes at most one in this many parts of the memory that may be kept.
 const REGION_SHARE: usize = 8;
 
-/// Buffers for payloads and reads. A buffer comes back when it, or the last slice of what it was
-/// frozen to, is dropped; its memory is handed out again as it is: neither zeroed nor given back to the
-/// system, which would cost a page fault for each of its blocks.
+/// Buffers for payloads and reads. A buffer comes back when it, or the last slice of its frozen
+/// bytes, is dropped. Its memory is handed out again unzeroed, and not returned to the system,
+/// which would cost a page fault for each of its blocks.
 ///
-/// They are cut from large pieces of memory, *regions*, one after another, so that what is taken one
-/// after another lies side by side. Cutting goes on in another region that is half free, else in a new
-/// one, which for a buffer longer than half of the usual one is about as long as that, and not there for
-/// short ones. The first of those for short ones is small, and is let go last. So where lengths are alike
-/// there is about twice the memory that was in use at once, at most. Gaps between buffers in use are no
-/// part of what may be kept: they are there until those around them are dropped.
+/// Buffers are cut from large pieces of memory, *regions*, in order, so that successive buffers lie
+/// side by side. When a region is used up, cutting continues in another region that is half free,
+/// else in a new one. A buffer longer than half a usual region gets a region of about its own
+/// length, which serves no short buffers. The first region for short buffers is small, and is freed
+/// last. So for buffers of similar lengths, the regions take at most about twice the memory that
+/// was in use at once. Gaps between buffers in use do not count as kept memory: they stay until the
+/// buffers around them are dropped.
 ///
 /// Clones share their memory. Buffers may be dropped on any thread.
 #[derive(Clone)]

@@ -1,6 +1,7 @@
-//! Memory for payloads: what direct I/O reads into, and what a reader is given of it.
+//! Memory for payloads: buffers that direct I/O reads into, and the bytes that a reader gets from
+//! them.
 //!
-//! **Imports** `units`. **Leaves out** how bytes come into it and where they go.
+//! **Imports** `units`. **Leaves out** the source and the destination of the bytes.
 
 mod aligned;
 mod buffers;

@@ -1,4 +1,4 @@
-//! Bytes that are handed on.
+//! The bytes of a read, handed on without copies.
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -7,12 +7,12 @@ use bytes::Bytes;
 
 use crate::AlignedBuf;
 
-/// Bytes to be read: shared with others, or a buffer that is the reader's alone, for which nothing
-/// is allocated. Cut without copies.
+/// Bytes to be read: shared with others, or in a buffer of the reader's own, which takes no
+/// allocation. Can be cut without copies.
 #[derive(Default)]
 pub struct Payload {
     held: Held,
-    /// What of it counts.
+    /// The range of the buffer that counts.
     range: Range<usize>,
 }
 
@@ -32,7 +32,7 @@ impl Payload {
     ///
     /// # Panics
     ///
-    /// If the range goes beyond them.
+    /// If the range exceeds the bytes.
     pub fn cut(&mut self, range: Range<usize>) {
         let length = self.len();
         assert!(
@@ -43,7 +43,7 @@ impl Payload {
         self.range = from + range.start..from + range.end;
     }
 
-    /// As bytes that can be shared, which allocates if they are not yet.
+    /// Converts to shared bytes. Allocates if they are not shared yet.
     pub fn into_bytes(self) -> Bytes {
         let whole = match self.held {
             Held::Shared(bytes) => bytes,

@@ -1,4 +1,4 @@
-//! Memory in one piece, of which runs of blocks are lent.
+//! A piece of memory that lends runs of blocks.
 
 use std::io;
 
@@ -7,30 +7,29 @@ use mjolnir_units::BLOCK_BYTES;
 
 use crate::shared::Piece;
 
-/// What the processor, and so the system, can map as a whole.
+/// The size of a huge page.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// A piece of memory, and which of its blocks are lent.
+/// A piece of memory, with a record of the blocks lent.
 ///
-/// Blocks that are lent one after another lie side by side, and where the region is large, in the
-/// memory of the machine, too, as far as the system has huge pages: a write of many of them has few
-/// pieces then. With a piece for each block a disk of a virtual machine wrote 128 KiB at a time at half
-/// the rate.
+/// Blocks lent in succession lie side by side. In a large region they do so in physical memory,
+/// too, if the system has huge pages: a write of many blocks then has few pieces. With one piece
+/// for each block, a virtual machine's disk wrote 128 KiB at a time at half the rate.
 pub(crate) struct Region {
     memory: Memory,
-    /// Bytes of the mapping that lie before the first block.
+    /// Bytes of the mapping before the first block.
     skipped: usize,
     blocks: usize,
     is_long: bool,
     /// A bit for each block: whether it is lent.
     lent: Vec<u64>,
     lent_count: usize,
-    /// The next run is looked for from here on: what came back before it is left for later, so that
-    /// runs keep lying side by side.
+    /// The search for the next run starts here. Blocks returned before this point wait, so that
+    /// successive runs lie side by side.
     next: usize,
 }
 
-/// Where a region lies.
+/// The memory of a region.
 enum Memory {
     Own(MmapRaw),
     /// In memory that outlives the process.
@@ -47,7 +46,7 @@ impl Memory {
 }
 
 impl Region {
-    /// A region of so many bytes (whole blocks), all of them zero; made for a single buffer, or for many.
+    /// A region of `bytes` zero bytes (whole blocks), for a single buffer or for many.
     pub fn new(bytes: usize, is_long: bool) -> io::Result<Self> {
         debug_assert!(bytes.is_multiple_of(BLOCK_BYTES), "regions are whole blocks");
         let huge = bytes >= HUGE_PAGE_BYTES;
@@ -63,7 +62,7 @@ impl Region {
         Ok(Region::on(Memory::Own(memory), skipped, bytes, is_long))
     }
 
-    /// The same in a piece of an arena as long as that, whatever it holds.
+    /// A region in a piece of an arena, with any content.
     pub fn in_piece(piece: Piece, bytes: usize, is_long: bool) -> Self {
         debug_assert!(bytes.is_multiple_of(BLOCK_BYTES), "regions are whole blocks");
         Region::on(Memory::Shared(piece), 0, bytes, is_long)
@@ -80,7 +79,7 @@ impl Region {
         self.blocks * BLOCK_BYTES
     }
 
-    /// Whether it was made for a single buffer.
+    /// Whether the region was made for a single buffer.
     pub fn is_long(&self) -> bool {
         self.is_long
     }
@@ -95,14 +94,14 @@ impl Region {
         2 * self.lent_count <= self.blocks
     }
 
-    /// Goes back to the beginning, for the runs that come next.
+    /// Restarts the search for the next run at the first block.
     pub fn rewind(&mut self) {
         self.next = 0;
     }
 
-    /// Lends a run of `count` blocks: the index of the first, and where it lies. From there on
-    /// `count * BLOCK_BYTES` bytes are the borrower's alone until [`give_back`](Self::give_back), as long
-    /// as the region exists.
+    /// Lends a run of `count` blocks: returns the index of the first, and its address. The `count *
+    /// BLOCK_BYTES` bytes from there are the borrower's alone until [`give_back`](Self::give_back),
+    /// as long as the region exists.
     pub fn lend(&mut self, count: usize) -> Option<(usize, *mut u8)> {
         let mut first = self.seek(self.next, false);
         loop {
@@ -121,7 +120,7 @@ impl Region {
         Some((first, self.memory.start().wrapping_add(at)))
     }
 
-    /// Takes a run back that was lent.
+    /// Takes back a lent run.
     pub fn give_back(&mut self, first: usize, count: usize) {
         self.mark(first, count, false);
         if self.is_idle() {

@@ -1,8 +1,8 @@
 //! Memory that outlives the process: a file of a memory file system, mapped as a whole.
 //!
-//! Its front is the *page*, which its one owner reads and writes by copying. The rest is the *arena*, of
-//! which pieces are lent to [`Buffers`](crate::Buffers). Whoever maps the file again finds both as they were
-//! left.
+//! The front is the *page*, which its one owner reads and writes by copying. The rest is the
+//! *arena*, which lends pieces to [`Buffers`](crate::Buffers). The next process that maps the file
+//! finds both unchanged.
 
 use std::fs::File;
 use std::io;
@@ -15,21 +15,21 @@ use mjolnir_units::BLOCK_BYTES;
 
 use crate::region::HUGE_PAGE_BYTES;
 
-/// The page of a mapped file, and the way to its arena. The caller sees to it that nobody else changes the
-/// file while it is mapped, in this process or another.
+/// The page of a mapped file, and its arena. The caller ensures that no other code, in this process
+/// or another, changes the file while it is mapped.
 pub struct SharedPage {
     arena: Arc<Arena>,
 }
 
 /// The rest of a mapped file.
 pub struct Arena {
-    /// The file, and behind its end what nobody touches.
+    /// The mapped file. Memory behind the file's end is never touched.
     memory: MmapRaw,
     /// Bytes of the file.
     bytes: usize,
-    /// Bytes of the page, which come before it.
+    /// Bytes of the page, which lies before the arena.
     page_bytes: usize,
-    /// Free pieces, in order, none of which touch: first byte and bytes.
+    /// Free pieces in order (first byte and length); no two touch.
     free: Mutex<Vec<(usize, usize)>>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Piece {
     bytes: usize,
 }
 
-/// Maps a file, so that a huge page of it can be one of the mapping, too, as a rule.
+/// Maps a file, aligned such that huge pages of the file can usually be huge pages of the mapping.
 fn map_aligned(file: &File, bytes: usize, populate: bool) -> io::Result<MmapRaw> {
     // Systems map below what is mapped already: what is longer by `skew` begins where a huge page does.
     let skew = MmapOptions::new().len(bytes).map_raw(file)?.as_mut_ptr().addr() % HUGE_PAGE_BYTES;
@@ -49,12 +49,12 @@ fn map_aligned(file: &File, bytes: usize, populate: bool) -> io::Result<MmapRaw>
     if populate { options.populate().map_raw(file) } else { options.map_raw(file) }
 }
 
-/// Has a file of a memory file system, which is `bytes` long and holds nothing yet, in huge pages as far as
-/// the system has them. A write of many of its blocks has few pieces then: in pages of 4 KiB a disk of a
-/// virtual machine took 1 MiB at a time at 0.7 of the rate. Nothing else depends on it.
+/// Puts an empty file of a memory file system, `bytes` long, in huge pages as far as the system has
+/// them. A write of many of its blocks then has few pieces: with pages of 4 KiB, a virtual
+/// machine's disk took 1 MiB at a time at 0.7 of the rate. Nothing else depends on huge pages.
 ///
-/// The file system need not be mounted with `huge=`, nor `shmem_enabled` be set: `MADV_COLLAPSE` (Linux 6.1)
-/// heeds neither, but for `deny`.
+/// The file system need not be mounted with `huge=`, nor `shmem_enabled` be set: `MADV_COLLAPSE`
+/// (Linux 6.1) ignores both, except `deny`.
 pub fn use_huge_pages(file: &File, bytes: usize) {
     let whole = bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
     // The system makes a huge page of what is there, even if that is one small page, and fills up the rest.
@@ -71,8 +71,8 @@ pub fn use_huge_pages(file: &File, bytes: usize) {
 }
 
 impl SharedPage {
-    /// Maps a file that is at least `bytes` long and stays so; its first `page_bytes` (whole blocks) are the
-    /// page. All of it is brought into memory at once.
+    /// Maps a file that is and stays at least `bytes` long. Its first `page_bytes` (whole blocks)
+    /// are the page. Brings the whole file into memory at once.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl SharedPage {
     ///
     /// # Panics
     ///
-    /// If the page is not whole blocks, or longer than all.
+    /// If the page is not whole blocks, or longer than the file.
     pub fn map(file: &File, bytes: usize, page_bytes: usize) -> io::Result<Self> {
         assert!(page_bytes <= bytes && page_bytes.is_multiple_of(BLOCK_BYTES), "{page_bytes}");
         let memory = map_aligned(file, bytes, true)?;
@@ -91,7 +91,7 @@ impl SharedPage {
         })
     }
 
-    /// The arena, of which pieces may be lent.
+    /// The arena, whose pieces may be lent.
     pub fn arena(&self) -> &Arc<Arena> {
         &self.arena
     }
@@ -133,8 +133,8 @@ impl SharedPage {
         unsafe { AtomicU64::from_ptr(word) }
     }
 
-    /// Sets a word of the page once all that was written before is there: whoever finds the one finds the
-    /// others.
+    /// Sets a word of the page after all earlier writes: a process that finds the word finds these
+    /// writes, too.
     ///
     /// # Panics
     ///
@@ -152,8 +152,8 @@ impl SharedPage {
         self.word(at).load(Ordering::Acquire)
     }
 
-    /// Copies bytes of the arena out; `at` counts from the start of the file. False where it has none
-    /// there.
+    /// Copies bytes of the arena out; `at` counts from the start of the file. False if the arena
+    /// has no bytes there.
     ///
     /// # Panics
     ///
@@ -177,19 +177,19 @@ impl Arena {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where in the file these bytes lie, if they are of a piece of this arena.
+    /// The offset of these bytes in the file, if they belong to a piece of this arena.
     pub fn place_of(&self, bytes: &[u8]) -> Option<usize> {
         let at = bytes.as_ptr().addr().checked_sub(self.memory.as_ptr().addr())?;
         let end = at.checked_add(bytes.len())?;
         (at >= self.page_bytes && end <= self.bytes).then_some(at)
     }
 
-    /// Bytes that nobody has.
+    /// Bytes of free pieces.
     pub(crate) fn free_bytes(&self) -> usize {
         self.free().iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Takes a piece, if there is one as long as that.
+    /// Takes a piece of this length, if there is one.
     pub(crate) fn lend(self: &Arc<Self>, bytes: usize) -> Option<Piece> {
         let mut free = self.free();
         let index = free.iter().position(|(_, there)| *there >= bytes)?;

@@ -48,12 +48,12 @@ pub struct Arguments {
     /// Print data as JSON.
     #[arg(long, global = true)]
     pub json: bool,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
-/// What the program can do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Make an empty store in a file or on a block device.
@@ -62,7 +62,7 @@ pub enum Command {
     Serve(ServeOptions),
     #[command(flatten)]
     Store(StoreCommand),
-    /// Tell what is in a block trace, or convert one to another format.
+    /// Describe a block trace, or convert it to another format.
     #[command(subcommand)]
     Trace(crate::trace::TraceCommand),
     /// Tell which placement, victim policy and spare space suit a trace, and what that wins.
@@ -83,41 +83,40 @@ pub enum Command {
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
     },
-    /// Make a store open again whose log is damaged, and accept what is lost.
+    /// Make a store with a damaged log open again, and accept the loss.
     ///
-    /// Says what is lost, as briefly as `check` does, and then makes the store what it was before the
-    /// damaged part of its log was written. What was written later is gone for good, so copy the
-    /// store's file first if the medium may yet be made to return it. A store that opens is left as it
-    /// is.
+    /// Reports the loss, as briefly as `check` does. Then returns the store to its state before the
+    /// damaged part of the log was written. Later writes are gone for good: if the medium may yet
+    /// become readable, copy the store's file first. A store that opens does not change.
     Salvage {
         /// The store.
         store: PathBuf,
     },
-    /// Show what this store does, in a minute, on a store of its own.
+    /// Show how this store works, in a minute, on a store of its own.
     Demo(crate::demo::DemoOptions),
 }
 
-/// How to make a store.
+/// Options of `format`.
 #[derive(Debug, Args)]
 pub struct FormatOptions {
     /// The file to make, or the block device to use.
     pub store: PathBuf,
-    /// Size of the store; a block device is used whole unless told otherwise.
+    /// Size of the store [default for a block device: all of it].
     #[arg(long, value_parser = size, value_name = "SIZE", allow_hyphen_values = true)]
     pub size: Option<u64>,
-    /// Size of a segment, the unit that is reclaimed [default: 128M, less for small stores].
+    /// Size of a segment, the unit of reclaim [default: 128M, less for small stores].
     #[arg(long, value_parser = size, value_name = "SIZE", allow_hyphen_values = true)]
     pub segment_size: Option<u64>,
-    /// Reserve all space on the file system now. Otherwise the file is sparse, and writes fail
-    /// once its disk is full.
+    /// Reserve all space on the file system now. Otherwise the file is sparse, and writes fail when
+    /// its disk is full.
     #[arg(long)]
     pub preallocate: bool,
-    /// Destroy whatever is there already.
+    /// Destroy the present content of the file or device.
     #[arg(long)]
     pub force: bool,
 }
 
-/// What can be asked of a store, at rest or served.
+/// Commands for a store at rest or served.
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
     /// Make, list and change volumes.
@@ -141,45 +140,46 @@ pub enum StoreCommand {
     /// List, commit, abort and forget transactions over several stores.
     #[command(subcommand)]
     Transaction(TransactionCommand),
-    /// Record what clients of a server ask for.
+    /// Record the requests of a server's clients.
     #[command(subcommand)]
     Record(RecordCommand),
-    /// Run reclaim, or tell what it does.
+    /// Run reclaim, or show its state.
     #[command(subcommand)]
     Gc(GcCommand),
-    /// Tell space, write amplification, memory, reclaim and latencies.
+    /// Show space, write amplification, memory, reclaim and latencies.
     ///
-    /// Counts begin when a store is opened: those of a store at rest are of this command alone.
+    /// Counts begin when a store is opened: for a store at rest they cover this command only.
     Stats {
         /// The store.
         store: PathBuf,
     },
     /// Read everything and verify it against its checksums.
     ///
-    /// Names damaged blocks, and the ranges of volumes that are lost: the first 20 and how many there
-    /// are in all; --json lists each. Exits with 1 if there are any.
+    /// Names damaged blocks and lost ranges of volumes: the first 20 and the number of all; --json
+    /// lists each. Exits with 1 if there are any.
     Scrub {
         /// The store.
         store: PathBuf,
     },
     /// Check the structure of the store, without reading the data.
     ///
-    /// Works on a store that is too damaged to be opened, too: says where the damage is, and which
-    /// volumes and ranges it hits: the first 20 and how much in all; --json lists each. Changes
-    /// nothing. Exits with 1 if there are problems. What can only be checked at rest is left out while
-    /// the store is served, and the answer says so.
+    /// Works even on a store too damaged to open. Names the places of the damage, and the volumes
+    /// and ranges that it hits: the first 20 and the total; --json lists each. Changes nothing.
+    /// Exits with 1 if there are problems. On a served store, skips the checks that need a store at
+    /// rest, and says so.
     Check {
         /// The store.
         store: PathBuf,
     },
     /// Enlarge the store.
     ///
-    /// A file grows by itself; enlarge a block device or logical volume first. Repeated after it was cut
-    /// short it finishes, and tells all that was added; a size that the store has already adds nothing.
+    /// A file grows by itself; enlarge a block device or logical volume first. Repeat an
+    /// interrupted command to finish it: it reports all that was added. The present size adds
+    /// nothing.
     Grow {
         /// The store.
         store: PathBuf,
-        /// Its new size in all.
+        /// The new total size.
         #[arg(long, value_parser = size, value_name = "SIZE", allow_hyphen_values = true)]
         size: u64,
     },
@@ -190,16 +190,16 @@ pub enum StoreCommand {
     },
 }
 
-/// What can be done with volumes.
+/// Commands for volumes.
 #[derive(Debug, Subcommand)]
 pub enum VolumeCommand {
-    /// Make an empty volume. It is thin: it takes space as it is written.
+    /// Make an empty volume. It is thin: it takes space only for data written.
     Create {
         /// The store.
         store: PathBuf,
         /// Name of the volume.
         name: String,
-        /// Its size, any multiple of 512 up to 256T; may exceed the store's.
+        /// Its size, any multiple of 512 up to 256T; may exceed the store's size.
         #[arg(long, value_parser = size, value_name = "SIZE", allow_hyphen_values = true)]
         size: u64,
     },
@@ -211,7 +211,7 @@ pub enum VolumeCommand {
         #[arg(long)]
         mapped: bool,
     },
-    /// Delete a volume. Its space comes back by and by.
+    /// Delete a volume. Its space comes back gradually.
     ///
     /// One that clients use stays, unless told otherwise.
     Delete {
@@ -226,7 +226,7 @@ pub enum VolumeCommand {
         #[arg(long)]
         force: bool,
     },
-    /// Give a volume another name. Clients that use it go on.
+    /// Rename a volume. Its clients stay connected.
     Rename {
         /// The store.
         store: PathBuf,
@@ -235,10 +235,10 @@ pub enum VolumeCommand {
         /// Its new name.
         new: String,
     },
-    /// Grow a volume, or shrink it with --shrink. What lies past a smaller size is lost.
+    /// Grow a volume, or shrink it with --shrink. Data past a smaller size is lost.
     ///
-    /// Clients that use it keep the size that they were told: they see a larger one once they
-    /// connect again. One that clients use does not become smaller, unless told otherwise.
+    /// Connected clients see a larger size only when they connect again. Refuses to shrink a volume
+    /// in use, unless --force is given.
     Resize {
         /// The store.
         store: PathBuf,
@@ -247,26 +247,26 @@ pub enum VolumeCommand {
         /// Its new size, any multiple of 512.
         #[arg(long, value_parser = size, value_name = "SIZE", allow_hyphen_values = true)]
         size: u64,
-        /// Accept a smaller size, and lose what lies past it.
+        /// Accept a smaller size, and lose the data past it.
         #[arg(long)]
         shrink: bool,
-        /// Make it smaller though clients use it: their requests past its new end fail.
+        /// Shrink a volume in use: its clients' requests past the new end fail.
         #[arg(long, requires = "shrink")]
         force: bool,
     },
 }
 
-/// What can be done with snapshots.
+/// Commands for snapshots.
 #[derive(Debug, Subcommand)]
 pub enum SnapshotCommand {
     /// Take a snapshot of all writes acknowledged before.
     ///
-    /// Of several volumes of one machine, such as a database's data and its log, all are taken at one
-    /// instant: all of them or none, whatever happens meanwhile.
+    /// Several snapshots are taken at one instant, all or none. Use this for volumes that belong
+    /// together, such as a database's data and its log.
     Create {
         /// The store.
         store: PathBuf,
-        /// VOLUME@NAME; up to 16 of them.
+        /// VOLUME@NAME; at most 16.
         #[arg(required = true, value_name = "SNAPSHOT")]
         snapshots: Vec<SnapshotName>,
     },
@@ -274,13 +274,13 @@ pub enum SnapshotCommand {
     List {
         /// The store.
         store: PathBuf,
-        /// Only this volume's.
+        /// Only this volume's snapshots.
         volume: Option<String>,
         /// Tell how many bytes each has mapped; walks their maps.
         #[arg(long)]
         mapped: bool,
     },
-    /// Delete a snapshot. Its space comes back by and by.
+    /// Delete a snapshot. Its space comes back gradually.
     ///
     /// One that clients use stays, unless told otherwise.
     Delete {
@@ -292,16 +292,16 @@ pub enum SnapshotCommand {
         #[arg(long)]
         force: bool,
     },
-    /// Give a volume the content and size that it had at a snapshot. The snapshot stays.
+    /// Give a volume the content and size of a snapshot. The snapshot stays.
     ///
-    /// What was written since is lost, unless another snapshot has it. A volume that clients use stays
-    /// as it is, unless told otherwise.
+    /// Later writes are lost, unless another snapshot has them. Refuses a volume in use, unless
+    /// --force is given.
     Restore {
         /// The store.
         store: PathBuf,
         /// VOLUME@NAME.
         snapshot: SnapshotName,
-        /// Though clients use the volume: its content changes below them.
+        /// Restore a volume in use: its content changes under its clients.
         #[arg(long)]
         force: bool,
     },
@@ -309,23 +309,23 @@ pub enum SnapshotCommand {
     Diff {
         /// The store.
         store: PathBuf,
-        /// The older one: a volume, or VOLUME@NAME.
+        /// The older target: a volume, or VOLUME@NAME.
         old: String,
-        /// The newer one [default: the volume of the older one].
+        /// The newer target [default: the volume of the older target].
         new: Option<String>,
     },
 }
 
-/// What can be done with transactions. A coordinator prepares them on several stores; one that is gone may leave them
-/// without a decision.
+/// Commands for transactions. A coordinator prepares them on several stores; if it fails, they may
+/// stay undecided.
 #[derive(Debug, Subcommand)]
 pub enum TransactionCommand {
-    /// List transactions: the prepared ones with what they change, and those that are remembered as committed.
+    /// List transactions: the prepared ones with their changes, and those remembered as committed.
     List {
         /// The store.
         store: PathBuf,
     },
-    /// Put a prepared transaction in force.
+    /// Commit a prepared transaction.
     ///
     /// Do so if another store of the same transaction has committed it.
     Commit {
@@ -334,7 +334,7 @@ pub enum TransactionCommand {
         /// The transaction's id, up to 32 hexadecimal digits.
         id: TransactionId,
     },
-    /// Drop a prepared transaction, with what waits with it.
+    /// Drop a prepared transaction and its staged data.
     ///
     /// Do so only if no other store of the same transaction has committed it.
     Abort {
@@ -345,7 +345,8 @@ pub enum TransactionCommand {
     },
     /// Forget that a transaction was committed.
     ///
-    /// Do so once every store of it has committed it. A store remembers 1,024 of them at most.
+    /// Do so when every store of the transaction has committed it. A store remembers at most 1,024
+    /// committed transactions.
     Forget {
         /// The store.
         store: PathBuf,
@@ -354,8 +355,8 @@ pub enum TransactionCommand {
     },
 }
 
-/// What can be done with ranges. All offsets are multiples of 4 KiB, and so are lengths, unless the range
-/// reaches to the end of each volume that it is in.
+/// Commands for ranges. All offsets are multiples of 4 KiB, and so are lengths, unless the range
+/// ends at the end of each of its volumes.
 #[derive(Debug, Subcommand)]
 pub enum RangeCommand {
     /// Make a range of a volume share the blocks of another; no data is copied.
@@ -376,18 +377,18 @@ pub enum RangeCommand {
         /// VOLUME:OFFSET.
         to: Place,
     },
-    /// Give a range back; it reads as zeroes.
+    /// Free a range; it reads as zeroes.
     Trim {
         /// The store.
         store: PathBuf,
         /// VOLUME:OFFSET+LENGTH.
         range: VolumeRange,
     },
-    /// Write the whole of a file to a volume, wholly or not at all: 64 MiB at most.
+    /// Write a whole file to a volume, wholly or not at all: at most 64 MiB.
     Write {
         /// The store.
         store: PathBuf,
-        /// The file; whole blocks, or up to the end of the volume.
+        /// The file: whole blocks, or as long as the rest of the volume.
         file: PathBuf,
         /// VOLUME:OFFSET.
         to: Place,
@@ -398,7 +399,7 @@ pub enum RangeCommand {
     /// `write:FILE=PLACE`, for example: mjolnir range atomic s.mj clone:v:0+4K=w:8K trim:v:0+1M
     /// write:data.bin=v:2M
     ///
-    /// At most 100 of them, and at most 64 MiB to write.
+    /// At most 100 operations, which write at most 64 MiB.
     Atomic {
         /// The store.
         store: PathBuf,
@@ -413,13 +414,13 @@ pub enum RangeCommand {
     },
 }
 
-/// What can be asked of the recorder of a store that is being served.
+/// Commands for the recorder of a served store.
 #[derive(Debug, Subcommand)]
 pub enum RecordCommand {
-    /// Begin to record what NBD clients ask for, and when, as `serve --record` does.
+    /// Begin to record the requests of NBD clients, with times, as `serve --record` does.
     ///
-    /// Reads, writes, trims, zeroing and flushes are recorded, but no data; `mjolnir trace info`
-    /// reads the file. The server writes it, and ends it when it is told to or ends itself.
+    /// Records reads, writes, trims, zeroing and flushes, but no data; `mjolnir trace info` reads
+    /// the file. The server writes the file, and closes it at `record stop` or at its own end.
     Start {
         /// The store.
         store: PathBuf,
@@ -436,15 +437,15 @@ pub enum RecordCommand {
     },
 }
 
-/// What can be asked of reclaim.
+/// Commands for reclaim.
 #[derive(Debug, Subcommand)]
 pub enum GcCommand {
-    /// Reclaim all that can be won, now. Interrupted, it says what was won by then.
+    /// Reclaim all space that can be won, now. If interrupted, it reports the space won so far.
     Run {
         /// The store.
         store: PathBuf,
     },
-    /// Tell what reclaim did and does.
+    /// Show the past and present work of reclaim.
     Status {
         /// The store.
         store: PathBuf,

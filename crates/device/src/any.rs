@@ -1,4 +1,4 @@
-//! A device of a kind that is known only when the program runs.
+//! A device whose kind is known only at run time.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,11 +1,11 @@
 //! The contract tests that every [`Device`] passes.
 //!
 //! They are a library, so that every executor can run them: wrap a way to make devices in a
-//! [`Bench`] and run [`all`], or one [`Clause`] at a time; then some seeds of [`random_history`]. A clause that is broken panics and says
-//! what was expected.
+//! [`Bench`] and run [`all`], or one [`Clause`] at a time; then some seeds of [`random_history`]. A
+//! broken clause panics with what was expected.
 //!
-//! What they do not check: what a power cut takes (only a device that can be cut knows; see
-//! [`MemoryDevice::crash`](crate::MemoryDevice::crash)), durability on real media, and speed.
+//! They do not check losses by a power cut (only a device that can be cut knows these; see
+//! [`MemoryDevice::crash`](crate::MemoryDevice::crash)), durability on real media, or speed.
 
 mod random;
 

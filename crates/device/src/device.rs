@@ -12,13 +12,13 @@ use crate::{Abilities, AlignedBuf, DeviceError, DeviceInfo, ErrorKind};
 ///
 /// # Contract
 ///
-/// * **Placement.** An append carries the address that the caller expects: the zone's write
-///   pointer after every earlier call to [`append`](Device::append) for that zone, finished or
-///   not. The order of *calls* decides (not of polling), so an implementation claims the address
-///   before it returns the future. Any other address is [`Invalid`](crate::ErrorKind::Invalid).
-///   The completion says where the data landed. A request that is refused as invalid changes
-///   nothing; an append that fails in any other way keeps its claim, and what its blocks then hold
-///   is unspecified. An append has at least one block.
+/// * **Placement.** An append carries the address that the caller expects: the zone's write pointer
+///   after every earlier call to [`append`](Device::append) for that zone, finished or not. The
+///   order of *calls* decides (not of polling), so an implementation claims the address before it
+///   returns the future. Any other address is [`Invalid`](crate::ErrorKind::Invalid). The
+///   completion returns the address of the data. A request refused as invalid changes nothing. An
+///   append that fails in any other way keeps its claim, and the content of its blocks is
+///   unspecified. An append has at least one block.
 /// * **Volatility.** A completed append can be read at once, but may be lost, wholly or in part,
 ///   in any order, by a power cut until it is durable: after a [`flush`](Device::flush) that was
 ///   called after the append completed, or, on a device whose sealing is
@@ -26,18 +26,17 @@ use crate::{Abilities, AlignedBuf, DeviceError, DeviceInfo, ErrorKind};
 ///   append's blocks is either old or new after a power cut.
 /// * **Sealing** ends a zone at any length; a sealed zone takes no appends until it is reset.
 /// * **Reset** makes a zone empty; it takes appends once the reset has completed. Its old blocks
-///   must not be read any more; what a read of a block at or past the write pointer returns is
-///   unspecified, but it is not a panic. After a crash an unflushed reset may have happened or
-///   not.
-/// * **Release** ends a zone as a seal does, and gives its bytes back to whatever the device lies on, where
-///   it can. The zone takes appends again after a reset, which waits for the release; until then a read
-///   returns anything, but it is not a panic. After a crash an unflushed release may have happened or
-///   not. The caller has no append to the zone in flight.
-/// * **Re-opening.** The write pointer of a zone that was open when the device went away is
-///   unknown to some devices (a file): such a zone is treated as sealed, its readable blocks
-///   stay readable, and it takes appends again only after a reset. This holds for every zone
-///   that was not reset since the device was opened: so *every zone starts sealed*, whatever it
-///   holds, and a caller resets it before the first append.
+///   must not be read any more: a read of a block at or past the write pointer returns unspecified
+///   bytes, but does not panic. After a crash an unflushed reset may have happened or not.
+/// * **Release** ends a zone as a seal does, and returns its bytes to the device's medium, where
+///   possible. The zone takes appends again after a reset, which waits for the release; until then
+///   a read returns unspecified bytes, but does not panic. After a crash an unflushed release may
+///   have happened or not. The caller has no append to the zone in flight.
+/// * **Re-opening.** The write pointer of a zone that was open when the device went away is unknown
+///   to some devices (a file): such a zone is treated as sealed, its readable blocks stay readable,
+///   and it takes appends again only after a reset. This holds for every zone that was not reset
+///   since the device was opened: so *every zone starts sealed*, whatever its content, and a caller
+///   resets it before the first append.
 /// * **Root.** [`write_root`](Device::write_root) is atomic and durable when it completes; a
 ///   crash leaves the old or the new one. It implies no flush of zones. At most
 ///   [`ROOT_BYTES_MAX`](Device::ROOT_BYTES_MAX) bytes.
@@ -49,15 +48,14 @@ pub trait Device: 'static {
     /// Shape and limits.
     fn info(&self) -> DeviceInfo;
 
-    /// What it can and tells besides, as only some kinds of devices do. A device that has none of it leaves
-    /// this out; one that has some implements [`Abilities`] and returns itself; a filter returns those of
-    /// what it lies on.
+    /// The abilities and hints of single kinds of devices. A device without any leaves this method out; a device
+    /// with some implements [`Abilities`] and returns itself; a filter returns those of the device below it.
     fn abilities(&self) -> &dyn Abilities {
         &NoAbilities
     }
 
     /// Appends `data` (pieces of whole blocks, each starting at a multiple of the block size in
-    /// memory or copied by the device) at the write pointer `at`. Returns where it landed.
+    /// memory or copied by the device) at the write pointer `at`. Returns the address of the data.
     fn append(
         &self,
         at: Pba,
@@ -74,18 +72,18 @@ pub trait Device: 'static {
     /// Makes all appends, seals and resets that completed before the call durable.
     fn flush(&self) -> impl Future<Output = Result<(), DeviceError>> + 'static;
 
-    /// Ends the zone at its present length. The caller has no append to it in flight.
+    /// Ends the zone at its present length. The caller has no append to the zone in flight.
     fn seal(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static;
 
-    /// Empties the zone, and tells the medium that its bytes are not needed any more.
+    /// Empties the zone, and tells the medium that its bytes are no longer needed.
     fn reset(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static;
 
-    /// Ends the zone, and gives its bytes back, where the device [does](Abilities::gives_back) such a thing.
+    /// Ends the zone, and returns its bytes to the medium if the device [can](Abilities::gives_back).
     fn release(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
         self.seal(zone)
     }
 
-    /// The root as last written, or `None` if none ever was.
+    /// The root last written; `None` before the first.
     fn read_root(&self) -> impl Future<Output = Result<Option<Bytes>, DeviceError>> + 'static;
 
     /// Replaces the root.

@@ -1,4 +1,4 @@
-//! What can go wrong below the engine.
+//! Errors of devices.
 
 use std::fmt;
 

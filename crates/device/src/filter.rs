@@ -1,6 +1,6 @@
 //! Filters: devices that wrap a device to fault, delay or record. They stack in any order and keep
-//! the contract of what they wrap; in particular, a filter calls the inner device when it is
-//! called itself, since the order of calls claims addresses.
+//! the contract of the inner device. In particular, a filter calls the inner device during its own
+//! call, since the order of calls claims addresses.
 
 mod delay;
 mod fault;

@@ -1,4 +1,4 @@
-//! What a device is and can do, as data.
+//! The shape and abilities of a device, as data.
 
 use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
 

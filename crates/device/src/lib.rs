@@ -1,5 +1,5 @@
-//! What the engine gets from its world: a [`Device`] to keep bytes on, and a [`Runtime`] for time,
-//! tasks and processors.
+//! The engine's environment: a [`Device`] to keep bytes on, and a [`Runtime`] for time, tasks and
+//! processors.
 //!
 //! **Imports** `units`, `buffer`. **Leaves out** every operating system call: implementations live in
 //! `backends` and `host` (the real world) and in `lab` (the virtual one), and all of them pass

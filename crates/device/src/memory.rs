@@ -1,4 +1,4 @@
-//! A device in memory that knows what a power cut may take.
+//! A device in memory that can simulate a power cut.
 
 mod power_cut;
 mod warm;

@@ -1,15 +1,15 @@
-//! Write pointers, and the checks that every device makes before it does anything.
+//! Write pointers, and the checks that every device makes before a request.
 
 use bytes::Bytes;
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, ZoneId};
 
 use crate::{DeviceError, DeviceInfo, ErrorKind};
 
-/// The bookkeeping half of a [`Device`](crate::Device): which zones take appends, and where.
+/// The bookkeeping half of a [`Device`](crate::Device): the zones that take appends, and their
+/// write pointers.
 ///
 /// It holds the device's [`DeviceInfo`], refuses requests that break the contract (always with
-/// [`ErrorKind::Invalid`], and then nothing has changed), and claims addresses. Doing the I/O is
-/// the device's part.
+/// [`ErrorKind::Invalid`], and without a change), and claims addresses. The device does the I/O.
 #[derive(Clone, Debug)]
 pub struct ZoneTable {
     info: DeviceInfo,
@@ -21,13 +21,13 @@ pub struct ZoneTable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Sealed,
-    /// A reset was begun and has not ended; its ticket.
+    /// A reset is under way; its ticket.
     Resetting(u64),
     /// Takes appends at this offset, in blocks.
     Open(u64),
 }
 
-/// Proof that a reset was begun; [`ZoneTable::end_reset`] takes it back.
+/// Proof that a reset was begun, to be handed to [`ZoneTable::end_reset`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResetTicket {
     zone: ZoneId,
@@ -178,7 +178,7 @@ impl ZoneTable {
         Ok(ResetTicket { zone, number: self.resets })
     }
 
-    /// Whether no other reset of the zone was begun since this one, and it has not ended.
+    /// Whether this reset is the zone's latest, and has not ended.
     pub fn is_current(&self, ticket: ResetTicket) -> bool {
         self.zones[ticket.zone.0 as usize] == State::Resetting(ticket.number)
     }
@@ -190,7 +190,7 @@ impl ZoneTable {
         }
     }
 
-    /// How many zones the device would have if there were room for `zones`; refuses more blocks
+    /// The number of zones that the device would have with room for `zones`. Refuses more blocks
     /// than can be addressed.
     pub fn check_grow(&self, zones: u64) -> Result<u32, DeviceError> {
         let blocks = zones.saturating_mul(self.info.zone_blocks);

@@ -107,7 +107,7 @@ impl Catalog {
     }
 
     pub fn insert(&mut self, tree: TreeId, entry: Entry) {
-        self.reserve_ids(tree.0 + 1);
+        self.reserve_ids(tree.0.saturating_add(1));
         self.entries.insert(tree, entry);
         if let Some(name) = self.full_name(tree) {
             self.names.insert(name, tree);

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use mjolnir_store::{Error, ErrorKind, TransactionId};
-use mjolnir_units::TreeId;
+use mjolnir_units::{BLOCK_SIZE, TreeId};
 
 use crate::catalog::Catalog;
 use crate::format::manifest::TreeKind;
@@ -21,6 +21,13 @@ pub(crate) struct Transactions {
 }
 
 impl Transactions {
+    /// Bytes of map nodes that one of the commits to come makes dirty, at most. Room for them is kept, so that no
+    /// commit is refused for lack of space.
+    pub fn commit_bytes(&self) -> u64 {
+        let of = |prepared: &Prepared| prepared.changes.iter().map(dirty_bytes).sum();
+        self.prepared.iter().map(of).max().unwrap_or(0)
+    }
+
     /// A prepared transaction.
     pub fn find(&self, id: u128) -> Option<&Prepared> {
         self.prepared.iter().find(|prepared| prepared.id == id)
@@ -65,6 +72,16 @@ impl Transactions {
             }
         }
         Ok(())
+    }
+}
+
+/// Bytes of map nodes that a change makes dirty, at most: leaves at both ends of each range, and a node above them.
+fn dirty_bytes(change: &Record) -> u64 {
+    const RANGE_BYTES: u64 = 3 * BLOCK_SIZE;
+    match change {
+        Record::Remap(Remap::Trim { .. }) => RANGE_BYTES,
+        Record::Remap(Remap::Clone { .. } | Remap::Move { .. }) => 2 * RANGE_BYTES,
+        _ => BLOCK_SIZE,
     }
 }
 

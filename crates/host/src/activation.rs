@@ -1,4 +1,4 @@
-//! Sockets that the service manager opened for us (`LISTEN_FDS`).
+//! Sockets that the service manager opened for the server (`LISTEN_FDS`).
 
 use std::net::TcpListener;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -10,15 +10,15 @@ use rustix::net::{AddressFamily, getsockname, sockopt};
 
 use crate::{HostError, HostErrorKind, Listener};
 
-/// The first file descriptor that is passed.
+/// The first file descriptor passed.
 const FIRST: RawFd = 3;
 
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The listening sockets that the service manager passed to this process, in its order; none if
-/// it passed none. Only the first call returns them.
+/// The listening sockets that the service manager passed to this process, in its order; empty if it
+/// passed none. Only the first call returns them.
 ///
-/// To be called early, before anything else may have opened files.
+/// Call it early, before other code may have opened files.
 pub fn inherited_listeners() -> Result<Vec<Listener>, HostError> {
     let variable = |name| std::env::var(name).ok();
     let count = passed(variable("LISTEN_PID").as_deref(), variable("LISTEN_FDS").as_deref())?;
@@ -28,9 +28,9 @@ pub fn inherited_listeners() -> Result<Vec<Listener>, HostError> {
     (FIRST..FIRST + count).map(take).collect()
 }
 
-/// How many sockets the variables say were passed to this process.
+/// The number of sockets passed to this process, by the environment's variables.
 fn passed(pid: Option<&str>, count: Option<&str>) -> Result<RawFd, HostError> {
-    // For another process: the variables came along through a fork.
+    // The variables are for another process, and were inherited through a fork.
     if pid.and_then(|pid| pid.parse().ok()) != Some(std::process::id()) {
         return Ok(0);
     }
@@ -47,10 +47,10 @@ fn take(number: RawFd) -> Result<Listener, HostError> {
     let failed = || HostError::of(format!("taking over socket {number} of the service manager"));
     // SAFETY: borrowed for one call only, which fails with EBADF if there is no such descriptor.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
-    // This proves that it is open; and programs that we may start are not to have it.
+    // Proves that the descriptor is open, and keeps it from programs that this process starts.
     fcntl_setfd(borrowed, FdFlags::CLOEXEC).map_err(|error| failed()(error.into()))?;
-    // SAFETY: the descriptor is open, and by the protocol it is this process's to own: the
-    // variables name it and our id. `TAKEN` makes sure that it is taken once.
+    // SAFETY: the descriptor is open, and by the protocol this process owns it: the variables name
+    // the descriptor and this process's id. `TAKEN` ensures that it is taken once.
     let socket = unsafe { OwnedFd::from_raw_fd(number) };
     let listens = sockopt::socket_acceptconn(&socket).map_err(|error| failed()(error.into()))?;
     if !listens {

@@ -1,4 +1,4 @@
-//! What can go wrong at the doors.
+//! Errors of the host.
 
 use std::fmt;
 use std::io;
@@ -6,22 +6,22 @@ use std::io;
 /// An error of the host: a stable kind, and a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct HostError {
-    /// Code decides by this.
+    /// For code.
     pub kind: HostErrorKind,
-    /// People read this.
+    /// For people.
     pub context: String,
 }
 
-/// The sorts of host error.
+/// The kinds of host error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostErrorKind {
-    /// What cannot be used, or done, as asked.
+    /// The request cannot be satisfied as given.
     Invalid,
-    /// Another program has it.
+    /// Another program uses the target.
     Busy,
-    /// Something is there already, and is not to be lost.
+    /// The target exists, and must not be lost.
     Exists,
-    /// Nothing can be written there: the file system is read-only, or permission is missing.
+    /// The place is not writable: the file system is read-only, or permission is missing.
     Unwritable,
     /// The system refused.
     Io,
@@ -33,7 +33,7 @@ impl HostError {
         HostError { kind, context: context.into() }
     }
 
-    /// What the system said when something was tried.
+    /// Makes an [`Io`](HostErrorKind::Io) error of the system's error on the attempt `what`.
     pub(crate) fn of(what: String) -> impl FnOnce(io::Error) -> HostError {
         move |error| {
             let kind = match error.kind() {

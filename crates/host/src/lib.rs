@@ -1,13 +1,12 @@
 //! The real world: an executor on one thread, the clock, sockets, signals, recordings of clients.
 //!
 //! **Imports** `units`, `device`, `backends`, `engine`, `store`, and of `workload` the format of
-//! recordings. **Leaves out** what is said on the sockets (`nbd`) and what is asked on the command
-//! line (`cli`).
+//! recordings. **Leaves out** the protocol on the sockets (`nbd`) and the command line (`cli`).
 //!
-//! TLS for clients is the feature `tls`; without it its types are there and cannot be made.
+//! TLS for clients is the feature `tls`; without it, its types exist but have no values.
 //!
 //! Invariant: everything that runs on a [`HostRuntime`] runs on the thread that called [`run`],
-//! but for the jobs given to [`Runtime::parallel`](mjolnir_device::Runtime::parallel).
+//! except jobs given to [`Runtime::parallel`](mjolnir_device::Runtime::parallel).
 
 #![allow(clippy::disallowed_methods)] // This crate is the door to the outside world; see clippy.toml.
 

@@ -1,4 +1,4 @@
-//! Where clients come in.
+//! Listening sockets for clients.
 
 use std::fs::{self, File};
 use std::io;
@@ -19,16 +19,16 @@ use crate::{HostError, HostErrorKind, Stream};
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
 
-/// How often, and how long between, a folder is tried that another program has locked: that one looks
-/// for a stale socket as a rule, which takes no time.
+/// Tries to lock a folder that another program has locked, and the pause between tries. The other
+/// program usually looks for a stale socket, which takes no time.
 const LOCK_TRIES: u32 = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// A socket that clients connect to.
 #[derive(Debug)]
 pub struct Listener {
-    /// The socket file that this made, to be removed again: first of all, since who finds that nobody
-    /// listens any more puts another one there.
+    /// The socket file that this listener made. It is removed first of all fields: another program
+    /// that finds no listener would put a new file there.
     _made: Option<SocketFile>,
     socket: Socket,
     address: String,
@@ -43,21 +43,20 @@ enum Socket {
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
-    /// Device and inode: what is at the path later may be another's.
+    /// Device and inode: the path may later lead to another program's file.
     identity: (u64, u64),
 }
 
 impl Listener {
-    /// Listens on a new socket file with those permissions (such as `0o600`). A socket file that
-    /// is there already is replaced if no program answers on it. Dropping the listener removes
-    /// the file. The path may be as long as that of any file: see
-    /// [`connect_unix`](crate::connect_unix).
+    /// Listens on a new socket file with `permissions` (such as `0o600`). Replaces an existing
+    /// socket file on which no program answers. Dropping the listener removes the file. The path
+    /// may have any length: see [`connect_unix`](crate::connect_unix).
     ///
     /// # Errors
     ///
     /// [`Busy`](HostErrorKind::Busy) if a program answers there;
-    /// [`Invalid`](HostErrorKind::Invalid) if something else than a socket is there;
-    /// [`Unwritable`](HostErrorKind::Unwritable) if no file can be made there; else
+    /// [`Invalid`](HostErrorKind::Invalid) if the path leads to another file than a socket;
+    /// [`Unwritable`](HostErrorKind::Unwritable) if no file can be made at the path; else
     /// [`Io`](HostErrorKind::Io).
     pub fn unix(path: &Path, permissions: u32) -> Result<Self, HostError> {
         let name = path.display();
@@ -98,7 +97,7 @@ impl Listener {
         let open = || -> io::Result<UnixListener> {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-            // Before binding: the file then never has more permissions than these.
+            // Set before binding, so that the file never has more permissions than these.
             rustix::fs::fchmod(&socket, Mode::from_raw_mode(permissions))?;
             bind(&socket, path, &folder)?;
             fs::set_permissions(path, fs::Permissions::from_mode(permissions))?;
@@ -136,7 +135,7 @@ impl Listener {
         Ok(Listener { socket, address, _made: made })
     }
 
-    /// Takes over a unix socket that listens already; its file is not ours to remove.
+    /// Takes over a unix socket that listens already. Does not remove its file.
     pub(crate) fn adopt_unix(socket: UnixListener) -> Result<Self, HostError> {
         let failed = HostError::of("listening on a unix socket".into());
         let address = socket.local_addr().map_err(failed)?;
@@ -151,7 +150,7 @@ impl Listener {
         Ok(Listener { socket, address, _made: None })
     }
 
-    /// Waits for a client. Returns the connection and what messages call the client.
+    /// Waits for a client. Returns the connection, and the client's name for messages.
     pub async fn accept(&self) -> Result<(Stream, String), HostError> {
         let failed = || HostError::of(format!("accepting on {}", self.address));
         match &self.socket {
@@ -166,13 +165,13 @@ impl Listener {
         }
     }
 
-    /// Where it listens: `unix:PATH` or `tcp:HOST:PORT` (the port that was chosen, if 0 was asked
-    /// for).
+    /// The listener's address: `unix:PATH` or `tcp:HOST:PORT` (with the chosen port, if 0 was
+    /// requested).
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// The TCP address, if it is one.
+    /// The TCP address; `None` for a unix socket.
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         match &self.socket {
             Socket::Tcp(socket) => socket.get_ref().local_addr().ok(),
@@ -190,7 +189,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Locks a folder; [`WouldBlock`](io::ErrorKind::WouldBlock) if another program does not let go of it.
+/// Locks a folder; [`WouldBlock`](io::ErrorKind::WouldBlock) if another program keeps its lock.
 fn lock(folder: &File) -> io::Result<()> {
     for _ in 1..LOCK_TRIES {
         match rustix::fs::flock(folder, FlockOperation::NonBlockingLockExclusive) {
@@ -201,7 +200,7 @@ fn lock(folder: &File) -> io::Result<()> {
     Ok(rustix::fs::flock(folder, FlockOperation::NonBlockingLockExclusive)?)
 }
 
-/// Removes a socket on which nobody answers.
+/// Removes a socket on which no program answers.
 fn remove_stale(path: &Path) -> Result<(), HostError> {
     let name = path.display();
     let failed = || HostError::of(format!("looking at {name}"));
@@ -216,12 +215,12 @@ fn remove_stale(path: &Path) -> Result<(), HostError> {
         ));
     }
     match knock(path) {
-        // Would wait: the program has more clients than it can take at once.
+        // The connection would wait: the program has more clients than it can take at once.
         Ok(()) | Err(Errno::AGAIN) => Err(HostError::new(
             HostErrorKind::Busy,
             format!("another program listens on {name}; stop it, or choose another path"),
         )),
-        // It is somebody else's, and may well be in use.
+        // The socket belongs to another user, and may be in use.
         Err(Errno::ACCESS) => Err(HostError::new(
             HostErrorKind::Busy,
             format!(
@@ -238,7 +237,7 @@ fn remove_stale(path: &Path) -> Result<(), HostError> {
     }
 }
 
-/// Connects, to see whether anybody answers, without waiting.
+/// Tests, without waiting, whether a program answers.
 fn knock(path: &Path) -> Result<(), Errno> {
     connect(path, SocketFlags::NONBLOCK).map(|_| ())
 }

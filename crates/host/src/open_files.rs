@@ -1,9 +1,9 @@
-//! How many files a process may have open.
+//! The limit of open files of a process.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Lets this process have as many files open as it may ask for; returns how many that are. Shells begin
-/// programs with a lower limit, for those that cannot have many.
+/// Raises this process's limit of open files to the highest permitted; returns it. Shells start
+/// programs with a lower limit, for programs that cannot handle many.
 pub fn raise_open_files_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, ..limit };

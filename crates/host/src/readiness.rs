@@ -1,4 +1,4 @@
-//! Telling the service manager how far we are (the `sd_notify` protocol).
+//! Reports readiness to the service manager (the `sd_notify` protocol).
 
 use std::ffi::OsStr;
 use std::os::linux::net::SocketAddrExt;
@@ -7,17 +7,17 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use crate::HostError;
 
-/// What the service manager wants to know.
+/// A state that the service manager is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// Clients are served from now on.
+    /// The server serves clients from now on.
     Ready,
-    /// Ending, in order.
+    /// The server shuts down.
     Stopping,
 }
 
 /// Tells the service manager that started this program, if one did (`NOTIFY_SOCKET` is set).
-/// Returns whether there was one to tell.
+/// Returns whether there is one.
 pub fn tell_service_manager(readiness: Readiness) -> Result<bool, HostError> {
     match std::env::var_os("NOTIFY_SOCKET") {
         Some(socket) if !socket.is_empty() => tell(&socket, readiness).map(|()| true),

@@ -1,15 +1,15 @@
-//! Recording what clients ask of a store, in the format of `docs/reference/trace-format.md`.
+//! Records clients' requests to a store, in the format of `docs/reference/trace-format.md`.
 //!
-//! [`Recorded`] is the store with a [`Recorder`] listening: it notes each request as it is made and
-//! as it ends. Requests are recorded in the order in which they were made, each with the time that
-//! it took, so the recorder keeps those in flight in a ring, and encodes them as the oldest ends.
-//! Full frames go to a thread that does nothing but write ([`file`]).
+//! [`Recorded`] is the store with a [`Recorder`] listening: the recorder notes each request at its
+//! start and at its end. Requests are recorded in the order of their starts, each with its
+//! duration. So the recorder keeps requests in flight in a ring, and encodes them when the oldest
+//! ends. Full frames go to a thread that only writes (`record/file.rs`).
 //!
 //! Invariants:
-//! * Memory is bounded, and nothing is allocated for a request: the ring has a fixed length, and so
-//!   has the queue of frames, whose buffers come back.
-//! * Serving never waits for a recording. One that cannot be written ends, and the file has all
-//!   that was recorded before, up to its last whole frame: never a recording with a hole in it.
+//! * Memory is bounded, and a request allocates nothing: the ring has a fixed length, and so has
+//!   the queue of frames, whose buffers are reused.
+//! * Serving never waits for a recording. A recording that cannot be written ends. The file then
+//!   has all earlier requests up to its last whole frame, and never a gap.
 
 mod file;
 mod store;
@@ -34,31 +34,31 @@ use file::{Batch, Created, Frames};
 pub use file::may_record;
 pub use store::Recorded;
 
-/// Requests that are kept until the oldest of them ends. With more in flight, the oldest is
+/// The most requests kept until the oldest of them ends. With more in flight, the oldest is
 /// recorded without its latency.
 const IN_FLIGHT_MAX: usize = 4096;
 
-/// What a recording came to, or has come to so far.
+/// The state of a recording, running or ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recording {
-    /// Where it is.
+    /// The recording's file.
     pub file: PathBuf,
-    /// Requests in it; while it grows, those in flight do not count yet, and those that are about
-    /// to be written do.
+    /// Requests in the recording. While it grows, requests in flight do not count, and requests
+    /// about to be written do.
     pub requests: u64,
     /// Bytes in the file.
     pub bytes: u64,
     /// Whether it is still growing.
     pub active: bool,
-    /// Why it ended before it was told to.
+    /// Why the recording ended by itself.
     pub failed: Option<String>,
 }
 
-/// Records requests to stores, or does not, as it is told.
+/// Records requests to stores while a recording is on.
 pub struct Recorder {
     runtime: HostRuntime,
-    /// Number of the next request that is noted; goes on from one recording to the next, so that a
-    /// late end of a request is never taken for another's.
+    /// Number of the next noted request. Numbers continue from one recording to the next, so that a
+    /// request's late end is never taken for another's.
     next: Cell<u64>,
     /// The file that a recording is about to be made to.
     starting: RefCell<Option<PathBuf>>,
@@ -79,13 +79,13 @@ struct Active {
     frames: Frames,
 }
 
-/// A request that is kept until it and all before it have ended.
+/// A request, kept until it and all earlier requests have ended.
 struct Noted {
     request: Request,
     ended: bool,
 }
 
-/// A recording that is about to begin, until it has or cannot, or nobody waits for it any more.
+/// A recording about to begin: until it has begun or failed, or its caller stops waiting.
 struct Starting<'a>(&'a Recorder);
 
 impl<'a> Starting<'a> {
@@ -101,7 +101,7 @@ impl Drop for Starting<'_> {
     }
 }
 
-/// A request that was noted and has not ended; if it is dropped, it ended without success.
+/// A noted request that has not ended. Dropping it means that it ended without success.
 struct Asked<'a> {
     recorder: &'a Recorder,
     /// Its numbers, from the first to before the last.
@@ -109,19 +109,19 @@ struct Asked<'a> {
 }
 
 impl Recorder {
-    /// One that does not record yet.
+    /// A recorder without a recording.
     pub fn new(runtime: HostRuntime) -> Rc<Self> {
         let (starting, active, ended) = Default::default();
         Rc::new(Recorder { runtime, next: Cell::new(0), starting, active, ended })
     }
 
-    /// Begins a recording in a new file; with `replace`, in place of a recording that is there.
-    /// Call [`tend`](Self::tend) every second from then on.
+    /// Begins a recording in a new file; with `replace`, an existing recording is replaced. Call
+    /// [`tend`](Self::tend) every second from then on.
     ///
     /// # Errors
     ///
-    /// [`Busy`](HostErrorKind::Busy) if one is being made here or to that file; those of
-    /// [`may_record`]; what the system says.
+    /// [`Busy`](HostErrorKind::Busy) if a recording is being made here or to that file; the errors
+    /// of [`may_record`]; the system's errors.
     pub async fn start(&self, path: &Path, replace: bool) -> Result<(), HostError> {
         let busy = |path: &Path, what| {
             HostError::new(
@@ -136,7 +136,7 @@ impl Recorder {
             return Err(busy(path, "begun"));
         }
         let _starting = Starting::new(self, path);
-        // The disk may take its time, which is not the clients'.
+        // The disk may be slow, and clients must not wait for it.
         let to = path.to_owned();
         let create = move || Created::new(&to, replace);
         let frames = blocking::unblock(create).await?.keep();
@@ -153,8 +153,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Sends what has been recorded to the file. Returns, once, why the recording ended if it had
-    /// to.
+    /// Sends the recorded requests to the file. If the recording had to end, returns the reason,
+    /// once.
     pub fn tend(&self) -> Option<String> {
         let mut slot = self.active.borrow_mut();
         let active = slot.as_mut()?;
@@ -171,7 +171,7 @@ impl Recorder {
         Some(why)
     }
 
-    /// Ends the recording with what is in flight, and waits until all of it is in the file.
+    /// Ends the recording, including requests in flight, and waits until all of it is in the file.
     ///
     /// # Errors
     ///
@@ -195,7 +195,7 @@ impl Recorder {
         }
     }
 
-    /// The recording that is being made, or else the last one, if there was any.
+    /// The running recording, else the last one, if any.
     pub fn recording(&self) -> Option<Recording> {
         match &*self.active.borrow() {
             Some(active) => Some(active.recording()),
@@ -203,8 +203,8 @@ impl Recorder {
         }
     }
 
-    /// Notes a request, and a flush right behind it if it is to be `durable`: what that means, in
-    /// a format that knows no other way to say so.
+    /// Notes a request, and a flush right behind it if it is `durable`: the format has no other way
+    /// to express this.
     fn note<S: Store>(
         &self,
         store: &S,
@@ -215,7 +215,7 @@ impl Recorder {
     ) -> Option<Asked<'_>> {
         let mut slot = self.active.borrow_mut();
         let active = slot.as_mut()?;
-        // What no volume reaches the store refuses; it is nothing that a client could want again.
+        // The store refuses an address past every volume, so it need not be recorded.
         if length > MAX_ADDRESS || offset > MAX_ADDRESS - length {
             return None;
         }
@@ -249,8 +249,8 @@ impl Active {
         }
     }
 
-    /// The recording's number for a volume or snapshot. `None` if it has no name, being deleted,
-    /// or if there are more than a recording may have: those are left out.
+    /// The recording's number for a volume or snapshot. `None` if it has no name because it is
+    /// being deleted, or if a recording has no more numbers: such requests are left out.
     fn volume<S: Store>(&mut self, store: &S, target: TreeId) -> Option<VolumeId> {
         if let Some(volume) = self.volumes.get(&target) {
             return Some(*volume);
@@ -271,13 +271,13 @@ impl Active {
         self.in_flight.push_back(Noted { request, ended: false });
     }
 
-    /// Puts the oldest request into the frame that is being made.
+    /// Puts the oldest request into the frame being made.
     fn encode_first(&mut self) {
         let noted = self.in_flight.pop_front().expect("asked for with one there");
         self.first += 1;
         self.requests += 1;
         if self.encoder.push(&noted.request) {
-            // Failing, it is told when it is tended next, and nothing more comes of it.
+            // The next `tend` reports a failure, which has no other effect.
             let _ = self.send();
         }
     }
@@ -297,14 +297,14 @@ impl Active {
         rest
     }
 
-    /// The frame that is being made.
+    /// Takes the frame being made.
     fn take(&mut self) -> Batch {
         let mut frames = self.frames.buffer();
         self.encoder.take(&mut frames);
         Batch { frames, requests: self.requests }
     }
 
-    /// Sends the frame that is being made on its way to the file.
+    /// Sends the frame being made to the file's thread.
     fn send(&mut self) -> Result<(), String> {
         let batch = self.take();
         self.frames.send(batch)
@@ -312,7 +312,7 @@ impl Active {
 }
 
 impl Asked<'_> {
-    /// It ended well.
+    /// The request ended with success.
     fn ended(mut self) {
         self.end(true);
     }
@@ -336,7 +336,7 @@ impl Asked<'_> {
     }
 }
 
-/// A request, if it was noted, ended well.
+/// Ends a request, if it was noted, with success.
 fn end(asked: Option<Asked<'_>>) {
     if let Some(asked) = asked {
         asked.ended();

@@ -1,4 +1,4 @@
-//! The executor, and the Runtime that it gives to what it runs.
+//! The executor, and the Runtime that it provides.
 
 use std::any::Any;
 use std::cell::OnceCell;
@@ -19,7 +19,7 @@ use mjolnir_units::Instant;
 
 use crate::workers::{Workers, thread_cpu_time};
 
-/// The real world, as the engine sees it. Clones are handles of one world.
+/// The engine's runtime in the real world. Clones are handles of one runtime.
 #[derive(Clone)]
 pub struct HostRuntime {
     inner: Rc<Inner>,
@@ -31,9 +31,9 @@ struct Inner {
     began: std::time::Instant,
     /// Processors.
     parallelism: usize,
-    /// From the first job on: as many as there are processors but this thread's, and one at least.
+    /// Made for the first job: one thread less than there are processors, and at least one.
     workers: OnceCell<Workers>,
-    /// Where a task that panics sends what with.
+    /// A panicking task sends its panic here.
     panics: Sender<Panic>,
 }
 
@@ -42,11 +42,11 @@ type Panic = Box<dyn Any + Send>;
 /// Runs `main` to its end on this thread, with the tasks that it spawns; returns what it returns.
 /// Tasks that have not ended by then are dropped.
 ///
-/// Panics as soon as a task does: others would wait for it for ever, and it may leave half of a change
-/// behind that they all see.
+/// Panics as soon as a task does: other tasks would wait for it for ever, and it may leave half a
+/// change that they all see.
 ///
-/// Ready tasks run in turns, in the order of their waking. Between turns timers and files that have
-/// become ready wake their tasks, and when no task is ready the thread sleeps until one is.
+/// Ready tasks run in turns, in the order of their waking. Between turns, timers and files that
+/// became ready wake their tasks. When no task is ready, the thread sleeps.
 pub fn run<T>(main: impl AsyncFnOnce(HostRuntime) -> T) -> T {
     let executor = Rc::new(LocalExecutor::new());
     let (panics, panicked) = async_channel::unbounded();
@@ -58,13 +58,13 @@ pub fn run<T>(main: impl AsyncFnOnce(HostRuntime) -> T) -> T {
         panics,
     };
     let runtime = HostRuntime { inner: Rc::new(inner) };
-    // Polled when it was woken, as tasks are, not whenever one of them is.
+    // Polled only when woken, as tasks are.
     let mut main = FuturesUnordered::from_iter([main(runtime)]);
     let tasks = run_tasks(&executor, &panicked).or(panic_as_told(&panicked));
     async_io::block_on(main.next().or(tasks)).expect("it is asked for once")
 }
 
-/// Panics as the first task does that panics.
+/// Resumes the panic of the first task that panics.
 async fn panic_as_told<T>(panicked: &Receiver<Panic>) -> T {
     match panicked.recv().await {
         Ok(panic) => resume_unwind(panic),
@@ -72,13 +72,13 @@ async fn panic_as_told<T>(panicked: &Receiver<Panic>) -> T {
     }
 }
 
-/// A turn of tasks ends after so long, lest whoever waits for a timer or a file wait for many long
-/// steps of others, or after so many.
+/// A turn of tasks ends after this time, so that a task that waits for a timer or a file does not
+/// wait for many long steps of others, or after a number of steps.
 const TURN: Duration = Duration::from_micros(200);
 const TURN_TASKS: usize = 200;
 
-/// Runs tasks for ever, but none after one that panicked. Each time that it is pending, timers and files get a
-/// look.
+/// Runs tasks for ever, but none after a panic. Each time it is pending, timers and files are
+/// polled.
 async fn run_tasks<T>(executor: &LocalExecutor<'_>, panicked: &Receiver<Panic>) -> T {
     loop {
         let mut began = std::time::Instant::now();
@@ -138,8 +138,8 @@ impl Runtime for HostRuntime {
         self.inner.parallelism
     }
 
-    /// The last one, where it is not the only one. With a thread more than there are processors each would
-    /// wait for one now and then, this one with all its clients.
+    /// The last number, unless it is the only one. With one thread more than processors, each
+    /// thread would sometimes wait for a processor, and this thread's clients with it.
     fn own_job(&self) -> Option<usize> {
         self.inner.parallelism.checked_sub(1).filter(|number| *number > 0)
     }

@@ -1,4 +1,4 @@
-//! Being told to stop.
+//! Signals to stop.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -10,8 +10,8 @@ use signal_hook::low_level::{pipe, unregister};
 
 use crate::HostError;
 
-/// Hears SIGTERM, SIGINT and SIGHUP, which do not end the process by themselves while it exists. A
-/// SIGHUP that was ignored when it was made stays so, as `nohup` has it.
+/// Receives SIGTERM, SIGINT and SIGHUP, which do not end the process while this exists. A SIGHUP
+/// ignored at its creation stays ignored, as `nohup` expects.
 pub struct Shutdown {
     receiver: Async<UnixStream>,
     registered: Vec<SigId>,
@@ -32,16 +32,16 @@ impl Shutdown {
         Ok(shutdown)
     }
 
-    /// Completes once a signal has come since the last call: the first asks to stop in order, and
-    /// a second one to stop at once.
+    /// Completes when a signal has come since the last call. The first signal requests an orderly
+    /// stop, the second an immediate one.
     pub async fn requested(&self) {
         let heard = self.receiver.read_with(|mut receiver| match receiver.read(&mut [0; 1]) {
-            // The senders live as long as this; an end would be a wonder, and is no signal.
+            // The senders live as long as this, so an end should not occur; it is no signal.
             Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
             other => other,
         });
         if heard.await.is_err() {
-            // Nothing more will be heard: wait for ever rather than stop a healthy server.
+            // No more signals can be received: waits for ever rather than stop a healthy server.
             std::future::pending::<()>().await;
         }
     }

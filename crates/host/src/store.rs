@@ -21,13 +21,13 @@ use crate::HostRuntime;
 /// The engine in the real world.
 pub type LocalStore = Engine<FileDevice, HostRuntime>;
 
-/// Segments that a store is divided into by default, at least, and fewer than twice as many. Some eight
-/// are kept as a reserve, whatever their size. Where these were a sixteenth of a store that was 80 % full,
-/// 5.7 blocks were written for each that was accepted, with four times as many segments 3.8
-/// (`mjolnir-bench steady-disk`); with twice as many again 3.7, but moving data was slower by a sixth.
+/// By default a store has at least this many segments, and fewer than twice as many. About eight
+/// are reserved, whatever their size. With a reserve of a sixteenth of a store 80 % full, 5.7
+/// blocks were written per accepted block; with four times as many segments 3.8 (`mjolnir-bench
+/// steady-disk`); with twice as many again 3.7, but moving data was slower by a sixth.
 const SEGMENTS_DEFAULT: u64 = 512;
-/// Where that makes segments smaller than this, they are of this size as long as the store has
-/// [`SEGMENTS_LEAST`] of them: each has a header and a footer.
+/// If that makes segments smaller than this, they get this size as long as the store has
+/// [`SEGMENTS_LEAST`] of them: each segment has a header and a footer.
 const SEGMENT_BYTES_USUAL: u64 = 4 << 20;
 /// See [`SEGMENT_BYTES_USUAL`].
 const SEGMENTS_LEAST: u64 = 128;
@@ -36,7 +36,7 @@ const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 /// The largest segment by default, in bytes.
 const SEGMENT_BYTES_MAX: u64 = 128 << 20;
 
-/// What a new store is to be like.
+/// The options of a new store.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NewStore {
     /// Bytes of the whole file; `None` for all of a block device.
@@ -45,7 +45,7 @@ pub struct NewStore {
     pub segment_bytes: Option<u64>,
     /// Reserve the space now, so that it cannot run out later.
     pub preallocate: bool,
-    /// Destroy what is there.
+    /// Destroy the present content.
     pub overwrite: bool,
 }
 
@@ -58,32 +58,31 @@ pub struct Shape {
     pub segment_bytes: u64,
 }
 
-/// What to do about acknowledged changes that survive the end of a process, though no flush has covered
-/// them.
+/// The treatment of acknowledged but unflushed changes that survive the end of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Warm {
-    /// Nothing: what a server that died left is given up.
+    /// No warm log: the changes that a dead server left are given up.
     Off,
-    /// Bring back what a server that died left, and leave nothing.
+    /// Restore the changes that a dead server left, and keep no warm log.
     #[default]
     TakeOver,
-    /// That, and leave one's own there.
+    /// Restore these changes, and keep a warm log at this place.
     Keep(WarmPlace),
 }
 
-/// A store that was opened.
+/// An opened store.
 pub struct Opened {
     /// The store.
     pub engine: LocalStore,
-    /// What is odd about its container.
+    /// Warnings about its container.
     pub warnings: Warnings,
     /// Whether requests go through io_uring (or else through a pool of threads).
     pub uring: bool,
     /// Whether requests bypass the page cache.
     pub direct: bool,
-    /// What the last server left of acknowledged changes, and where this one's lie.
+    /// The acknowledged changes that the last server left, and the place of this server's.
     pub warm: WarmReport,
-    /// What of that was given up.
+    /// The changes given up.
     pub given_up: Option<WarmLeft>,
 }
 
@@ -91,10 +90,10 @@ pub struct Opened {
 ///
 /// # Errors
 ///
-/// [`Invalid`](ErrorKind::Invalid) if something is there that is not to be overwritten, or if the
-/// sizes cannot be; [`Busy`](ErrorKind::Busy) if it is in use; [`NoSpace`](ErrorKind::NoSpace) if
-/// there is no room for it; else [`Io`](ErrorKind::Io). A file that this call made is removed
-/// again if it fails.
+/// [`Invalid`](ErrorKind::Invalid) if `path` exists and must not be overwritten, or if the sizes
+/// are impossible; [`Busy`](ErrorKind::Busy) if it is in use; [`NoSpace`](ErrorKind::NoSpace) if
+/// there is no room for it; else [`Io`](ErrorKind::Io). A file that this call made is removed again
+/// if it fails.
 pub async fn create_store(
     path: &Path,
     new: NewStore,
@@ -145,14 +144,14 @@ async fn format(path: &Path, runtime: &HostRuntime) -> Result<u64, Error> {
     Ok(segments)
 }
 
-/// Opens the store at `path`, and tells what is odd about its container. Only one process may; several
-/// may if all only read.
+/// Opens the store at `path`, and reports warnings about its container. Only one process may open a
+/// store; several may if all only read.
 ///
 /// # Errors
 ///
-/// [`Busy`](ErrorKind::Busy) if another process has it open, [`Format`](ErrorKind::Format) if it
-/// is no store that this program can read, [`Damaged`](ErrorKind::Damaged) if it is damaged beyond
-/// opening, else what the system said.
+/// [`Busy`](ErrorKind::Busy) if another process has it open, [`Format`](ErrorKind::Format) if it is
+/// no store that this program can read, [`Damaged`](ErrorKind::Damaged) if it is damaged beyond
+/// opening, else the system's error.
 pub async fn open_store(
     path: &Path,
     device: DeviceOptions,
@@ -180,7 +179,7 @@ async fn zones_least(
         let open = FileDevice::open(path, device, runtime).map_err(of_device)?;
         let told = match segments_told(&open).await {
             Ok(told) => told,
-            // What the label hides tells why.
+            // Segments that the label does not count explain the failure.
             Err(error) if device.zones_least > 0 => return Err(error),
             Err(_) => return Ok(0),
         };
@@ -205,11 +204,11 @@ async fn open_with(
     let device = FileDevice::open(path, device, runtime).map_err(of_device)?;
     let (uring, direct) = (device.is_uring(), device.is_direct());
     let warnings = device.warnings();
-    // Before it is opened, which may fail, or mend it.
+    // Before the opening, which may fail, or repair the container.
     warnings.list().iter().for_each(tell);
     let usual = WarmPlace::default();
     let found = match warm {
-        // What was left is of no use once the store was opened without it.
+        // A left log is useless once the store was opened without it.
         Warm::Off => None,
         Warm::TakeOver => Some(WarmFile::find(&device, &usual, false)),
         Warm::Keep(place) => Some(WarmFile::find(&device, place, !read_only)),
@@ -226,7 +225,7 @@ async fn open_with(
     let found = found.map(|found| Box::new(found) as Box<dyn WarmLog>);
     let opened = Engine::open_warm(device, runtime.clone(), engine, found).await;
     let engine = opened.map_err(|error| match &report.borrow().left {
-        // An error about another warm log names that, and perhaps this one.
+        // An error about another warm log names that log, and perhaps this one.
         Some(left) if left.records > 0 && error.kind != ErrorKind::Invalid => {
             let what = format!("{} (its warm log is {})", error.message, left.path.display());
             Error::new(error.kind, what)
@@ -242,9 +241,9 @@ async fn open_with(
     Ok(Opened { engine, warnings, uring, direct, warm, given_up })
 }
 
-/// Makes the file at `path` as long as the label of the store in it says, durably, if it is shorter. What was
-/// missing reads as zeroes from then on: data that lay there as damaged. Tells how short it was. Where the label
-/// counts fewer segments than `segments_least`, it is written anew first.
+/// Extends the file at `path` durably to the length in its store's label, if it is shorter. The
+/// missing part reads as zeroes from then on, and its data as damaged. Returns how short the file
+/// was. A label that counts fewer than `segments_least` segments is rewritten first.
 ///
 /// # Errors
 ///
@@ -254,8 +253,8 @@ pub fn lengthen_store(path: &Path, segments_least: u32) -> Result<Option<Short>,
     FileDevice::lengthen(path, segments_least).map_err(of_device)
 }
 
-/// The bytes in a segment of a store of `bytes` bytes, unless told otherwise: large ones cost less
-/// bookkeeping, and small stores need enough of them to choose from.
+/// The default segment size for a store of `bytes` bytes. Large segments cost less bookkeeping;
+/// small stores need enough segments to choose from.
 pub fn default_segment_bytes(bytes: u64) -> u64 {
     let least = (bytes / SEGMENTS_LEAST).clamp(1, SEGMENT_BYTES_USUAL);
     let wanted = least.max(bytes / SEGMENTS_DEFAULT);
@@ -263,8 +262,8 @@ pub fn default_segment_bytes(bytes: u64) -> u64 {
     u64::clamp(power, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
 }
 
-/// A file past the limit on file sizes (`ulimit -f`) is an error of that write, as a full disk is,
-/// and not the end of the program.
+/// Makes a write past the limit on file sizes (`ulimit -f`) fail, as on a full disk, instead of
+/// ending the program.
 fn outlive_file_size_limit() {
     // Fails only for signals that do not exist; then the default stays in force.
     let _ = signal_hook::flag::register(libc::SIGXFSZ, Arc::new(AtomicBool::new(false)));
@@ -285,7 +284,7 @@ fn block_device_bytes(path: &Path) -> Result<u64, Error> {
     }
 }
 
-/// A device's error, which names what it was about, as a store's.
+/// Converts a device's error, which names its subject, to a store's.
 fn of_device(error: DeviceError) -> Error {
     let kind = match error.kind {
         DeviceKind::Invalid => ErrorKind::Invalid,

@@ -32,9 +32,9 @@ impl Stream {
         Stream { socket: Rc::new(Socket::Unix(socket)) }
     }
 
-    /// Sends small messages at once, since replies are what clients wait for; and notices in two minutes
-    /// that an idle client is gone, though it could not say so. One that reads nothing is left alone: it
-    /// may be a virtual machine that is paused.
+    /// Sends small messages at once, since clients wait for replies. Detects within two minutes
+    /// that an idle client is gone without a close. Leaves a client that reads nothing alone: it
+    /// may be a paused virtual machine.
     pub(crate) fn tcp(socket: Async<TcpStream>) -> io::Result<Self> {
         socket.get_ref().set_nodelay(true)?;
         sockopt::set_socket_keepalive(&socket, true)?;
@@ -44,8 +44,8 @@ impl Stream {
         Ok(Stream { socket: Rc::new(Socket::Tcp(socket)) })
     }
 
-    /// Whether the other side has ended the connection in both directions, or is gone: one that has said all
-    /// that it will may still wait for an answer.
+    /// Whether the peer has closed the connection in both directions, or is gone. A peer that
+    /// closed only its sending side may still wait for an answer.
     pub fn is_hung_up(&self) -> bool {
         let mut polled = [match &*self.socket {
             Socket::Unix(socket) => PollFd::new(socket, PollFlags::empty()),
@@ -56,9 +56,9 @@ impl Stream {
             && polled[0].revents().intersects(gone)
     }
 
-    /// Ends the connection in both directions, whatever handles there are: reads return the end.
+    /// Ends the connection in both directions for all handles: reads return the end.
     pub fn disconnect(&self) {
-        // Fails only if the other side was faster.
+        // Fails only if the peer was faster.
         let _ = match &*self.socket {
             Socket::Unix(socket) => socket.get_ref().shutdown(Ends::Both),
             Socket::Tcp(socket) => socket.get_ref().shutdown(Ends::Both),
@@ -82,10 +82,10 @@ macro_rules! forward {
     };
 }
 
-/// For TLS, whose library reads and writes by itself, and says when it has to wait for what.
+/// For TLS, whose library reads and writes by itself, and reports when it must wait for the socket.
 #[cfg(feature = "tls")]
 impl Stream {
-    /// Reads what is there, or fails with [`WouldBlock`](io::ErrorKind::WouldBlock).
+    /// Reads the available bytes, or fails with [`WouldBlock`](io::ErrorKind::WouldBlock).
     pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match &*self.socket {
             Socket::Unix(socket) => io::Read::read(&mut socket.get_ref(), buffer),
@@ -93,7 +93,7 @@ impl Stream {
         }
     }
 
-    /// Writes what finds room, or fails with [`WouldBlock`](io::ErrorKind::WouldBlock).
+    /// Writes as many bytes as have room, or fails with [`WouldBlock`](io::ErrorKind::WouldBlock).
     pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match &*self.socket {
             Socket::Unix(socket) => io::Write::write(&mut socket.get_ref(), bytes),

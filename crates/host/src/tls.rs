@@ -1,4 +1,4 @@
-//! TLS for clients: with certificates, or with keys that both sides know.
+//! TLS for clients: with certificates, or with pre-shared keys.
 //!
 //! **Why OpenSSL, and nothing of Rust's own.** Clients of NBD use both: certificates, and
 //! pre-shared keys (what `psktool` writes, and libnbd and QEMU read). rustls 0.23 knows pre-shared
@@ -10,9 +10,9 @@
 //! Invariants:
 //! * TLS 1.2 at least, 1.3 where the client can; forward secrecy always; no renegotiation, no
 //!   resumption, no compression.
-//! * What is secret is read from files that their owner alone can access, and never printed.
+//! * Secrets are read from files that only their owner can access, and never printed.
 //! * Nothing is read from a connection before its handshake begins, and the caller hands over a
-//!   stream of which it holds no bytes read ahead: what came in the clear never counts as secured.
+//!   stream without bytes read ahead: so bytes received in the clear never count as secured.
 
 use std::path::PathBuf;
 

@@ -1,8 +1,8 @@
 //! Unix sockets by paths of any length.
 //!
 //! An address of a unix socket has room for a path of 107 bytes, which a store deep in a file
-//! system exceeds. A file that is open has a short name in `/proc/self/fd`, though: so a client
-//! opens the socket file, and a server its folder.
+//! system exceeds. But an open file has a short name in `/proc/self/fd`: so a client opens the
+//! socket file, and a server its folder.
 
 use std::fs::File;
 use std::io;
@@ -16,18 +16,19 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
-/// The longest path that other programs can be expected to connect to, in bytes.
+/// The longest path that other programs can connect to, in bytes.
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// How long a program that has more clients waiting than it can have may take to let some in.
+/// The longest wait for a program whose queue of clients is full.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 
-/// Connects to a unix socket, whose path may be as long as that of any file.
+/// Connects to a unix socket by a path of any length.
 ///
 /// # Errors
 ///
-/// As `connect` says: not found, refused if nobody listens, permission denied, and so on;
-/// [`WouldBlock`](io::ErrorKind::WouldBlock) if there are too many who wait, and stay so for five seconds.
+/// The errors of `connect`: not found, refused if no program listens, permission denied, and so on;
+/// [`WouldBlock`](io::ErrorKind::WouldBlock) if the queue of waiting clients stays full for five
+/// seconds.
 pub fn connect_unix(path: &Path) -> io::Result<UnixStream> {
     let socket = UnixStream::from(connect(path, SocketFlags::empty())?);
     socket.set_write_timeout(None)?;
@@ -37,7 +38,7 @@ pub fn connect_unix(path: &Path) -> io::Result<UnixStream> {
 pub(crate) fn connect(path: &Path, flags: SocketFlags) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | flags;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    // It bounds connecting, too.
+    // This limits connecting, too.
     set_socket_timeout(&socket, Timeout::Send, Some(CONNECT_TIME))?;
     if fits(path) {
         rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
@@ -48,15 +49,15 @@ pub(crate) fn connect(path: &Path, flags: SocketFlags) -> Result<OwnedFd, Errno>
     Ok(socket)
 }
 
-/// Binds a socket to a path in a folder, where nothing may be yet.
+/// Binds a socket to a path in a folder; the path must not exist yet.
 pub(crate) fn bind(socket: &OwnedFd, path: &Path, folder: &File) -> io::Result<()> {
     if fits(path) {
         return Ok(rustix::net::bind(socket, &SocketAddrUnix::new(path)?)?);
     }
-    // Even the last part of the path may be too long, so the socket gets its name later.
+    // Even the last part of the path may be too long, so the socket gets its final name later.
     let first = format!(".mjolnir-{}", std::process::id());
     let address = SocketAddrUnix::new(format!("{}/{first}", short_name(folder)))?;
-    // Left by a process of this id that was killed in between.
+    // A process of this id that was killed in between may have left one.
     let _ = rustix::fs::unlinkat(folder, &first, AtFlags::empty());
     rustix::net::bind(socket, &address)?;
     let named = rustix::fs::renameat_with(folder, &first, CWD, path, RenameFlags::NOREPLACE);

@@ -9,17 +9,17 @@ use rustix::time::{ClockId, clock_gettime};
 
 type Job = Box<dyn FnOnce(usize) + Send>;
 
-/// Some threads that take jobs in the order in which they are given, each the next one as soon as it
-/// is free. They stay the same for the life of this, so that a job finds in its processor's cache what
-/// the one before with the same number left there. They end when this is dropped, their jobs done.
+/// Threads that take jobs in order, each the next job as soon as it is free. The threads stay the
+/// same for the life of this, so that a job finds the data of the last job with the same number in
+/// its processor's cache. Dropping this ends the threads once their jobs are done.
 pub struct Workers {
     threads: usize,
     jobs: Sender<Job>,
 }
 
 impl Workers {
-    /// So many threads, or fewer if the system gives no more. Without any, jobs are done by whoever
-    /// hands them out.
+    /// Starts `threads` threads, or fewer if the system gives no more. Without threads,
+    /// [`run`](Self::run) does the jobs itself.
     pub fn new(threads: usize) -> Self {
         let (jobs, queue) = async_channel::unbounded::<Job>();
         let mut started = 0;
@@ -40,14 +40,14 @@ impl Workers {
         Workers { threads: started.max(1), jobs }
     }
 
-    /// How many jobs run at once.
+    /// The number of jobs that run at once.
     pub fn threads(&self) -> usize {
         self.threads
     }
 
-    /// Hands a job out: it is under way whether or not the future is asked. The job is told which
-    /// thread runs it, from 0; the future yields what it returned and the processor time it took, or
-    /// panics as it did.
+    /// Hands out a job, which runs whether or not the future is polled. The job gets the number of
+    /// its thread, from 0. The future yields the job's result and processor time, or panics as the
+    /// job did.
     pub fn run<T: Send + 'static, J: FnOnce(usize) -> T + Send + 'static>(
         &self,
         job: J,
@@ -56,7 +56,7 @@ impl Workers {
         let job: Job = Box::new(move |number| {
             let before = thread_cpu_time();
             let result = catch_unwind(AssertUnwindSafe(|| job(number)));
-            // Whoever asked may be gone.
+            // The caller may be gone.
             let _ = send.try_send((result, thread_cpu_time().saturating_sub(before)));
         });
         if let Err(refused) = self.jobs.try_send(job) {

@@ -3,24 +3,24 @@
 /// Words of 64 bits that are joined at once.
 const PIECE: usize = 256;
 
-/// A bit for each block of some stretch of addresses, counted from its start.
+/// A bit for each block of a range of addresses, counted from its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bits {
     words: Vec<u64>,
 }
 
 impl Bits {
-    /// With room for `blocks` blocks, or up to 63 more; none is set.
+    /// Room for `blocks` blocks, rounded up to a multiple of 64; no bit is set.
     pub fn new(blocks: u64) -> Self {
         Bits { words: vec![0; blocks.div_ceil(64) as usize] }
     }
 
-    /// For how many blocks there is room.
+    /// The number of blocks that there is room for.
     pub fn room(&self) -> u64 {
         64 * self.words.len() as u64
     }
 
-    /// Sets one, if there is room for it.
+    /// Sets one bit; does nothing past the room.
     #[inline]
     pub fn set(&mut self, at: u64) {
         if let Some(bits) = self.words.get_mut((at / 64) as usize) {
@@ -28,7 +28,7 @@ impl Bits {
         }
     }
 
-    /// Sets those of `from..to` for which there is room.
+    /// Sets the bits `from..to`, as far as there is room.
     #[inline]
     pub fn set_run(&mut self, from: u64, to: u64) {
         let (mut at, end) = (from, to.min(self.room()));
@@ -40,26 +40,26 @@ impl Bits {
         }
     }
 
-    /// Sets all that are set in another, which has as much room.
+    /// Sets all bits that `other` has set. Both have the same room.
     pub fn set_those_of(&mut self, other: &Bits) {
         debug_assert_eq!(self.room(), other.room());
         self.words.iter_mut().zip(&other.words).for_each(|(bits, other)| *bits |= other);
     }
 
-    /// Clears all that are set in another, which has as much room.
+    /// Clears all bits that `other` has set. Both have the same room.
     pub fn clear_those_of(&mut self, other: &Bits) {
         debug_assert_eq!(self.room(), other.room());
         self.words.iter_mut().zip(&other.words).for_each(|(bits, other)| *bits &= !other);
     }
 
-    /// How many are set here and in another, which has as much room.
+    /// Counts the bits set both here and in `other`. Both have the same room.
     pub fn in_common_with(&self, other: &Bits) -> u64 {
         debug_assert_eq!(self.room(), other.room());
         let both = self.words.iter().zip(&other.words).map(|(bits, other)| bits & other);
         both.map(|bits| u64::from(bits.count_ones())).sum()
     }
 
-    /// Those of `from..to`, and no others, from 0 on.
+    /// A copy of the bits `from..to`, moved to start at 0.
     pub fn part(&self, from: u64, to: u64) -> Bits {
         let (first, shift) = ((from / 64) as usize, from % 64);
         let word = |at: usize| self.words.get(at).copied().unwrap_or(0);
@@ -75,8 +75,8 @@ impl Bits {
         Bits { words }
     }
 
-    /// Calls `each` with the runs of set bits in `from..to`, for which there must be room, by first and
-    /// length, none of them longer than a word.
+    /// Calls `each` with the runs of set bits in `from..to`: the first bit and the length, at most
+    /// 64. There must be room up to `to`.
     pub fn runs(&self, from: u64, to: u64, mut each: impl FnMut(u64, u64)) {
         let mut at = from;
         while at < to {
@@ -91,12 +91,13 @@ impl Bits {
         }
     }
 
-    /// How many are set in any of some, in `from..to`, for which there must be room in each.
+    /// Counts the bits of `from..to` that at least one of `all` has set. Each must have room up to
+    /// `to`.
     pub fn count_in_any(all: &[Bits], from: u64, to: u64) -> u64 {
         let Some((first, others)) = all.split_first().filter(|_| from < to) else { return 0 };
         let (begin, last) = ((from / 64) as usize, ((to - 1) / 64) as usize);
-        // Piece by piece: each is joined where it is near, and a plain loop over whole words counts several
-        // at once.
+        // Joins piece by piece, so that a piece stays in cache. A plain loop over whole words
+        // counts several at once.
         let mut piece = [0; PIECE];
         let mut count = 0;
         for at in (begin..=last).step_by(PIECE) {
@@ -118,7 +119,7 @@ impl Bits {
         count
     }
 
-    /// Bytes of memory, beside its own.
+    /// Bytes of memory on the heap.
     pub fn bytes(&self) -> usize {
         self.words.capacity() * size_of::<u64>()
     }
@@ -134,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// Some runs in `blocks` blocks, and the blocks that they are.
+    /// Random runs in `blocks` blocks, and the set of their blocks.
     fn some(blocks: u64, below: &mut impl FnMut(u64) -> u64) -> (Bits, BTreeSet<u64>) {
         let (mut bits, mut naive) = (Bits::new(blocks), BTreeSet::new());
         for _ in 0..below(20) {
@@ -163,7 +164,7 @@ mod tests {
         let mut chance = Pcg64::seed_from_u64(2);
         let mut below = |limit: u64| chance.next_u64() % limit;
         for _ in 0..3_000 {
-            // Of more than a piece now and then.
+            // Now and then more than a piece.
             let most = if below(20) == 0 { 40_000 } else { 400 };
             let blocks = 1 + below(most);
             let (bits, naive) = some(blocks, &mut below);

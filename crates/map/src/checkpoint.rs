@@ -1,5 +1,5 @@
-//! Checkpoints: which nodes must be written, where they came to lie, and the durable node table
-//! that says so. Also how nodes come back into memory.
+//! Checkpoints: the nodes to write, their addresses, and the durable node table that holds these.
+//! Also loads nodes back into memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,25 +16,26 @@ use crate::{Absent, DecodeError, Map, Node, NodeAddress, NodeId, Root};
 /// The map at the moment of a checkpoint.
 #[derive(Debug)]
 pub struct Frozen {
-    /// The nodes to write: all that changed since they were last placed. By id, but leaves that have
-    /// words in common follow the first of them, as [`with_one_base`](crate::with_one_base) wants it.
+    /// The nodes to write: all that changed since they were last placed. Sorted by id, except that
+    /// leaves that share words follow the first of them, as [`with_one_base`](crate::with_one_base)
+    /// requires.
     pub nodes: Vec<(NodeId, Arc<Node>)>,
     /// All trees, by id.
     pub roots: Vec<(TreeId, Root)>,
-    /// Where images lie that this checkpoint does not need any more, because their ids are free.
+    /// Addresses of images that this checkpoint no longer needs, because their ids are free.
     pub released: Vec<NodeAddress>,
 }
 
 impl Map {
     /// Begins a checkpoint of the present state. Write the image of each node,
     /// [`place`](Map::placed) it, then write the [`dirty_pages`](Map::dirty_pages) of the node
-    /// table and the roots; other operations may run meanwhile. The checkpoint before must have
+    /// table and the roots; other operations may run meanwhile. The previous checkpoint must have
     /// been placed or abandoned.
     ///
-    /// Until the checkpoint is durable the one before it must stay readable: what is `released`
-    /// here, and what [`placed`](Map::placed) returns, may be overwritten only then.
+    /// Until this checkpoint is durable, the previous one must stay readable: only then may the
+    /// `released` addresses, and those that [`placed`](Map::placed) returned, be overwritten.
     pub fn freeze(&mut self) -> Frozen {
-        self.sweep(usize::MAX); // What is gone is neither written nor in the durable table.
+        self.sweep(usize::MAX); // Gone nodes are neither written nor in the durable table.
         let table = &mut self.table;
         assert_eq!(table.pending, 0, "the checkpoint before is still being placed");
         table.pages_in_flight.clear();
@@ -56,8 +57,7 @@ impl Map {
         debug_assert!(table.accounts.dirty_bytes == 0 && table.accounts.unwritten == 0);
         let mut released = std::mem::take(&mut table.released);
         for id in std::mem::take(&mut table.freed) {
-            // An id that was used again is among the nodes; its address is superseded when that
-            // is placed.
+            // A reused id is among the nodes; placing the node supersedes the old address.
             table.slot(id).clear(FREED);
             if !table.slot(id).has(USED) {
                 released.extend(table.set_address(id, 0));
@@ -67,14 +67,15 @@ impl Map {
         Frozen { nodes, roots, released }
     }
 
-    /// Whether a checkpoint would write a node, or release one's place.
+    /// Whether a checkpoint would write a node, or release an address.
     pub fn is_changed(&self) -> bool {
         let Table { dirty, freed, released, unswept, .. } = &self.table;
         !(dirty.is_empty() && freed.is_empty() && released.is_empty() && unswept.is_empty())
     }
 
-    /// The frozen version of `id` lies at `address` (not 0) now, and stays readable there until
-    /// the address is returned as superseded or released. Returns the address that it supersedes.
+    /// Notes that the frozen version of `id` now lies at `address` (not 0). It must stay readable
+    /// there until the address is returned as superseded or released. Returns the superseded
+    /// address.
     pub fn placed(&mut self, id: NodeId, address: NodeAddress) -> Option<NodeAddress> {
         assert_ne!(address.0, 0, "0 is no address");
         let slot = self.table.slot(id);
@@ -84,9 +85,9 @@ impl Map {
         self.table.set_address(id, address.0)
     }
 
-    /// The checkpoint failed. What it was to write is dirty again, and what it was to release is
-    /// released by the next one. Nodes that were placed keep their new address until the next
-    /// checkpoint supersedes it.
+    /// Undoes a failed checkpoint. Its unplaced nodes are dirty again, and the next checkpoint
+    /// releases its addresses. Placed nodes keep their new address until the next checkpoint
+    /// supersedes it.
     pub fn abandon(&mut self, frozen: Frozen) {
         let table = &mut self.table;
         for (id, node) in frozen.nodes {
@@ -105,21 +106,21 @@ impl Map {
         table.pages_dirty.extend(pages);
     }
 
-    /// Looks at up to `limit` versions that were superseded while somebody held them, such as a
-    /// checkpoint, on from where it stopped before, and gives back what is left of those that nobody
-    /// holds any more. From the last one it begins anew; returns how often that has been reached: all were
-    /// looked at when it is two more.
+    /// Looks at up to `limit` versions that were superseded while held, by a checkpoint for
+    /// example. Continues where the last call stopped, and forgets the versions without a holder.
+    /// The call ends at the end of the list; the next one starts over. Returns how often the end
+    /// was reached: once this has grown by two, all versions were looked at.
     pub fn forget_superseded(&mut self, limit: usize) -> u64 {
         self.table.superseded.forget(limit)
     }
 
-    /// The same for all of them at once.
+    /// As [`forget_superseded`](Map::forget_superseded), for all versions at once.
     pub fn forget_all_superseded(&mut self) {
         self.table.superseded.forget_all();
     }
 
-    /// The pages of the durable node table that changed since the last call, in order. Call it
-    /// once a checkpoint, when all its nodes are placed; and read [`pages`](Map::pages) and
+    /// The pages of the durable node table that changed since the last call, in order. Call it once
+    /// per checkpoint, when all its nodes are placed; then read [`pages`](Map::pages) and
     /// [`table_page`](Map::table_page) before any other operation on the map.
     pub fn dirty_pages(&mut self) -> Vec<u32> {
         let pages = std::mem::take(&mut self.table.pages_dirty);
@@ -127,9 +128,9 @@ impl Map {
         pages.into_iter().collect()
     }
 
-    /// A page of the durable node table, as of the last [`freeze`](Map::freeze) and what was
-    /// [`placed`](Map::placed) since: the address of each id, 0 where there is none. Page `p` holds
-    /// the ids from `p * TABLE_PAGE`.
+    /// A page of the durable node table, as of the last [`freeze`](Map::freeze) and with the
+    /// addresses [`placed`](Map::placed) since: the address of each id, 0 for an id without one.
+    /// Page `p` holds the ids from `p * TABLE_PAGE`.
     pub fn table_page(&self, page: u32) -> [u64; TABLE_PAGE] {
         self.table.page(page).each_ref().map(|slot| slot.address)
     }
@@ -139,7 +140,7 @@ impl Map {
         self.table.page_count()
     }
 
-    /// The map of a checkpoint, with no node in memory.
+    /// Loads the map of a checkpoint, with no node in memory.
     pub fn load(
         roots: Vec<(TreeId, Root)>,
         pages: Vec<[u64; TABLE_PAGE]>,
@@ -173,24 +174,24 @@ impl Map {
         Ok(Map { table, roots: trees, ..Map::default() })
     }
 
-    /// Where the image of an absent node lies. For a node in memory, where its last placed version
-    /// does. None if the id is free, or was never placed.
+    /// The address of an absent node's image; for a node in memory, of its last placed version.
+    /// `None` if the id is free, or was never placed.
     pub fn address(&self, id: NodeId) -> Option<NodeAddress> {
         let slot = self.table.is_used(id).then(|| self.table.slot(id))?;
         (slot.address != 0).then_some(NodeAddress(slot.address))
     }
 
-    /// Takes an absent node into memory. Does nothing if the node is there already, or is gone.
+    /// Takes an absent node into memory. Does nothing if the node is in memory already, or is gone.
     ///
     /// If other operations ran since the image was read, check first that [`address`](Map::address)
-    /// is still where it was read from: else it may be an old version.
+    /// has not changed: else the image may be an old version.
     pub fn install(&mut self, id: NodeId, image: &[u8]) -> Result<(), DecodeError> {
         self.install_at(id, image, None, &[])
     }
 
-    /// As [`install`](Map::install), of an image that lies `at` so many bytes from somewhere, and with
-    /// what [`BaseBefore`](crate::BaseBefore) says of it. Leaves that had words in common have them so
-    /// again, if they come while others are in memory.
+    /// As [`install`](Map::install), for an image at byte address `at`, with the base bytes that
+    /// [`BaseBefore`](crate::BaseBefore) names. A leaf shares its words again with those of its
+    /// former sharers that are in memory.
     pub fn install_at(
         &mut self,
         id: NodeId,
@@ -233,13 +234,13 @@ impl Map {
         if let Some(mark) = &mut table.mark
             && mark.waiting.remove(&id)
         {
-            table.grey(id); // Though it may be black: a leaf can be waiting to be seen again.
+            table.grey(id); // Even if black: a leaf can wait for a second visit.
         }
         Ok(())
     }
 
-    /// Has a node written again at the next checkpoint though it did not change, so that its
-    /// present place becomes free. Does nothing if the id is free.
+    /// Has the next checkpoint rewrite an unchanged node, which frees its present place. Does
+    /// nothing if the id is free.
     pub fn redirty(&mut self, id: NodeId) -> Result<(), Absent> {
         if self.table.is_used(id) {
             self.table.get(id)?;
@@ -253,26 +254,26 @@ impl Map {
         self.table.is_used(id) && self.table.version(id).is_none()
     }
 
-    /// Whatever version it has, the node is not [`evict`](Map::evict)ed once it is in memory, until
-    /// [`unkeep`](Map::unkeep) was called as often. Who holds a version instead has it copied before it is
-    /// changed.
+    /// Keeps any version of the node from being [`evict`](Map::evict)ed once in memory, until
+    /// [`unkeep`](Map::unkeep) was called as often. Holding a version instead would make each
+    /// change copy it.
     pub fn keep(&mut self, id: NodeId) {
         self.table.keep(id);
     }
 
-    /// Takes back one [`keep`](Map::keep).
+    /// Undoes one [`keep`](Map::keep).
     pub fn unkeep(&mut self, id: NodeId) {
         self.table.unkeep(id);
     }
 
-    /// The nodes whose last placed version lies at an address that `here` accepts. Linear in the
-    /// size of the node table.
+    /// The nodes whose last placed version has an address that `here` accepts. Takes time linear in
+    /// the size of the node table.
     pub fn nodes_at(&self, here: impl Fn(NodeAddress) -> bool) -> Vec<NodeId> {
         let lies_here = |id: &NodeId| self.address(*id).is_some_and(&here);
         self.table.ids().filter(lies_here).collect()
     }
 
-    /// A leaf as it is now; none if the id is free, or not a leaf's.
+    /// The present version of a leaf; `None` if the id is free, or not a leaf's.
     pub fn leaf(&self, id: NodeId) -> Result<Option<Arc<Node>>, Absent> {
         if !self.table.is_used(id) {
             return Ok(None);
@@ -287,7 +288,7 @@ impl Map {
 }
 
 impl Table {
-    /// The node of an image.
+    /// Decodes an image to a node.
     fn decode(
         &mut self,
         id: NodeId,

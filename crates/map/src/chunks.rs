@@ -1,53 +1,53 @@
-//! A table by physical address, for a few stretches of a large space.
+//! A table indexed by physical address, for a few extents of a large space.
 
 use crate::word;
 
-/// One cell for each block of some extents. A leaf of single blocks in no order asks for each of
-/// them, and most have none: the space is divided into chunks of a power of two of blocks, and a short
-/// index tells which of them the extents touch. Those have cells.
+/// One cell for each block of some extents. A leaf of single blocks in no order looks up each of
+/// them, and most have no cell. So the space is divided into chunks of a power of two of blocks,
+/// and a short index holds the chunks that the extents touch. Only these chunks have cells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunks<T> {
     from: u64,
     /// Blocks of a chunk, as a power of two.
     bits: u32,
-    /// Where the cells of each chunk of blocks are, in chunks; [`NOWHERE`] for those without, and for
-    /// the last one, which stands for all blocks that lie elsewhere.
+    /// The place of each chunk's cells, in chunks; [`NOWHERE`] for chunks without cells. The last
+    /// entry stands for all blocks outside the index.
     index: Vec<u32>,
     cells: Vec<T>,
-    /// The extents, if they are [`FEW`] and not huge: words are compared with all of them.
+    /// The extents, if there are at most [`FEW`] and none is huge: words are compared with all of
+    /// them.
     few: Vec<Near>,
 }
 
-/// The chunk of cells that all blocks without one read: so no branch depends on whether a block has
-/// one, which a processor cannot foresee. It stays as it was made.
+/// All blocks without a cell read this chunk of cells, which never changes. So no branch depends on
+/// whether a block has a cell: a processor could not predict it.
 const NOWHERE: u32 = 0;
-/// Blocks of a chunk, as powers of two: so few that a chunk does not cost more than what it is for,
-/// so many that their index is short.
+/// The least and most blocks of a chunk, as powers of two. A small chunk wastes few cells; a large
+/// chunk makes a short index.
 const BITS: (u32, u32) = (6, 12);
-/// So many extents are compared faster than the index is read.
+/// Comparing a word with at most this many extents is faster than reading the index.
 const FEW: usize = 6;
-/// Words that are compared with them at once.
+/// Words compared with the extents at once.
 const PIECE: usize = 8;
-/// Blocks of a run that cannot reach past a chunk of which it does not touch an end.
+/// A run of at most this many blocks lies in the chunks of its two ends.
 const SHORT: u64 = 1 << BITS.0;
-/// An index of so many chunks is made in any case.
+/// An index shorter than this many chunks is always allowed.
 const INDEX_MAX: u64 = 1 << 20;
 
 impl<T: Copy> Chunks<T> {
-    /// Cells for extents (first block and blocks), all `empty` at first. A chunk has some 2 to the
-    /// power of 12 blocks at most, or of `bits_max` where they lie far apart; none if that does not
-    /// make the index short enough.
+    /// Cells for extents (first block and blocks), all `empty` at first. A chunk has at most 2^12
+    /// blocks, or 2^`bits_max` if the extents lie far apart. `None` if the index is still too long.
     pub fn new(extents: &[(u64, u64)], bits_max: u32, empty: T) -> Option<Self> {
         let from = extents.iter().map(|(at, _)| *at).min().unwrap_or(0);
         let end = extents.iter().map(|(at, blocks)| at + blocks).max().unwrap_or(0);
         let filled: u64 = extents.iter().map(|(_, blocks)| blocks).sum();
         let chunks = |bits: &u32| (end - from) >> bits;
         let (least, most) = BITS;
-        // Half a chunk is wasted at either end of an extent: longer ones would be for nothing, and
-        // shorter ones make a long index, which every block of the map asks.
+        // Each end of an extent wastes half a chunk. Longer chunks waste more; shorter chunks make
+        // a longer index, which every lookup reads.
         let whole = filled / (2 * extents.len() as u64).max(1);
         let widest = whole.max(1).ilog2().clamp(least, most);
-        // The index is no longer than what it is for, where that can be had.
+        // Where possible, the index has no more chunks than the extents have blocks.
         let bits = (widest..=most)
             .find(|bits| chunks(bits) <= filled)
             .or_else(|| (most..=bits_max.max(most)).find(|bits| chunks(bits) < INDEX_MAX))?;
@@ -66,7 +66,7 @@ impl<T: Copy> Chunks<T> {
         Some(table)
     }
 
-    /// The last one for blocks before all extents, or behind them.
+    /// The last index entry for blocks before or behind all extents.
     #[inline]
     fn chunk(&self, at: u64) -> usize {
         let chunk = (at.wrapping_sub(self.from) >> self.bits) as usize;
@@ -84,13 +84,13 @@ impl<T: Copy> Chunks<T> {
         self.index[self.chunk(at)]
     }
 
-    /// A block's cell; `empty` for one that lies in no chunk of an extent.
+    /// A block's cell; `empty` for a block outside all chunks.
     #[inline]
     pub fn get(&self, at: u64) -> T {
         self.cells[self.cell(self.place(at), at)]
     }
 
-    /// Stores the cells of `blocks` blocks, but for those that lie in no chunk of an extent.
+    /// Stores `value` in the cells of `blocks` blocks. Skips blocks outside all chunks.
     #[inline]
     pub fn fill(&mut self, mut at: u64, mut blocks: u64, value: T) {
         while blocks > 0 {
@@ -116,11 +116,10 @@ impl<T: Copy> Chunks<T> {
         self.index[first..=last].iter().any(|place| *place != NOWHERE)
     }
 
-    /// The words of a leaf that may refer to blocks of the extents, by their number. `room` is where
-    /// they are put.
+    /// The indices of a leaf's words that may refer to blocks of the extents, written to `room`.
     pub fn near_words<'a>(&self, words: &[u64], room: &'a mut Vec<u32>) -> &'a [u32] {
         room.resize(room.len().max(words.len()), 0);
-        // How many extents there are is known to the loop: it has them in registers then.
+        // The loop knows the number of extents, so it holds them in registers.
         let found = match self.few.len() {
             1 => self.near_words_by(&self.nearest::<1>(), words, room),
             2 => self.near_words_by(&self.nearest::<2>(), words, room),
@@ -131,13 +130,13 @@ impl<T: Copy> Chunks<T> {
         &room[..found]
     }
 
-    /// The extents if they are 1 to `N`, the last one again and again if they are fewer.
+    /// The extents, 1 to `N` of them; the last one repeated to make `N`.
     fn nearest<const N: usize>(&self) -> [Near; N] {
         std::array::from_fn(|number| self.few[number.min(self.few.len() - 1)])
     }
 
-    /// How many words may refer to blocks of the extents, which are those of `few` if that has any. Their
-    /// numbers come to lie in `room`, which has as much room as there are words.
+    /// Counts the words that may refer to blocks of the extents, and writes their indices to
+    /// `room`, which is as long as `words`. `few`, unless empty, has the extents.
     fn near_words_by<const N: usize>(
         &self,
         few: &[Near; N],
@@ -145,7 +144,7 @@ impl<T: Copy> Chunks<T> {
         room: &mut [u32],
     ) -> usize {
         let mut found = 0;
-        // Whether a word is near is not for a processor to foresee: nothing branches on it.
+        // A processor cannot predict whether a word is near, so nothing branches on it.
         let mut note = |number: usize, is_near: bool| {
             room[found] = number as u32;
             found += usize::from(is_near);
@@ -175,26 +174,26 @@ impl<T: Copy> Chunks<T> {
         }
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that the table takes.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.index.len() * size_of::<u32>() + self.cells.len() * size_of::<T>()
     }
 }
 
-/// What words are compared with to tell whether they may refer to an extent, by half of each, of which
-/// processors compare several at once: the first such half, and how many there are from it on.
+/// The range of words that may refer to an extent, in the lower half of a word: its start and its
+/// length. Processors compare several halves at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Near(u32, u32);
 
 impl Near {
-    /// Of words of runs of at most [`SHORT`] blocks.
+    /// For words of at most [`SHORT`] blocks.
     fn to((at, blocks): &(u64, u64)) -> Self {
         Near(at.wrapping_sub(SHORT) as u32, (blocks + SHORT) as u32)
     }
 }
 
-/// Whether some of these words may refer to one of the extents; always if there are none.
+/// Whether some of these words may refer to one of the extents; always true if `few` is empty.
 #[inline]
 fn may_be_near<const N: usize>(few: &[Near; N], words: &[u64; PIECE]) -> bool {
     let (mut all, mut near) = (0, 0);
@@ -204,7 +203,7 @@ fn may_be_near<const N: usize>(few: &[Near; N], words: &[u64; PIECE]) -> bool {
             near |= u32::from((*word as u32).wrapping_sub(*from) < *reach);
         }
     }
-    // Of a hole, the uppermost bits of its length.
+    // For a hole, these are the uppermost bits of its length.
     let lengths = all << 1 >> (u64::BITS - 16);
     N == 0 || near != 0 || lengths >= SHORT
 }

@@ -1,26 +1,26 @@
-//! Vectors with little slack: memory a mapped block is a design goal, and the growth of `Vec`
-//! (doubling) would spend it all.
+//! Vectors with little slack. Memory per mapped block is a design goal, which the doubling growth
+//! of `Vec` would miss.
 
-/// A vector grows to a multiple of so many items: few sizes, so that the place that one leaves in
-/// memory fits another.
+/// A vector grows to a multiple of this many items. With few sizes, the allocator can reuse the
+/// memory of one vector for another.
 const STEP: usize = 8;
-/// Unused items that are given back.
+/// A vector with more unused items than this is shrunk.
 const SLACK_MAX: usize = 64;
 
-/// The capacity of a vector of `length` items that can have `most` at most.
+/// The capacity of a vector of `length` items that has at most `most`.
 fn room_for(length: usize, most: usize) -> usize {
     debug_assert!(length <= most, "{length} items where {most} are the most there can be");
     length.next_multiple_of(STEP).min(most.max(length))
 }
 
-/// A copy, with the room that it would have if it had grown; it can come to have `most` items.
+/// A copy with the capacity that a grown vector would have. It can grow to `most` items.
 pub(crate) fn copy_with_room<T: Copy>(items: &[T], most: usize) -> Vec<T> {
     let mut copy = Vec::with_capacity(room_for(items.len(), most));
     copy.extend_from_slice(items);
     copy
 }
 
-/// Replaces `vec[from..to]` with `new`. The vector can come to have `most` items.
+/// Replaces `vec[from..to]` with `new`. The vector can grow to `most` items.
 pub(crate) fn splice<T: Copy>(vec: &mut Vec<T>, from: usize, to: usize, new: &[T], most: usize) {
     let (length, old) = (vec.len(), to - from);
     if new.len() > old {
@@ -28,7 +28,7 @@ pub(crate) fn splice<T: Copy>(vec: &mut Vec<T>, from: usize, to: usize, new: &[T
         if vec.capacity() - length < more {
             vec.reserve_exact(room_for(length + more, most) - length);
         }
-        vec.extend_from_slice(&new[..more]); // Only to lengthen it; overwritten below.
+        vec.extend_from_slice(&new[..more]); // Only lengthens the vector; overwritten below.
         vec.copy_within(to..length, to + more);
     } else if new.len() < old {
         vec.copy_within(to..length, from + new.len());
@@ -38,7 +38,7 @@ pub(crate) fn splice<T: Copy>(vec: &mut Vec<T>, from: usize, to: usize, new: &[T
     vec[from..from + new.len()].copy_from_slice(new);
 }
 
-/// Gives unused capacity back if there is much, or more than the vector can come to have items.
+/// Shrinks a vector with much unused capacity, or with a capacity above `most`.
 pub(crate) fn trim<T>(vec: &mut Vec<T>, most: usize) {
     if vec.capacity() - vec.len() > SLACK_MAX {
         vec.shrink_to_fit();

@@ -1,27 +1,27 @@
-//! What differs between two trees, such as a snapshot and the volume it was taken of. Subtrees that
-//! both share at the same place are skipped unseen.
+//! The differences between two trees, such as a snapshot and its volume. Skips a subtree that both
+//! trees have at the same place, without a look at it.
 
 use mjolnir_units::{Lba, Pba, TreeId};
 
 use crate::{Absent, Edge, Map, Root, word};
 
-/// A stretch whose mapping differs.
+/// A range whose mapping differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiffRange {
     /// First block, the same in both trees.
     pub lba: Lba,
     /// Length in blocks.
     pub blocks: u64,
-    /// Where the new tree has it; none: a hole now.
+    /// Its address in the new tree; `None`: a hole there.
     pub pba: Option<Pba>,
 }
 
 /// Part of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diff {
-    /// What differs, in address order.
+    /// The differing ranges, in address order.
     pub ranges: Vec<DiffRange>,
-    /// Where to go on; none: the new tree ends here.
+    /// Where to continue; `None`: the new tree ends here.
     pub next: Option<Lba>,
 }
 
@@ -50,7 +50,7 @@ impl<'a> Cursor<'a> {
         Cursor { map, ahead: vec![Place { edge: root.edge, start: 0, level: root.level }] }
     }
 
-    /// The unopened subtree that holds block `at`; none past the end.
+    /// The unopened subtree that holds block `at`; `None` past the end.
     fn at(&mut self, at: u64) -> Option<Place> {
         while self.ahead.last().is_some_and(|place| place.end() <= at) {
             self.ahead.pop();
@@ -88,9 +88,9 @@ impl<'a> Cursor<'a> {
 }
 
 impl Map {
-    /// Up to `limit` (at least one) ranges from `from` on that `new` maps otherwise than `old`.
-    /// What lies past the end of `old` counts as a hole there. May stop early, even with no range,
-    /// where a node is absent; it is an error only if no progress was made.
+    /// Up to `limit` (at least one) ranges from `from` on that `new` and `old` map differently.
+    /// Blocks past the end of `old` count as holes there. May stop early at an absent node, even
+    /// with no range; returns the error only if it made no progress.
     pub fn diff(&self, old: TreeId, new: TreeId, from: Lba, limit: usize) -> Result<Diff, Absent> {
         let (mut a, mut b) = (Cursor::new(self, self.root(old)), Cursor::new(self, self.root(new)));
         let length = self.root(new).edge.blocks;
@@ -115,7 +115,7 @@ impl Map {
 }
 
 impl Diff {
-    /// Whether there was room.
+    /// Adds a range; false if there was no room.
     fn push(&mut self, at: u64, blocks: u64, pba: Option<Pba>, limit: usize) -> bool {
         if let Some(last) = self.ranges.last_mut() {
             let follows = match (last.pba, pba) {
@@ -136,7 +136,7 @@ impl Diff {
     }
 }
 
-/// Blocks up to `to` are alike in both trees, or are mapped so in the new one.
+/// Blocks up to `to` are equal in both trees, or have this mapping in the new one.
 struct Step {
     to: u64,
     pba: Option<Option<Pba>>,

@@ -1,27 +1,28 @@
-//! What was displaced of what a mark found.
+//! The blocks displaced since a mark found them live.
 //!
-//! What a mark finds live stays all that can be: a reference is only ever made to what is written anew,
-//! or to what something refers to already. What ceases to be live shows here: it was displaced.
+//! The live blocks of a mark only become fewer: a new reference is to a freshly written block, or
+//! to a block that has a reference already. A block that ceases to be live was displaced, which is
+//! recorded here.
 
 use mjolnir_units::Pba;
 
 use crate::{Bits, Map, word};
 
-/// Which blocks of some regions of addresses were displaced.
+/// The displaced blocks of the watched address regions.
 #[derive(Default)]
 pub(crate) struct Displaced {
     region_blocks: u64,
-    /// For each region its place among those that are watched, plus 1; 0 for the others.
+    /// For each region: its index among the watched regions plus 1; 0 if not watched.
     places: Vec<u32>,
-    /// For each region that is watched a bit for each of its blocks.
+    /// For each watched region, a bit for each of its blocks.
     bits: Vec<Bits>,
-    /// Whether something went as a whole, of which nobody looked where it lies.
+    /// Whether a whole subtree was dropped without a look at its addresses.
     blindly: bool,
 }
 
 impl Displaced {
-    /// Blocks `lo..hi` of a leaf are about to be displaced. They lie in these of its words, of which the
-    /// first begins with block `start`.
+    /// Notes that blocks `lo..hi` of a leaf are about to be displaced. `words` are the leaf's words
+    /// with these blocks; the first word begins with block `start`.
     #[inline]
     pub fn note(&mut self, words: impl Iterator<Item = u64>, start: u64, lo: u64, hi: u64) {
         if self.places.is_empty() {
@@ -38,7 +39,7 @@ impl Displaced {
         }
     }
 
-    /// A run may go on in the next region.
+    /// Notes a run, which may continue in the next region.
     fn note_run(&mut self, pba: Pba, blocks: u64) {
         let (mut at, end) = (pba.0, pba.0 + blocks);
         while at < end {
@@ -51,7 +52,7 @@ impl Displaced {
         }
     }
 
-    /// Something went as a whole.
+    /// Notes that a whole subtree was dropped.
     pub fn note_blindly(&mut self) {
         self.blindly = true;
     }
@@ -64,8 +65,8 @@ impl Displaced {
 }
 
 impl Map {
-    /// Remembers from now on, and nothing from before, which blocks are displaced of these regions of
-    /// `region_blocks` blocks (more than none) each. The addresses have `all` regions.
+    /// Starts to record displaced blocks of `regions`, each of `region_blocks` blocks (at least
+    /// one), and forgets earlier records. The address space has `all` regions.
     pub fn watch_displaced(&mut self, all: usize, region_blocks: u64, regions: &[u32]) {
         let mut watch = Displaced { region_blocks, ..Displaced::default() };
         if !regions.is_empty() {
@@ -78,16 +79,16 @@ impl Map {
         self.displaced = watch;
     }
 
-    /// Which blocks of a region were displaced since it is watched: a bit for each, from its start on.
-    /// None if it is not watched, or something went as a whole.
+    /// The blocks of a region displaced since its watch began: a bit for each, from its start on.
+    /// `None` if the region is not watched, or a whole subtree was dropped.
     pub fn displaced(&self, region: u32) -> Option<&Bits> {
         let place =
             self.displaced.places.get(region as usize).filter(|_| !self.displaced.blindly)?;
         Some(&self.displaced.bits[place.checked_sub(1)? as usize])
     }
 
-    /// Grows whenever something comes to be referred to once more, or may: by snapshots, restores, clones
-    /// and moves, and by a write to what they share, which copies all of a leaf.
+    /// A counter that grows whenever a block gains or may gain another reference: by snapshots,
+    /// restores, clones and moves, and by a write to a shared leaf, which copies the whole leaf.
     pub fn referred_again(&self) -> u64 {
         self.table.again
     }
@@ -144,7 +145,7 @@ mod tests {
                 }
                 match below(4) {
                     0 => map.trim(TREE, Lba(lba), blocks).unwrap(),
-                    // At the border of two regions, or past the last one.
+                    // Addresses at the border of two regions, or past the last one.
                     1 => map.write(TREE, Lba(lba), Pba(REGION * below(40) + 695), blocks).unwrap(),
                     _ => map.write(TREE, Lba(lba), Pba(below(REGIONS * REGION)), blocks).unwrap(),
                 }
@@ -188,7 +189,8 @@ mod tests {
             let before = map.referred_again();
             change(&mut map);
             assert_eq!(map.referred_again() > before, *again, "change {number}");
-            // What is moved is displaced where it was, what a clone takes the place of where that was.
+            // A move displaces the blocks at its source; a clone displaces those at its
+            // destination.
             let expected = [Some(100), Some(0), None, None, None, Some(0)][number];
             assert_eq!(count(&map), expected, "change {number}");
         }

@@ -1,4 +1,4 @@
-//! Taking a range without taking it away: a rope that shares the nodes of its source.
+//! Extracts a range as a rope that shares the nodes of its source, and leaves the source in place.
 
 use mjolnir_units::TreeId;
 
@@ -7,7 +7,7 @@ use crate::table::Table;
 use crate::{Edge, Map, Node, NodeId, Root};
 
 impl Map {
-    /// A rope with blocks `lo..hi` of a tree. New nodes are made along both ends only.
+    /// A rope with blocks `lo..hi` of a tree. Makes new nodes along both ends only.
     pub(crate) fn extract(&mut self, tree: TreeId, lo: u64, hi: u64) -> Root {
         let mut root = self.root(tree);
         let whole = lo == 0 && hi == root.edge.blocks;
@@ -16,7 +16,7 @@ impl Map {
             self.set_root(tree, root);
             return root;
         }
-        // Down to the lowest node that has all of the range.
+        // Goes down to the lowest node that has the whole range.
         let (mut at, mut lo, mut hi, mut owned) = (root, lo, hi, !root.edge.shared);
         while at.level > 0 {
             let node = self.table.node(at.edge.child);
@@ -76,7 +76,7 @@ impl Table {
         self.edge_to(part)
     }
 
-    /// Says on the edges `first..=last` of an owned node that others lead to the children too.
+    /// Marks the edges `first..=last` of an owned node as shared.
     fn share_children(&mut self, id: NodeId, first: usize, last: usize) {
         let edges = self.node(id).edges();
         if (first..=last).any(|index| !edges[index].shared) {

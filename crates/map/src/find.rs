@@ -1,4 +1,4 @@
-//! Looking for references, the slow way: for proofs, not for work.
+//! A slow search for references, for tests and checks only.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use mjolnir_units::Pba;
 use crate::{Absent, Map, NodeId};
 
 impl Map {
-    /// A leaf that some tree reaches and that refers to a block which `wanted` accepts, with that
-    /// block; none if there is none. Walks every reachable node once.
+    /// A reachable leaf that refers to a block which `wanted` accepts, with that block; `None` if
+    /// no leaf does. Walks every reachable node once.
     pub fn find_reference(
         &self,
         wanted: impl Fn(Pba) -> bool,
@@ -23,7 +23,7 @@ impl Map {
             if node.is_leaf() {
                 for (_, blocks, pba) in node.extents() {
                     let Some(pba) = pba else { continue };
-                    // Both ends: an extent never crosses into another segment in between.
+                    // Testing both ends suffices: an extent reaches into at most two segments.
                     let last = pba.plus(blocks - 1);
                     if let Some(hit) = [pba, last].into_iter().find(|at| wanted(*at)) {
                         return Ok(Some((id, hit)));
@@ -36,8 +36,8 @@ impl Map {
         Ok(None)
     }
 
-    /// Has a page of the node table written again at the next checkpoint though it did not change,
-    /// so that its present place becomes free.
+    /// Has the next checkpoint rewrite an unchanged page of the node table, which frees the page's
+    /// present place.
     pub fn redirty_page(&mut self, page: u32) {
         assert!(page < self.pages(), "page {page} is past the end of the node table");
         self.table.pages_dirty.insert(page);

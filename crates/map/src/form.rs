@@ -1,4 +1,4 @@
-//! In what form the images of a checkpoint's nodes are written.
+//! The forms in which a checkpoint writes the images of its nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,31 +6,31 @@ use std::sync::Arc;
 use crate::words::Base;
 use crate::{Node, NodeId};
 
-/// The most bytes of images that have one base for all of them, before whoever stores them pads each: an
-/// append that they do not fit is closed, and a segment's end left unused.
+/// The most bytes of images with one common base, before the writer pads each. An append that has
+/// no room for them is closed, and the segment's end stays unused.
 pub const ONE_BASE_BYTES_MAX: usize = 16 << 10;
 
 /// A form of a node's image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// With all that the node has.
+    /// With all content of the node.
     Whole,
-    /// With the words that the leaf has in common with others, and its edits.
+    /// With the words that the leaf shares, and its edits.
     WithBase,
-    /// With its edits: the words in common begin `back` bytes (not 0) before the image.
+    /// With its edits only: the shared words begin `back` bytes (not 0) before the image.
     AfterBase {
-        /// See above.
+        /// Distance from the shared words to the image, in bytes.
         back: u32,
     },
 }
 
-/// Leaves that have their words in common, side by side in a list of nodes: one image with the base,
-/// then those after it.
+/// The fewest adjacent leaves in a list of nodes that are written with one base: one image with the
+/// base, then images after it.
 const FEWEST: usize = 2;
 
-/// How many of these nodes, from the first on, are to be written with one base, in at most
-/// [`ONE_BASE_BYTES_MAX`]: the first [with it](Form::WithBase), the others [after it](Form::AfterBase). 1 where that
-/// would take no less than the nodes alone.
+/// How many of these nodes, from the first on, to write with one base, in at most
+/// [`ONE_BASE_BYTES_MAX`]: the first [with it](Form::WithBase), the others [after
+/// it](Form::AfterBase). 1 if that saves too little over whole images.
 pub fn with_one_base(nodes: &[(NodeId, Arc<Node>)]) -> usize {
     let Some(base) = nodes.first().and_then(|(_, node)| node.patched()).map(|first| &first.base)
     else {
@@ -49,18 +49,18 @@ pub fn with_one_base(nodes: &[(NodeId, Arc<Node>)]) -> usize {
         alone += node.image_bytes();
         count += 1;
     }
-    // As a part of what they take alone, so that it stays less with what is added to each.
+    // Demands a saving of a quarter, so that the images stay smaller with the padding of each.
     let worth = count >= FEWEST && together < alone - alone / 4;
     if worth { count } else { 1 }
 }
 
-// What is to be written of leaves with a base in common, at most. There is one group of them, and more
-// where they take more than `ONE_BASE_BYTES_MAX`, or a list of nodes is cut. A base takes a quarter of
-// that at most, so a group that is full holds twice as many bytes of edits as of the base; of a list that
-// is cut the last group is not, which is one base for each list. Those that are written whole instead take
-// a third more than a group would.
+// Upper bounds for writing leaves with a common base. They form one group, or several if they
+// exceed `ONE_BASE_BYTES_MAX` or a list of nodes is cut. A base takes at most a quarter of that
+// limit, so a full group holds at least twice as many bytes of edits as of the base. The last group
+// of a cut list is not full: that adds one base for each list. Leaves written whole instead take at
+// most a third more than a group.
 
-/// Bytes to write for a node at most, but for its base.
+/// The most bytes to write for a node, its base excluded.
 pub(crate) fn unwritten_bytes(node: &Node) -> usize {
     match node.patched() {
         None => node.bytes(),
@@ -68,13 +68,13 @@ pub(crate) fn unwritten_bytes(node: &Node) -> usize {
     }
 }
 
-/// Bytes to write for a base at most, where one leaf or more with it must be written.
+/// The most bytes to write for a base, if at least one of its leaves must be written.
 pub(crate) fn unwritten_base_bytes(base: &Base) -> usize {
     base.bytes() + base.bytes() / 3
 }
 
-/// Bytes to write at most for some of the nodes of a checkpoint, of which `next` is the first that
-/// follows, if there is one: for a base with the last of its leaves.
+/// The most bytes to write for some nodes of a checkpoint. `next` is the node that follows them, if
+/// any. A base counts with the last of its leaves.
 pub fn unwritten_bytes_of(
     nodes: &[(NodeId, Arc<Node>)],
     next: Option<&(NodeId, Arc<Node>)>,
@@ -89,7 +89,7 @@ pub fn unwritten_bytes_of(
     bytes.sum()
 }
 
-/// Orders nodes by id, but for leaves with words in common: these follow the first of them.
+/// Sorts nodes by id, except that leaves that share words follow the first of them.
 pub(crate) fn sort(nodes: &mut [(NodeId, Arc<Node>)]) {
     let base_of = |node: &Node| node.patched().map(|patched| Arc::as_ptr(&patched.base).addr());
     let mut firsts: BTreeMap<usize, NodeId> = BTreeMap::new();
@@ -101,7 +101,7 @@ pub(crate) fn sort(nodes: &mut [(NodeId, Arc<Node>)]) {
     }
     nodes.sort_unstable_by_key(|(id, _)| *id);
     if !firsts.is_empty() {
-        // By id already, which a stable sort keeps.
+        // The nodes are in order of id, which a stable sort keeps.
         nodes.sort_by_cached_key(|(id, node)| base_of(node).map_or(*id, |base| firsts[&base]));
     }
 }

@@ -14,11 +14,11 @@
 //! root    0  blocks | shared << 63 (u64)   8  child (u32)   12  level (u8)   13  zero (3 bytes)
 //! ```
 //!
-//! Of leaves that hold words in common ([`crate::words`]) the first has the base in its image, and the
-//! others say how many bytes before theirs it begins. They must lie so as long as one of them is of use:
-//! whoever stores them writes them with one append.
+//! Leaves may share words ([`crate::words`]). The image of the first such leaf holds the base; each
+//! other image holds the distance in bytes back to it. The images must keep this distance as long
+//! as one of them is in use, so the caller writes them with one append.
 //!
-//! An image carries no checksum and no sequence number: whoever stores it adds these.
+//! An image carries no checksum and no sequence number: the caller adds both.
 
 use crate::dense::trim;
 use crate::form::Form;
@@ -26,8 +26,8 @@ use crate::node::Body;
 use crate::words::Edit;
 use crate::{BLOCKS_MAX, Edge, INNER_MAX, LEAF_MAX, LEVEL_MAX, Node, NodeId, Root, word};
 
-/// The most words in the image of a leaf. A leaf that a relocation fragmented may have more than
-/// [`LEAF_MAX`], and its image be larger than a block.
+/// The most words in the image of a leaf. A leaf fragmented by a relocation may have more than
+/// [`LEAF_MAX`], and an image larger than a block.
 pub const LEAF_WORDS_HARD: usize = (IMAGE_BYTES_MAX - HEADER) / WORD;
 /// The most bytes in an image.
 pub const IMAGE_BYTES_MAX: usize = 4095 * 64;
@@ -48,7 +48,7 @@ const SHARED: u64 = 1 << 63;
 const _: () = assert!(BLOCKS_MAX < SHARED);
 const _: () = assert!(ROOT_BYTES == EDGE + 4);
 
-/// Bytes that are not a node, a root or a node table of this map: damaged media, or a defect.
+/// Bytes that do not decode to a node, a root or a node table of this map: damaged media, or a bug.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}; the map's metadata is damaged: restore the store, or go back a checkpoint")]
 pub struct DecodeError {
@@ -90,7 +90,7 @@ pub fn root_encode(root: &Root) -> [u8; ROOT_BYTES] {
     out
 }
 
-/// The root that [`root_encode`] made these bytes of.
+/// Decodes the bytes of [`root_encode`].
 pub fn root_decode(bytes: &[u8; ROOT_BYTES]) -> Result<Root, DecodeError> {
     let root = Root { edge: edge_at(bytes), level: bytes[EDGE] };
     if bytes[EDGE + 1..] != [0; 3] {
@@ -117,11 +117,11 @@ fn put_words(words: &[u64], out: &mut [u8]) {
     }
 }
 
-/// What an image holds.
+/// The content of an image.
 pub(crate) enum Decoded {
     Node(Node),
-    /// A leaf of so many blocks that has words in common with others: these, how many bytes from the
-    /// image's first byte theirs is, and what the leaf has in place of some.
+    /// A leaf that shares words with others: its length in blocks, the shared words, the distance
+    /// in bytes from the image's first byte to theirs, and the leaf's edits.
     Edited {
         base: Vec<u64>,
         begin: i64,
@@ -130,17 +130,17 @@ pub(crate) enum Decoded {
     },
 }
 
-/// Where the words lie that an image has in common with others.
+/// The place of the words that an image shares with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BaseBefore {
-    /// So many bytes before the image.
+    /// Distance before the image, in bytes.
     pub back: u64,
-    /// So many bytes.
+    /// Length in bytes.
     pub bytes: usize,
 }
 
 impl BaseBefore {
-    /// Of an image that does not have its base; none of any other.
+    /// The place for an image without its base; `None` for any other image.
     pub fn of(image: &[u8]) -> Option<BaseBefore> {
         let edited = image.len() >= EDITED_HEADER && image[..4] == MAGIC && image[4] == EDITED;
         let back = edited.then(|| u32_at(image, 24)).filter(|back| *back > 0)?;
@@ -158,8 +158,8 @@ impl Node {
         head[16..24].copy_from_slice(&self.blocks.to_le_bytes());
     }
 
-    /// Writes the image of this version, stored under `id`, in one of its forms to `out`, which has
-    /// [`image_bytes_as`](Node::image_bytes_as) for it.
+    /// Writes the image of this version, stored under `id`, to `out` in one of its forms. `out` has
+    /// [`image_bytes_as`](Node::image_bytes_as) bytes.
     ///
     /// # Panics
     ///
@@ -184,7 +184,7 @@ impl Node {
         put_words(base, common); // Nowhere, if it lies before this image.
     }
 
-    /// Bytes of its image in a form.
+    /// Size of the node's image in a form, in bytes.
     pub fn image_bytes_as(&self, form: Form) -> usize {
         let own = EDITED_HEADER + EDIT * self.patched().map_or(0, |patched| patched.edits.len());
         match form {
@@ -194,13 +194,13 @@ impl Node {
         }
     }
 
-    /// Where in its image [with it](Form::WithBase) the base begins.
+    /// Offset of the base within an image [with base](Form::WithBase).
     pub fn base_at(&self) -> usize {
         self.image_bytes_as(Form::AfterBase { back: 0 })
     }
 
     /// Writes the image of this version, stored under `id`, to `out`, which has
-    /// [`image_bytes`](Node::image_bytes).
+    /// [`image_bytes`](Node::image_bytes) bytes.
     pub fn encode(&self, id: NodeId, out: &mut [u8]) {
         let (head, body) = out.split_at_mut(HEADER);
         self.encode_head(id, VERSION, self.size(), head);
@@ -220,13 +220,13 @@ impl Node {
         }
     }
 
-    /// Bytes of its image.
+    /// Size of the node's image in bytes.
     pub fn image_bytes(&self) -> usize {
         HEADER + self.size() * if self.is_leaf() { WORD } else { EDGE }
     }
 
-    /// What an image holds, checked but for what only the map knows (its children). `before` is what
-    /// [`BaseBefore`] says.
+    /// Decodes and checks an image. Only the map can check the children. `before` has the bytes
+    /// that [`BaseBefore`] names.
     pub(crate) fn decode(id: NodeId, image: &[u8], before: &[u8]) -> Result<Decoded, DecodeError> {
         let wrong = |what: String| DecodeError::new(format!("the image of {id} {what}"));
         if image.len() < HEADER || image[..4] != MAGIC {
@@ -250,7 +250,7 @@ impl Node {
             0 => (usize::from(blocks > 0), LEAF_WORDS_HARD, WORD),
             _ => (1, INNER_MAX, EDGE),
         };
-        // What follows the entries is the writer's padding.
+        // The writer's padding may follow the entries.
         if count < least || count > most || image.len() < HEADER + count * each {
             return Err(wrong(format!("has {count} entries in {} bytes", image.len())));
         }
@@ -278,7 +278,7 @@ fn check_sum(lengths: impl Iterator<Item = u64>, blocks: u64) -> Result<(), Stri
     equal.then_some(()).ok_or_else(|| format!("says {blocks} blocks and has {sum}"))
 }
 
-/// What is wrong with the words of a leaf of so many blocks.
+/// Checks the words of a leaf of `blocks` blocks; the error says what is wrong.
 fn check_words(words: &[u64], blocks: u64) -> Result<(), String> {
     if let Some(at) = words.iter().position(|w| !word::is_valid(*w, BLOCKS_MAX)) {
         return Err(format!("has word {:#018x} at {at}", words[at]));
@@ -289,7 +289,7 @@ fn check_words(words: &[u64], blocks: u64) -> Result<(), String> {
     check_sum(words.iter().map(|word| word::blocks(*word)), blocks)
 }
 
-/// What an image with edits holds, or what is wrong with it.
+/// Decodes an image with edits; the error says what is wrong.
 fn edited(image: &[u8], before: &[u8], blocks: u64) -> Result<Decoded, String> {
     if image.len() < EDITED_HEADER {
         return Err(format!("ends after {} bytes", image.len()));
@@ -309,7 +309,7 @@ fn edited(image: &[u8], before: &[u8], blocks: u64) -> Result<Decoded, String> {
         format!("has {words} words in common with others in {} bytes", bytes.len())
     })?;
     let base: Vec<u64> = base.chunks_exact(WORD).map(|word| u64_at(word, 0)).collect();
-    // What no leaf has any more might be joined with what is beside it, but is a word.
+    // A word that no leaf has any more may be joinable with a neighbour, but must be valid.
     if let Some(at) = base.iter().position(|word| !word::is_valid(*word, BLOCKS_MAX)) {
         return Err(format!("has word {:#018x} at {at} in common with others", base[at]));
     }

@@ -1,5 +1,5 @@
-//! Editing the words of a leaf, keeping them in normal form: no empty extents, and no two adjacent
-//! words that one could hold.
+//! Edits the words of a leaf and keeps them in normal form: no empty extents, and no two adjacent
+//! words that could be joined.
 
 use mjolnir_units::Pba;
 
@@ -10,8 +10,7 @@ use crate::word::{self, EXTENT_BLOCKS_MAX};
 /// The most blocks that [`replace`] maps at once.
 pub(crate) const REPLACE_BLOCKS_MAX: u64 = 4 * EXTENT_BLOCKS_MAX;
 
-/// The few words that take the place of others: at most two neighbours, two remainders and four
-/// new ones.
+/// The few words that replace others: at most two neighbours, two remainders and four new words.
 struct Few {
     words: [u64; 8],
     length: usize,
@@ -39,7 +38,7 @@ pub(crate) fn fill(pba: Option<Pba>, blocks: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// The one word of that; none if it takes more.
+/// The one word of `blocks` blocks from `pba`, or of a hole; `None` if one word cannot hold them.
 pub(crate) fn one_word(pba: Option<Pba>, blocks: u64) -> Option<u64> {
     let one = pba.is_none() || blocks <= EXTENT_BLOCKS_MAX;
     one.then(|| fill(pba, blocks).next()).flatten()
@@ -47,7 +46,7 @@ pub(crate) fn one_word(pba: Option<Pba>, blocks: u64) -> Option<u64> {
 
 /// A copy of the words of a leaf of `total` blocks, to be changed.
 pub(crate) fn copy_to_change(words: &[u64], total: u64) -> Vec<u64> {
-    copy_with_room(words, total as usize) // No word has less than a block.
+    copy_with_room(words, total as usize) // Each word has at least a block.
 }
 
 /// Maps blocks `lo..hi` of a leaf of `total` blocks to `pba` and on, or makes them a hole. Returns
@@ -69,15 +68,15 @@ pub(crate) fn replace(
         && !word::joins(before, one, words.get(first + 1).copied())
     {
         displaced.note([words[first]].into_iter(), lo, lo, hi);
-        words[first] = one; // As a rule, where leaves are written at random.
+        words[first] = one; // The usual case for random writes.
         return first;
     }
     let (last, last_start) = word::seek_from(words, (first, first_start), hi - 1);
     displaced.note(words[first..=last].iter().copied(), first_start, lo, hi);
     let (mut from, mut to) = (first, last + 1);
     let mut few = Few { words: [0; 8], length: 0 };
-    // The neighbours take part even if a remainder lies between: it is shorter than the word was,
-    // so one word may now hold both.
+    // The neighbours take part even if a remainder lies between. The remainder is shorter than its
+    // word was, so one word may now hold it and the neighbour.
     if first > 0 {
         from -= 1;
         few.push(words[from]);
@@ -95,7 +94,7 @@ pub(crate) fn replace(
     }
     splice(words, from, to, &few.words[..few.length], total as usize);
     if words.len() as u64 == total {
-        words.shrink_to_fit(); // Every block is its own extent: it can only become smaller.
+        words.shrink_to_fit(); // Every block is its own extent: the leaf can only become smaller.
     }
     from
 }

@@ -2,67 +2,69 @@
 //! length, not its address, so that a snapshot, a clone and a move of any range, at any alignment,
 //! share or carry whole subtrees.
 //!
-//! **Imports** `units`. **Leaves out** all I/O: nodes that are not in memory make an operation stop
-//! with [`Absent`] having changed nothing; the caller reads the image at [`Map::address`], hands it
-//! to [`Map::install`] and repeats the operation. Also left out: names, the log, and what a segment
-//! is.
+//! **Imports** `units`. **Leaves out** all I/O: an operation that needs a node which is not in
+//! memory returns [`Absent`] and changes nothing. The caller reads the image at [`Map::address`],
+//! hands it to [`Map::install`] and repeats the operation. The map also knows no names, no log and
+//! no segments.
 //!
 //! # Shape
 //!
-//! * A *tree* ([`TreeId`](mjolnir_units::TreeId)) is a volume, a snapshot or a staged transaction;
-//!   to the map they are all the same: a root edge and a level.
+//! * A *tree* ([`TreeId`](mjolnir_units::TreeId)) is a volume, a snapshot or a staged transaction.
+//!   To the map each is a root edge and a level.
 //! * A *leaf* (level 0) is a list of words, one `u64` an extent ([`word`]): mapped extents of 1 to
-//!   65,536 blocks, and holes of any length. Lengths are in the words, addresses are sums. A leaf that
-//!   was copied for a write holds most of its words in common with the one that it was copied from
-//!   (`words.rs`), which shows nowhere but in what both take of memory and media.
+//!   65,536 blocks, and holes of any length. Lengths are in the words, addresses are sums. A leaf
+//!   copied for a write shares most of its words with its original (`words.rs`). The sharing shows
+//!   only in the memory and media that both take.
 //! * An *inner node* (level 1 and up) is a list of [`Edge`]s. All leaves of a tree have one depth.
-//! * Parents name children by [`NodeId`]. A node's version may be replaced under its id (an edit,
-//!   a relocation, a rewrite elsewhere on media) and no parent needs to know.
-//! * A table slot holds an `Arc` of the present version. Whoever holds another `Arc` of it (a walker
-//!   on another thread, a checkpoint being written) keeps that version: an edit then copies first.
+//! * Parents name children by [`NodeId`]. An edit, a relocation or a rewrite elsewhere on media
+//!   replaces the node's version under the same id; its parents stay unchanged.
+//! * A table slot holds an `Arc` of the present version. Another holder of the `Arc` (a walker on
+//!   another thread, a checkpoint being written) keeps that version: an edit then copies the node
+//!   first.
 //!
 //! # Sharing without reference counts
 //!
-//! Every edge, root edges included, is *owned* or *shared*. The flag is sticky, and there are no
-//! counts anywhere:
+//! Every edge, root edges included, is *owned* or *shared*. The flag is never cleared, and there
+//! are no counts anywhere:
 //!
 //! * a snapshot sets `shared` on the two root edges;
-//! * a clone sets it on the edges to the subtrees it takes, in source and copy;
+//! * a clone sets it on the edges to the subtrees that it takes, in the source and in the copy;
 //! * a writer changes a node in place if every edge from the root down to it is owned. Otherwise it
-//!   copies: the copy has a new id and *all its edges are shared*; the original stays as it was.
+//!   copies the node: the copy has a new id and *all its edges are shared*; the original does not
+//!   change.
 //!
-//! Reference counts, which this replaces, would have to be durable, and the first write after a
-//! snapshot would raise one for each child of every node it copies: some hundreds of scattered
-//! counters for one block, in memory and on media. Here it creates one path of nodes and touches
-//! nothing else. What counts would buy, prompt freeing of shared nodes, the collector's mark gives
-//! anyway, since it visits every reachable node once; what is provably unshared is still freed at
-//! once. And nothing about a deletion needs to be recorded but that the root is gone: after a crash
-//! the mark finds the rest.
+//! Reference counts would have to be durable. The first write after a snapshot would raise one
+//! count for each child of every node that it copies: some hundreds of scattered counters for one
+//! block, in memory and on media. With the flag, that write creates one path of nodes and touches
+//! nothing else. Counts would free shared nodes promptly. The collector's mark frees them anyway,
+//! since it visits every reachable node once, and provably unshared nodes are still freed at once.
+//! A deletion records only that the root is gone: after a crash the mark finds the rest.
 //!
-//! So a node dies in one of two ways: an *owned* edge to it is dropped ([`Map::free_some`] works
-//! off what hangs below, through owned edges, in bounded steps), or a mark does not visit it: it is
-//! not in use any more when the mark ends ([`Map::end_mark`]), and its memory comes back in bounded
-//! steps ([`Map::sweep`]).
+//! So a node dies in one of two ways: an *owned* edge to it is dropped, or a mark does not visit
+//! it. [`Map::free_some`] frees the subtree below a dropped owned edge, along owned edges, in
+//! bounded steps. An unvisited node is out of use when the mark ends ([`Map::end_mark`]);
+//! [`Map::sweep`] frees its memory in bounded steps.
 //!
 //! # Invariants
 //!
-//! 1. A node that is reached through owned edges only has exactly one edge to it.
-//! 2. Every edge of a node that is in use names a node that is in use, one level below, of exactly
-//!    [`Edge::blocks`] blocks.
-//! 3. A node's length is the sum of its entries' lengths. No entry is empty; no two adjacent holes;
-//!    no two adjacent extents that one word could hold. (Only a tree of 0 blocks has an empty leaf.)
-//! 4. An inner node has 1 to [`INNER_MAX`] edges. A leaf has at most [`LEAF_MAX`] words, unless a
-//!    relocation fragmented it, and never more than [`IMAGE_BYTES_MAX`] hold; the next private change of
-//!    such a leaf splits it.
-//! 5. An operation changes nothing if it returns [`Absent`].
+//! 1. A node reached only through owned edges has exactly one edge to it.
+//! 2. Every edge of a node in use names a node in use, one level below, of exactly [`Edge::blocks`]
+//!    blocks.
+//! 3. A node's length is the sum of its entries' lengths. No entry is empty. No two holes are
+//!    adjacent. No two adjacent extents would fit in one word. (Only a tree of 0 blocks has an
+//!    empty leaf.)
+//! 4. An inner node has 1 to [`INNER_MAX`] edges. A leaf has at most [`LEAF_MAX`] words. A
+//!    relocation may fragment a leaf into more, up to what [`IMAGE_BYTES_MAX`] holds; the next
+//!    private change of such a leaf splits it.
+//! 5. An operation that returns [`Absent`] has changed nothing.
 //! 6. While a mark runs, no visited node has an edge to a node that is neither visited nor waiting
 //!    to be (the strong tri-colour invariant of Dijkstra et al., 1978).
-//! 7. What a base of leaves says where all of them have edits means nothing, and is not live. An image
-//!    and the one that it refers to lie in one append.
-//! 8. The durable table is that of the last [`Map::freeze`] plus what was [`Map::placed`] since: an
-//!    id that was freed later keeps its address there until the next freeze.
+//! 7. A word of a base that all its leaves replace by edits is not live. An image and the image
+//!    that it refers to lie in one append.
+//! 8. The durable table is that of the last [`Map::freeze`], plus every address [`Map::placed`]
+//!    since. An id freed later keeps its address there until the next freeze.
 //!
-//! [`Map::verify`] checks 1 to 4 over what is resident.
+//! [`Map::verify`] checks 1 to 4 over the resident nodes.
 
 mod bits;
 mod checkpoint;

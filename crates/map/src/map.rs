@@ -11,10 +11,10 @@ use crate::node::Shape;
 use crate::table::Table;
 use crate::{Absent, BLOCKS_MAX, Edge, INNER_MAX, LEAF_MAX, Node, NodeId, Root};
 
-/// All trees of a store, and the nodes that they share.
+/// All trees of a store, and their nodes.
 ///
-/// Operations work in blocks. The caller has checked that trees exist (or do not, where they are
-/// made) and that ranges lie within them; the map panics where that is not so.
+/// Operations work in blocks. The caller checks that a tree exists (or does not, before making it)
+/// and that ranges lie within it; else the map panics.
 #[derive(Default)]
 pub struct Map {
     pub(crate) table: Table,
@@ -28,9 +28,9 @@ impl Map {
         Map::default()
     }
 
-    /// The same map, with nodes of at most so many words and edges (at least 4, at most
-    /// [`LEAF_MAX`](crate::LEAF_MAX) and [`INNER_MAX`](crate::INNER_MAX)) from now on. For tests:
-    /// small nodes make tall trees of little content.
+    /// Limits leaves to `leaf_max` words (4 to [`LEAF_MAX`]) and inner nodes to
+    /// `inner_max` edges (4 to [`INNER_MAX`]) from now on. For tests: small nodes
+    /// make tall trees of little content.
     pub fn with_node_sizes(mut self, leaf_max: usize, inner_max: usize) -> Map {
         assert!((4..=LEAF_MAX).contains(&leaf_max) && (4..=INNER_MAX).contains(&inner_max));
         self.table.shape = Shape { leaf_max, inner_max };
@@ -49,7 +49,7 @@ impl Map {
         self.roots.contains_key(&tree)
     }
 
-    /// The tree's length in blocks; none if there is no such tree.
+    /// The tree's length in blocks; `None` if the tree does not exist.
     pub fn blocks(&self, tree: TreeId) -> Option<u64> {
         self.roots.get(&tree).map(|root| root.edge.blocks)
     }
@@ -59,7 +59,7 @@ impl Map {
         self.roots.iter().map(|(tree, root)| (*tree, root.edge.blocks))
     }
 
-    /// Where a tree begins.
+    /// A tree's root; `None` if the tree does not exist.
     pub fn tree_root(&self, tree: TreeId) -> Option<Root> {
         self.roots.get(&tree).copied()
     }
@@ -70,15 +70,14 @@ impl Map {
         Ok(self.table.slot(id).node.clone().expect("it was there above"))
     }
 
-    /// Makes `to`, which must not exist, a tree with the content that `from` has now. Touches no
-    /// node.
+    /// Makes a new tree `to` with the present content of `from`. Touches no node.
     pub fn snapshot(&mut self, from: TreeId, to: TreeId) {
         assert!(!self.contains(to), "tree {} exists", to.0);
         let root = self.share_root(from);
         self.set_root(to, root);
     }
 
-    /// Gives `tree` the content that `with` has now, as when a snapshot is restored. Touches no
+    /// Gives `tree` the present content of `with`, as a restore of a snapshot does. Touches no
     /// node.
     pub fn replace(&mut self, tree: TreeId, with: TreeId) {
         if tree == with {
@@ -90,8 +89,8 @@ impl Map {
         self.set_root(tree, root);
     }
 
-    /// Drops a tree. Touches no node: what dies with it is freed by [`free_some`](Map::free_some)
-    /// or by the next mark.
+    /// Drops a tree. Touches no node: [`free_some`](Map::free_some) or the next mark frees its
+    /// nodes.
     pub fn drop_tree(&mut self, tree: TreeId) {
         let root = self.root(tree);
         self.roots.remove(&tree);
@@ -122,19 +121,19 @@ impl Map {
         Ok(())
     }
 
-    /// Works off what dropped trees and ranges left, `limit` nodes at most; true if more remain.
+    /// Frees at most `limit` nodes of dropped trees and ranges; true if more remain.
     pub fn free_some(&mut self, limit: usize) -> bool {
         self.table.free_some(limit)
     }
 
-    /// Drops nodes from memory that media hold unchanged, least recently used first, until `bytes`
-    /// bytes are free; returns how many were. Nodes that someone holds do not count: dropping them
+    /// Drops clean nodes from memory, least recently used first, until `bytes` bytes are free;
+    /// returns the bytes freed. Nodes whose version is held elsewhere do not count: dropping them
     /// would free nothing.
     pub fn evict(&mut self, bytes: usize) -> usize {
         self.table.evict(bytes)
     }
 
-    /// Drops an edge and, unless something else leads to it, what hangs below.
+    /// Drops an edge, and the subtree below it if no other edge leads there.
     pub(crate) fn let_go(&mut self, edge: Edge) {
         self.displaced.note_blindly();
         self.table.drop_edge(edge);

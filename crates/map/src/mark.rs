@@ -1,12 +1,12 @@
 //! The incremental mark, after Dijkstra, Lamport, Martin, Scholten and Steffens (1978): it visits
-//! every reachable node once while operations go on. What it did not visit is gone when it ends, and
-//! swept away in steps.
+//! every reachable node once while operations go on. When it ends, the unvisited nodes are gone,
+//! and a sweep frees them in steps.
 //!
-//! White nodes are unknown to the mark, grey ones wait to be visited, black ones were. A new node
-//! is grey. A new edge makes a white child grey. A *leaf that gains references that exist elsewhere*
-//! (in a cut, join, merge, split or copy, all but a fresh write) is made grey even if it is black,
-//! so that the caller sees it again. Fresh writes need no shading: what was just written lies in a
-//! segment that the mark does not judge.
+//! White nodes are unknown to the mark, grey nodes wait for a visit, black nodes were visited. A
+//! new node is grey. A new edge makes a white child grey. A *leaf that gains references that exist
+//! elsewhere* (in a cut, join, merge, split or copy) becomes grey even if it is black, so that the
+//! caller sees it again. Fresh writes need no shading: the mark does not judge the segment that
+//! they lie in.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use crate::prefetch::{ask_for, prefetch};
 use crate::table::{DEAD, GREY, NEW, TOUCHED, Table, USED, VISITED};
 use crate::{Edge, Map, Node, NodeId};
 
-/// How far ahead of the one that is visited nodes are asked for, and ahead of the one that is shaded a
-/// slot: a walk does so little for each that it would wait for most of its time. Where several
-/// processors scan what it hands out, this is what they wait for. The nearer one matters where few nodes
-/// become grey at once.
+/// Prefetch distances: nodes ahead of the visited node, and slots ahead of the shaded slot. The
+/// walk does so little work for each node that it would mostly wait for memory. Several processors
+/// that scan the leaves of the walk would wait for it, too. The shorter distance helps where few
+/// nodes become grey at once.
 const NODES_AHEAD: [usize; 2] = [16, 4];
 const SLOTS_AHEAD: usize = 8;
-/// Ids that a sweep looks at in the time that it takes to free a node, or less.
+/// A sweep looks at this many ids in at most the time of freeing one node.
 const IDS_FOR_NODE: usize = 16;
 
-/// Leaves that there is room for when a step begins, at most.
+/// A step reserves room for at most this many leaves when it begins.
 const LEAVES_AT_ONCE: usize = 1024;
 
-/// A mark that is under way.
+/// The state of a running mark.
 #[derive(Default)]
 pub(crate) struct Mark {
     pub grey: Vec<NodeId>,
@@ -44,15 +44,15 @@ impl Mark {
     }
 }
 
-/// What one step of a mark visited.
+/// The result of one step of a mark.
 #[derive(Debug, Default)]
 pub struct MarkStep {
-    /// Leaves, each frozen as it was when it was visited. Drop them soon: a write to a leaf that
-    /// is held copies it.
+    /// The visited leaves, each in its version at the visit. Drop them soon: a write copies a leaf
+    /// whose version is held.
     pub leaves: Vec<(NodeId, Arc<Node>)>,
-    /// Nodes that must be installed before the mark can visit them.
+    /// Absent nodes: the mark visits them once they are installed.
     pub absent: Vec<NodeId>,
-    /// Nothing is left to visit: [`Map::end_mark`] may follow, with no operation in between.
+    /// No node is left to visit: [`Map::end_mark`] may follow, with no operation in between.
     pub done: bool,
 }
 
@@ -82,8 +82,8 @@ impl Table {
         }
     }
 
-    /// Shades the children of a node, but for those that are at the same place in `shaded`, all of which
-    /// were just shaded: the nodes above the leaves of diverged snapshots have most children in common.
+    /// Shades the children of a node. Skips a child at the same index in `shaded`, the edges of the
+    /// node shaded last: the nodes above the leaves of diverged snapshots share most children.
     fn shade_children_of(&mut self, node: &Node, shaded: &[Edge]) {
         let edges = node.edges();
         let white = |at: usize| {
@@ -100,13 +100,13 @@ impl Table {
         }
     }
 
-    /// A leaf holds references that existed elsewhere before.
+    /// Notes that a leaf gained references that existed elsewhere before.
     pub fn gained(&mut self, id: NodeId) {
         self.grey(id);
         self.touch(id);
     }
 
-    /// Remembers a leaf for whoever tracks them.
+    /// Remembers a leaf for [`Map::take_touched`].
     pub fn touch(&mut self, id: NodeId) {
         let slot = self.slot(id);
         if self.tracking && slot.level() == Some(0) && !slot.has(TOUCHED) {
@@ -121,7 +121,7 @@ fn mark_of(table: &mut Table) -> &mut Mark {
 }
 
 impl Map {
-    /// Begins a mark: the roots are grey.
+    /// Begins a mark: makes the roots grey.
     pub fn begin_mark(&mut self) {
         assert!(self.table.mark.is_none(), "a mark is under way; end or abort it first");
         self.sweep(usize::MAX);
@@ -131,12 +131,12 @@ impl Map {
         }
     }
 
-    /// Visits up to `limit` nodes. Absent ones are reported again until they are installed.
+    /// Visits up to `limit` nodes. Reports absent nodes again until they are installed.
     pub fn mark_step(&mut self, limit: usize) -> MarkStep {
         self.mark_step_within(limit, limit)
     }
 
-    /// As [`mark_step`](Map::mark_step), up to `leaves` leaves (at least one) among them.
+    /// As [`mark_step`](Map::mark_step), but visits at most `leaves` leaves (at least one).
     pub fn mark_step_within(&mut self, limit: usize, leaves: usize) -> MarkStep {
         let table = &mut self.table;
         let (leaves_most, room) = (leaves.max(1), leaves.min(limit).min(LEAVES_AT_ONCE));
@@ -181,8 +181,8 @@ impl Map {
         step
     }
 
-    /// Ends a mark whose last step was done: every node that it did not visit is gone.
-    /// [`sweep`](Map::sweep) gives their memory back.
+    /// Ends a mark whose last step was `done`: every unvisited node is gone. [`sweep`](Map::sweep)
+    /// frees their memory.
     pub fn end_mark(&mut self) {
         let table = &mut self.table;
         let mark = table.mark.as_ref().expect("a mark is ended after it began");
@@ -193,7 +193,8 @@ impl Map {
         );
         table.unswept = 1..table.end;
         let mut dead = std::mem::take(&mut table.dead);
-        // What hangs below a dropped node that was visited was visited too. The others are swept.
+        // The mark visited the whole subtree of each dropped node that it visited. The sweep frees
+        // the other dropped nodes.
         dead.retain(|id| {
             let doomed = table.is_doomed(*id);
             if doomed {
@@ -205,8 +206,8 @@ impl Map {
         self.forget_mark();
     }
 
-    /// Frees up to `limit` nodes that the mark which ended last did not visit; whether it may go on.
-    /// What asks for them meanwhile finds none. A checkpoint and the next mark do what is left.
+    /// Frees up to `limit` nodes that the last mark did not visit; true if more may remain. An
+    /// unswept node already counts as gone. A checkpoint or the next mark completes the sweep.
     pub fn sweep(&mut self, limit: usize) -> bool {
         let table = &mut self.table;
         let mut freed = 0;
@@ -226,9 +227,9 @@ impl Map {
         !table.unswept.is_empty()
     }
 
-    /// Gives a mark up; nothing is freed.
+    /// Gives a mark up; frees no node.
     pub fn abort_mark(&mut self) {
-        self.sweep(usize::MAX); // Of the mark before: what is not visited is gone until then.
+        self.sweep(usize::MAX); // For the mark before: until swept, its unvisited nodes are gone.
         for id in self.table.ids() {
             self.table.slot(id).clear(VISITED | NEW | GREY);
         }
@@ -241,9 +242,9 @@ impl Map {
         }
     }
 
-    /// Starts or stops remembering leaves that come into being, or gain references that existed
-    /// elsewhere (not fresh writes): while segments are candidates for reclaim, these are the
-    /// leaves to check against them. Stopping forgets what was not taken.
+    /// Starts or stops remembering leaves that are new, or that gain references which existed
+    /// elsewhere (not fresh writes). While segments are candidates for reclaim, reclaim checks
+    /// these leaves against them. Stopping forgets the leaves not taken.
     pub fn track_leaves(&mut self, on: bool) {
         self.table.tracking = on;
         if !on {
@@ -251,7 +252,7 @@ impl Map {
         }
     }
 
-    /// The leaves remembered since the last call, each once. Some may be gone.
+    /// The leaves remembered since the last call, each once. Some may be gone by now.
     pub fn take_touched(&mut self) -> Vec<NodeId> {
         let touched = std::mem::take(&mut self.table.touched);
         touched.iter().for_each(|id| self.table.slot(*id).clear(TOUCHED));

@@ -1,5 +1,5 @@
-//! Keeping trees well filled: after a change, thin nodes on both sides of the seam are merged with
-//! neighbours, as far as these are in memory.
+//! Keeps trees well filled: after a change, merges thin nodes on both sides of the seam with
+//! neighbours that are in memory.
 
 use mjolnir_units::TreeId;
 
@@ -37,7 +37,7 @@ impl Table {
             return;
         }
         let [left, right] = self.seam(id, at);
-        // The right side first: a change below it moves nothing on the left.
+        // The right side first: a change below it moves no index on the left.
         for (index, start) in if left == right { vec![left] } else { vec![right, left] } {
             let edge = self.node(id).edges()[index];
             if !edge.shared {
@@ -52,8 +52,8 @@ impl Table {
         [node.child_at(at.saturating_sub(1)), node.child_at(at.min(node.blocks - 1))]
     }
 
-    /// Merges a child that is thin with a neighbour, or divides their content evenly. Whether
-    /// anything changed.
+    /// Merges a thin child with a neighbour, or divides their content evenly; true if anything
+    /// changed.
     fn mend_child(&mut self, id: NodeId, index: usize) -> bool {
         let edges = self.node(id).edges();
         let Some(thin) =

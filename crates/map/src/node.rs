@@ -8,29 +8,30 @@ use crate::displaced::Displaced;
 use crate::words::{Base, Bases, Edit, Patched, Words};
 use crate::{NodeId, form, leaf, word};
 
-/// Words that a leaf has at most, unless a relocation fragmented it.
+/// The most words in a leaf, unless a relocation fragmented it.
 pub const LEAF_MAX: usize = 512;
-/// Edges that an inner node has at most.
+/// The most edges in an inner node.
 pub const INNER_MAX: usize = 128;
-/// The highest level that a node can have.
+/// The highest level of a node.
 pub const LEVEL_MAX: u8 = 15;
-/// The most blocks that a tree can have (2⁶⁴ bytes of 4 KiB blocks).
+/// The most blocks in a tree (2⁶⁴ bytes of 4 KiB blocks).
 pub const BLOCKS_MAX: u64 = 1 << 52;
 
-/// What a parent knows of a child.
+/// A parent's record of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
     /// The child's length.
     pub blocks: u64,
     /// The child.
     pub child: NodeId,
-    /// Whether another edge may lead to the child. Never cleared: only a copy gets rid of it.
+    /// Whether another edge may lead to the child. Never cleared: a writer makes a copy with an
+    /// owned edge instead.
     pub shared: bool,
 }
 
 const _: () = assert!(size_of::<Edge>() == 16);
 
-/// Where a tree begins.
+/// The root of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Root {
     /// The edge to the topmost node.
@@ -49,7 +50,7 @@ pub struct Node {
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
     Leaf(Vec<u64>),
-    /// A leaf that may have words in common with others.
+    /// A leaf that may share words with others.
     Patched(Patched),
     Inner(u8, Vec<Edge>),
 }
@@ -90,7 +91,7 @@ impl Node {
         Node { blocks: edges.iter().map(|e| e.blocks).sum(), body: Body::Inner(level, edges) }
     }
 
-    /// A version of the same content for the same id, to be changed.
+    /// A version with the same content for the same id, to be changed.
     pub(crate) fn to_change(&self) -> Node {
         match &self.body {
             Body::Leaf(words) => {
@@ -101,7 +102,8 @@ impl Node {
         }
     }
 
-    /// Has a leaf hold its words so that others can, too, if there are `least`.
+    /// Moves a leaf's words into a base that other leaves can share, if it has at least `least`
+    /// words.
     pub(crate) fn share(&mut self, least: usize, bases: &mut Bases) {
         if let Body::Leaf(words) = &mut self.body
             && (least..=LEAF_MAX).contains(&words.len())
@@ -111,7 +113,7 @@ impl Node {
         }
     }
 
-    /// A version of the same content for another id. The children now have two parents.
+    /// A version with the same content for another id. The children now have two parents.
     pub(crate) fn copy(&self) -> Node {
         let mut copy = self.clone();
         if let Body::Inner(_, edges) = &mut copy.body {
@@ -133,12 +135,12 @@ impl Node {
         }
     }
 
-    /// Whether it is a leaf.
+    /// Whether the node is a leaf.
     pub fn is_leaf(&self) -> bool {
         !matches!(self.body, Body::Inner(..))
     }
 
-    /// The words of a leaf, for loops that must be fast; none for an inner node.
+    /// The words of a leaf, for loops that must be fast; empty for an inner node.
     #[inline]
     pub fn entries(&self) -> Words<'_> {
         self.body.words()
@@ -153,7 +155,7 @@ impl Node {
     }
 
     /// The extents of a leaf in address order: the first block (counted from the start of the
-    /// leaf), blocks, and where they lie (none: a hole). Nothing for an inner node.
+    /// leaf), the length in blocks, and the address (`None`: a hole). Empty for an inner node.
     pub fn extents(&self) -> impl Iterator<Item = (u64, u64, Option<Pba>)> {
         let mut start = 0;
         self.entries().iter().map(move |entry| {
@@ -163,8 +165,7 @@ impl Node {
         })
     }
 
-    /// Bytes of memory that this version takes, unused capacity included, but for words that it may
-    /// have in common with others.
+    /// Bytes of memory that this version takes, unused capacity included, shared words excluded.
     pub fn bytes(&self) -> usize {
         const ARC_COUNTS: usize = 2 * size_of::<usize>();
         ARC_COUNTS
@@ -176,12 +177,12 @@ impl Node {
             }
     }
 
-    /// Bytes that a checkpoint has to write for it at most, but for words that it has in common with others.
+    /// The most bytes that a checkpoint writes for this version, shared words excluded.
     pub(crate) fn unwritten_bytes(&self) -> usize {
         form::unwritten_bytes(self)
     }
 
-    /// Words or edges.
+    /// The number of words or edges.
     pub(crate) fn size(&self) -> usize {
         match &self.body {
             Body::Inner(_, edges) => edges.len(),
@@ -189,7 +190,7 @@ impl Node {
         }
     }
 
-    /// The words of a leaf, which has none in common with others from now on.
+    /// The words of a leaf, to be changed. The leaf shares no words from now on.
     pub(crate) fn words_mut(&mut self) -> &mut Vec<u64> {
         let total = self.blocks;
         if let Body::Patched(_) = &self.body
@@ -204,8 +205,9 @@ impl Node {
         }
     }
 
-    /// Maps blocks `lo..hi` of a leaf to `pba` and on, or makes them a hole; it may come to have so
-    /// many edits. Returns the index of the first word that may have changed.
+    /// Maps blocks `lo..hi` of a leaf to `pba` and on, or makes them a hole. The leaf keeps a
+    /// shared base while it has at most `edits_max` edits. Returns the index of the first word that
+    /// may have changed.
     pub(crate) fn replace(
         &mut self,
         lo: u64,
@@ -224,7 +226,7 @@ impl Node {
         leaf::replace(self.words_mut(), total, lo, hi, pba, displaced)
     }
 
-    /// The words that a leaf has after its relocation, if it has them in common as before.
+    /// Gives a leaf the base and edits that it has after its relocation.
     pub(crate) fn repatch(&mut self, base: Arc<Base>, edits: &[Edit]) {
         match &mut self.body {
             Body::Patched(patched) => {
@@ -238,7 +240,7 @@ impl Node {
         }
     }
 
-    /// The words of a leaf that may have some in common with others.
+    /// The base and edits of a leaf that may share words; `None` for other nodes.
     pub(crate) fn patched(&self) -> Option<&Patched> {
         match &self.body {
             Body::Patched(patched) => Some(patched),
@@ -253,8 +255,8 @@ impl Node {
         }
     }
 
-    /// The index of the child that holds block `at`, and the child's first block. With `at` the
-    /// length of the node, that of the last child.
+    /// The index of the child that holds block `at`, and the child's first block. If `at` is the
+    /// node's length, the last child's.
     #[inline]
     pub(crate) fn child_at(&self, at: u64) -> (usize, u64) {
         let edges = self.edges();
@@ -279,7 +281,7 @@ impl Node {
     }
 }
 
-/// How large nodes grow: [`LEAF_MAX`] and [`INNER_MAX`], or less to get tall trees in tests.
+/// Limits of node sizes: [`LEAF_MAX`] and [`INNER_MAX`], or less for tall trees in tests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub leaf_max: usize,
@@ -293,18 +295,18 @@ impl Default for Shape {
 }
 
 impl Shape {
-    /// Words that a leaf has at least to hold them in common with others: fewer are copied.
+    /// The fewest words that a leaf shares with others: fewer are copied.
     pub fn shared_min(&self) -> usize {
         (self.leaf_max / 8).max(2)
     }
 
-    /// Edits that a leaf has at most, of those that hold words in common: in memory, twice as long as
-    /// words, they take an eighth of what a full leaf does.
+    /// The most edits of a leaf that shares words. An edit is twice as long as a word, so in memory
+    /// these take an eighth of a full leaf.
     pub fn edits_max(&self) -> usize {
         (self.leaf_max / 16).max(2)
     }
 
-    /// Words or edges that a node of a level has at most.
+    /// The most words or edges in a node of a level.
     pub fn most(&self, level: u8) -> usize {
         if level == 0 { self.leaf_max } else { self.inner_max }
     }

@@ -1,5 +1,5 @@
-//! Clones and moves of ranges, and the replacement of a range by a rope, which all large changes
-//! come down to.
+//! Clones and moves of ranges, and the replacement of a range by a rope. Every large change is such
+//! a replacement.
 
 use mjolnir_units::{Lba, TreeId};
 
@@ -7,12 +7,13 @@ use crate::leaf::REPLACE_BLOCKS_MAX;
 use crate::write::Origin;
 use crate::{Absent, Map, Root, Run};
 
-/// Runs of a range that are copied one by one. With more of them, sharing whole nodes is cheaper.
+/// The most runs of a range that are copied one by one. For more runs, sharing whole nodes is
+/// cheaper.
 const SMALL_RUNS_MAX: usize = 12;
 
 impl Map {
-    /// Makes `blocks` blocks of `to` refer to what those of `from` refer to. Any alignment; the
-    /// ranges may overlap (the destination ends as the source was before).
+    /// Maps `blocks` blocks of `to` to the same physical blocks as those of `from`. Any alignment.
+    /// The ranges may overlap: the destination ends as the source was before.
     pub fn clone_range(
         &mut self,
         from: TreeId,
@@ -42,7 +43,7 @@ impl Map {
     }
 
     /// As [`clone_range`](Map::clone_range), and the source becomes a hole where the destination
-    /// does not cover it. What nothing else shares stays unshared.
+    /// does not cover it. Unshared nodes stay unshared.
     pub fn move_range(
         &mut self,
         from: TreeId,
@@ -77,8 +78,8 @@ impl Map {
         Ok(())
     }
 
-    /// Whether a range lies in one leaf, or two, that are in memory: then it is changed faster in
-    /// place than cut out.
+    /// Whether a range lies in one or two leaves in memory: changing these in place is faster than
+    /// cutting the range out.
     fn is_small(&self, tree: TreeId, lo: u64, blocks: u64) -> Result<bool, Absent> {
         let hi = lo + blocks;
         let spot = self.locate(tree, lo)?;
@@ -93,13 +94,13 @@ impl Map {
         Ok(blocks <= REPLACE_BLOCKS_MAX)
     }
 
-    /// What a range refers to, if that is a handful of runs.
+    /// The mapping of a range, if it has at most [`SMALL_RUNS_MAX`] runs.
     fn few_runs(&self, tree: TreeId, lba: Lba, blocks: u64) -> Result<Option<Vec<Run>>, Absent> {
         let runs = self.runs_within(tree, lba, blocks, SMALL_RUNS_MAX + 1)?;
         Ok((runs.len() <= SMALL_RUNS_MAX).then_some(runs))
     }
 
-    /// Maps a range to what was mapped elsewhere, in leaves that are in memory.
+    /// Maps a range, whose leaves are in memory, to runs that were mapped elsewhere.
     fn put_runs(&mut self, tree: TreeId, lo: u64, runs: &[Run]) {
         let mut at = lo;
         for run in runs {
@@ -108,14 +109,14 @@ impl Map {
         }
     }
 
-    /// Puts a rope of the same length in the place of blocks `lo..hi`, and drops what was there.
+    /// Replaces blocks `lo..hi` with a rope of the same length, and drops the old rope.
     pub(crate) fn replace_range(&mut self, tree: TreeId, lo: u64, hi: u64, with: Root) {
         let gone = self.swap_range(tree, lo, hi, with);
         self.let_go(gone.edge);
     }
 
-    /// Puts a rope of the same length in the place of blocks `lo..hi` (not empty), and returns what
-    /// was there. Both ends were probed.
+    /// Replaces blocks `lo..hi` (not empty) with a rope of the same length, and returns the old
+    /// rope. The caller has probed both ends.
     fn swap_range(&mut self, tree: TreeId, lo: u64, hi: u64, with: Root) -> Root {
         debug_assert_eq!(with.edge.blocks, hi - lo);
         let root = self.root(tree);

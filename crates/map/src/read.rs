@@ -1,4 +1,4 @@
-//! Looking up: what blocks refer to, and whether an operation finds the nodes it needs.
+//! Lookups: the mapping of blocks, and whether the nodes that an operation needs are in memory.
 
 use std::ops::Range;
 
@@ -11,16 +11,16 @@ use crate::{Absent, Map, NodeId, word};
 pub struct Run {
     /// Length in blocks, of any size.
     pub blocks: u64,
-    /// Where the first block lies, the others following; none: a hole.
+    /// The address of the first block, the others following; `None`: a hole.
     pub pba: Option<Pba>,
 }
 
-/// Where the way to a block leads, as far as it is in memory.
+/// The way down to a block, as far as it is in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// The topmost node that is not; none: all is, down to the leaf.
+    /// The topmost absent node; `None` if all nodes down to the leaf are in memory.
     pub absent: Option<NodeId>,
-    /// All blocks of the tree to which the same holds: those below the absent node, or in the leaf.
+    /// The tree's blocks with the same way: those below the absent node, or in the leaf.
     pub blocks: Range<u64>,
 }
 
@@ -30,20 +30,20 @@ pub(crate) struct Spot {
     /// The leaf's blocks within the tree.
     pub start: u64,
     pub end: u64,
-    /// Whether every edge down to it is.
+    /// Whether every edge down to the leaf is owned.
     pub owned: bool,
 }
 
-/// Collects runs, joining what is contiguous.
+/// Collects runs, and joins contiguous ones.
 struct Runs<'a> {
     out: &'a mut Vec<Run>,
-    /// Where the caller's own runs end.
+    /// The end of the caller's own runs.
     base: usize,
     limit: usize,
 }
 
 impl Runs<'_> {
-    /// Whether there was room for it.
+    /// Adds a run; false if there was no room.
     fn push(&mut self, blocks: u64, pba: Option<Pba>) -> bool {
         if let Some(last) = self.out[self.base..].last_mut() {
             let next = last.pba.map(|at| at.plus(last.blocks));
@@ -61,8 +61,8 @@ impl Runs<'_> {
 }
 
 impl Map {
-    /// Appends what `blocks` blocks from `lba` refer to to `out`, as runs that are joined where
-    /// they are contiguous. `out` is as before if a node is absent.
+    /// Appends the mapping of `blocks` blocks from `lba` to `out`, as runs, contiguous ones joined.
+    /// If a node is absent, `out` does not change.
     pub fn lookup(
         &self,
         tree: TreeId,
@@ -84,8 +84,8 @@ impl Map {
         found.map(|_| ())
     }
 
-    /// Up to `limit` (at least one) runs from `from` on. They may end early where a node is absent;
-    /// go on from where they end. None are left at the end of the tree.
+    /// Up to `limit` (at least one) runs from `from` on. They may end early at an absent node;
+    /// continue from their end. Empty at the end of the tree.
     pub fn runs(&self, tree: TreeId, from: Lba, limit: usize) -> Result<Vec<Run>, Absent> {
         let root = self.root(tree);
         let end = root.edge.blocks;
@@ -100,14 +100,14 @@ impl Map {
         }
     }
 
-    /// Whether nothing is mapped in `blocks` blocks (at least one) from `lba`.
+    /// Whether all of `blocks` blocks (at least one) from `lba` are a hole.
     pub fn is_hole(&self, tree: TreeId, lba: Lba, blocks: u64) -> Result<bool, Absent> {
         self.check_range(tree, lba, blocks);
         let runs = self.runs_within(tree, lba, blocks, 1)?;
         Ok(runs.iter().all(|run| run.pba.is_none() && run.blocks == blocks))
     }
 
-    /// Up to `limit` runs of a range, cut short without a word.
+    /// The first `limit` runs of a range, at most.
     pub(crate) fn runs_within(
         &self,
         tree: TreeId,
@@ -121,7 +121,7 @@ impl Map {
         Ok(out)
     }
 
-    /// Pushes the mappings of blocks `lo..hi` of a node; whether there was room for all.
+    /// Pushes the mappings of blocks `lo..hi` of a node; true if all had room.
     fn walk(&self, id: NodeId, lo: u64, hi: u64, runs: &mut Runs<'_>) -> Result<bool, Absent> {
         let node = self.table.get(id)?;
         if node.is_leaf() {
@@ -183,8 +183,8 @@ impl Map {
         Ok(Spot { leaf: edge.child, start, end: start + edge.blocks, owned })
     }
 
-    /// Whether all nodes are in memory that cutting or joining before block `at` needs: the inner
-    /// nodes on both sides, and the leaf if the cut goes through it.
+    /// Checks that the nodes for a cut or join before block `at` are in memory: the inner nodes on
+    /// both sides, and the leaf if the cut goes through it.
     pub(crate) fn probe(&self, tree: TreeId, at: u64) -> Result<(), Absent> {
         let length = self.root(tree).edge.blocks;
         if at > 0 {

@@ -1,4 +1,4 @@
-//! Repointing leaves after their blocks were relocated.
+//! Repoints leaves after their blocks were relocated.
 
 use std::sync::Arc;
 
@@ -10,31 +10,31 @@ use crate::repatch::Bases;
 use crate::{Absent, Chunks, LEAF_WORDS_HARD, Map, Node, NodeId, Relocations, Twins};
 use crate::{differing, leaf, word};
 
-/// What [`Map::repoint`] found in a leaf.
+/// The result of [`Map::repoint`] for a leaf.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repointed {
-    /// Blocks that lie elsewhere now.
+    /// The number of blocks repointed.
     pub blocks: u64,
-    /// Blocks that should have moved and did not, though the leaf refers to them: the first of each
-    /// of its words that has some.
+    /// Blocks that the leaf refers to and that should have moved but did not: the first such block
+    /// of each word.
     pub left: Vec<Pba>,
 }
 
-/// Repoints one leaf after another.
+/// Repoints leaves, one after another.
 pub struct Repointer<'a> {
     moves: &'a Relocations,
-    /// Leaves that were repointed as a whole; none where few have a twin: to hold two versions of each
-    /// would be for nothing.
+    /// The leaves repointed as a whole. `None` where few leaves have a twin: holding two versions
+    /// of each would be useless.
     twins: Option<Twins<Twin>>,
     bases: Bases,
-    /// Room for the words of a leaf to look at, and for what is to become of them.
+    /// Reused buffers: the indices of a leaf's words to look at, and their replacements.
     near: Vec<u32>,
     edits: Vec<(u32, u64)>,
-    /// Whether many words of the last leaf were replaced: so it will be with the next.
+    /// Whether many words of the last leaf were replaced, which predicts the same for the next.
     many: bool,
 }
 
-/// A leaf before and after it was repointed, word for word.
+/// A leaf before and after its repointing, word for word.
 struct Twin {
     before: Arc<Node>,
     after: Arc<Node>,
@@ -42,7 +42,7 @@ struct Twin {
 }
 
 impl<'a> Repointer<'a> {
-    /// Replaces references into `moves`. `twins` tells whether many leaves differ from others in a few
+    /// Replaces references into `moves`. `twins`: whether many leaves differ from others in a few
     /// words only, as those of diverged snapshots do.
     pub fn new(moves: &'a Relocations, twins: bool) -> Self {
         let twins = twins.then(Twins::default);
@@ -56,8 +56,8 @@ impl<'a> Repointer<'a> {
         }
     }
 
-    /// What is to become of a few words of a leaf, in `edits`, and how many blocks moved; none if they
-    /// are not few, or it takes more than to replace them.
+    /// Collects the replacements of a few words of a leaf in `edits`; returns how many blocks
+    /// moved. `None` if the words are not few, or if one must be torn apart or joined.
     fn edit_words(&mut self, words: &[u64]) -> Option<u64> {
         let table = self.moves.table()?;
         let near = table.near_words(words, &mut self.near);
@@ -66,7 +66,7 @@ impl<'a> Repointer<'a> {
             return None;
         }
         self.edits.clear();
-        // The number of the word last replaced, and what it is now.
+        // The index of the word last replaced, and its new value.
         let (mut last, mut blocks) = ((u32::MAX, 0), 0);
         for number in near.iter().copied() {
             let at = number as usize;
@@ -80,7 +80,7 @@ impl<'a> Repointer<'a> {
             let joins = |left: Option<u64>, right: Option<u64>| {
                 left.zip(right).is_some_and(|(a, b)| word::join(a, b).is_some())
             };
-            // The one behind may be replaced, too: then it is looked at again with this one.
+            // The word behind may be replaced, too: then the loop tests the pair again.
             if joins(before, Some(new)) || joins(Some(new), words.get(at + 1).copied()) {
                 return None;
             }
@@ -102,17 +102,18 @@ impl<'a> Repointer<'a> {
 }
 
 impl Map {
-    /// Replaces every reference of a leaf into `moves` by the place where the block went, in a new
-    /// version under the same id: whoever shares the leaf need not know. Nothing is done if the
-    /// leaf is gone or refers to none.
+    /// Replaces every reference of a leaf into `moves` by the block's new address. The new version
+    /// has the same id, so the leaf's parents stay unchanged. Does nothing if the leaf is gone or
+    /// has no such reference.
     ///
-    /// A leaf may have more than [`LEAF_MAX`](crate::LEAF_MAX) words afterwards. If it would have more than
-    /// an image has room for, it stays as it is, and all of its blocks are left that should have moved.
+    /// A leaf may have more than [`LEAF_MAX`](crate::LEAF_MAX) words afterwards. A leaf that would
+    /// have more words than an image holds does not change, and the result lists its blocks that
+    /// should have moved as left.
     pub fn repoint(&mut self, leaf: NodeId, moves: &Relocations) -> Result<Repointed, Absent> {
         self.repoint_by(&mut Repointer::new(moves, false), leaf)
     }
 
-    /// As [`repoint`](Map::repoint), for one of many leaves.
+    /// As [`repoint`](Map::repoint), for one leaf of many.
     pub fn repoint_by(
         &mut self,
         to: &mut Repointer<'_>,
@@ -167,7 +168,7 @@ impl Map {
         Ok(found)
     }
 
-    /// The same where words may be torn apart or joined.
+    /// As `repoint`, where words may be torn apart or joined.
     fn repoint_runs(
         &mut self,
         leaf: NodeId,
@@ -195,8 +196,8 @@ impl Map {
     }
 }
 
-/// As [`translate_whole`], for a leaf most words of which are those of one that was translated: none
-/// if that does not say enough.
+/// As [`translate_whole`], for a leaf with a translated twin: translates only the words that
+/// differ. `None` if the leaves have different numbers of words, or a word is torn apart or joined.
 fn translate_like(
     words: &[u64],
     twin: &Twin,
@@ -216,7 +217,7 @@ fn translate_like(
                 blocks -= gone.map(|(word, _)| word::blocks(*word)).sum::<u64>();
                 blocks += found.blocks;
                 out[here.clone()].copy_from_slice(&translated);
-                // At its borders with what is the twin's.
+                // Tests the borders between this piece and the twin's words.
                 let joins = |at: usize| {
                     at > 0 && at < out.len() && word::join(out[at - 1], out[at]).is_some()
                 };
@@ -227,13 +228,13 @@ fn translate_like(
     whole.then_some((out, Repointed { blocks, left: Vec::new() }))
 }
 
-/// Blocks of a run at most for which its cells are read one by one: more are searched for.
+/// For runs of at most this many blocks, cells are read one by one; longer runs are searched for.
 const SHORT: u64 = 8;
-/// Words are replaced one by one if at most one in so many may refer to what moves.
+/// Words are replaced one by one if at most one in this many may refer to a moved block.
 const FEW: usize = 4;
 
-/// Where all that a word refers to went, or that it stays; none if some of it fared differently, or
-/// should have moved and did not.
+/// The new address if all blocks of a word moved contiguously; `Some(None)` if all stay. `None` if
+/// their fates differ, or some should have moved and did not.
 #[inline]
 pub(crate) fn fate_of_word(
     word: u64,
@@ -248,8 +249,8 @@ pub(crate) fn fate_of_word(
     }
 }
 
-/// The words of a leaf with every reference into `moves` replaced, and what was found; none if some
-/// are torn apart, can be joined, or refer to what should have moved and did not.
+/// The words of a leaf with every reference into `moves` replaced, and the result. `None` if a word
+/// is torn apart, can be joined, or refers to a block that should have moved and did not.
 pub(crate) fn translate_whole(
     entries: &[u64],
     moves: &Relocations,
@@ -257,7 +258,7 @@ pub(crate) fn translate_whole(
     let table = moves.table()?;
     let mut words = Vec::with_capacity(entries.len());
     let (mut moved, mut left) = (0, false);
-    // The address that the word before could be joined with.
+    // The address at which a word could be joined with the word before.
     let (mut next, mut joins) = (u64::MAX, false);
     for entry in entries {
         let (mut word, mut blocks) = (*entry, 1);
@@ -297,13 +298,13 @@ fn short_fate(table: &Chunks<u64>, at: Pba, blocks: u64) -> Option<Option<Pba>> 
     follows.then_some(Some(Pba(to - 1)))
 }
 
-/// The words of a leaf with every reference into `moves` replaced, and what was found.
+/// The words of a leaf with every reference into `moves` replaced, and the result.
 pub(crate) fn translate(entries: &[u64], moves: &Relocations) -> (Vec<u64>, Repointed) {
     let mut words = Vec::with_capacity(entries.len());
     let mut found = Repointed::default();
     let mut left = entries;
     loop {
-        // What stays is in normal form already, but for its border with what does not.
+        // Words that stay are already in normal form, except at the border with words that change.
         let still = left.iter().position(|entry| moves.may_touch(*entry)).unwrap_or(left.len());
         let (same, others) = left.split_at(still);
         if let Some((first, rest)) = same.split_first() {
@@ -366,11 +367,12 @@ mod tests {
         for round in 0..20_000 {
             let mut builder = Relocations::builder();
             for victim in 0..1 + round % 9 {
-                // By turns: all of it goes on in order, in short runs, or some of it should and did not.
+                // By turns: all blocks move in order, in short runs, or some that should move do
+                // not.
                 let (from, to) = (1000 * victim, (1 << 30) + 5000 * victim);
                 let run = [200, 7, 31][(round % 3) as usize];
                 if round % 4 == 3 {
-                    // What was the end comes to lie before what was the beginning.
+                    // The end moves to before the beginning.
                     builder.add(Pba(from), 100, Pba(to + 100)).add(Pba(from + 100), 100, Pba(to));
                 } else {
                     for at in (0..200).step_by(run as usize) {
@@ -393,7 +395,7 @@ mod tests {
                     _ => word::mapped(Pba(600 + below(2) * 100_000 + below(90)), 1 + below(2)),
                 };
                 leaf::push(&mut words, next);
-                // What lies side by side in a victim, the second half first.
+                // Blocks side by side in a victim, the second half first.
                 if below(60) == 0 {
                     let at = victim + 2 + below(90);
                     leaf::push(&mut words, word::mapped(Pba(at + 100), 1));
@@ -477,7 +479,7 @@ mod tests {
                 let mut at = from;
                 while at < from + 120 {
                     let blocks = 1 + below(12);
-                    // In some rounds gaps, in some what should have moved.
+                    // Some rounds have gaps, some have blocks that should have moved.
                     if below(8) > 0 || round % 2 == 0 {
                         builder.add(Pba(at), blocks, Pba((1 << 30) + at + below(2) * 4000));
                     }

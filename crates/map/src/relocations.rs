@@ -1,38 +1,39 @@
-//! Where relocated blocks went.
+//! The new addresses of relocated blocks.
 
 use mjolnir_units::Pba;
 
 use crate::{Chunks, word};
 
-/// Moves of physical extents: sorted, without overlap, contiguous ones merged; and the extents that
-/// are to be emptied by them.
+/// Moves of physical extents (sorted, without overlap, contiguous ones merged), and the extents
+/// that these moves empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Relocations {
     moves: Vec<Move>,
-    /// Sorted: where each begins, and its blocks.
+    /// First block and length of each extent, sorted.
     emptied: Vec<(u64, u64)>,
-    /// The fate of each block; none where what moved lies too far apart for it.
+    /// The fate of each block; `None` if the moves lie too far apart for a table.
     table: Option<Chunks<u64>>,
-    /// All that moved or is to be emptied lies from the first of these blocks to before the second.
-    /// Most of what is asked for does not, and is answered by this alone.
+    /// The first block that moved or is to be emptied, and the end of the last. Most lookups lie
+    /// outside this span and need no other test.
     span: (u64, u64),
 }
 
-/// What became of one block.
+/// The fate of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It was none of those to be moved.
+    /// It was not to be moved.
     Stays,
-    /// It lies where nothing should be left, and was not moved.
+    /// It should have moved, since its extent is to be emptied, and did not.
     Left,
-    /// It went there.
+    /// It moved to this address.
     Moved(Pba),
 }
 
-/// What the table says of a block that was not moved; of another, its new address plus 1.
+/// The table's entries for blocks that did not move. The entry of a moved block is its new address
+/// plus 1.
 pub(crate) const STAYS: u64 = 0;
 pub(crate) const LEFT: u64 = u64::MAX;
-/// Blocks of a chunk of the table at most, as a power of two.
+/// The most blocks in a chunk of the table, as a power of two.
 const CHUNK_BITS_MAX: u32 = 12;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Move {
@@ -41,7 +42,7 @@ struct Move {
     to: u64,
 }
 
-/// Collects moves, in any order.
+/// Collects moves in any order.
 #[derive(Clone, Debug, Default)]
 pub struct RelocationsBuilder {
     moves: Vec<Move>,
@@ -59,8 +60,9 @@ impl RelocationsBuilder {
         self
     }
 
-    /// Nothing is to refer to `blocks` blocks from `from` any more: what does though it did not
-    /// move is told by [`Map::repoint`](crate::Map::repoint). No block may be given twice.
+    /// Notes that `blocks` blocks from `from` are to be emptied.
+    /// [`Map::repoint`](crate::Map::repoint) reports a reference to such a block that did not move.
+    /// No block may be given twice.
     pub fn empties(&mut self, from: Pba, blocks: u64) -> &mut Self {
         assert!(from <= Pba::MAX && blocks <= Pba::MAX.0 - from.0 + 1, "{from} is out of range");
         if blocks > 0 {
@@ -69,22 +71,22 @@ impl RelocationsBuilder {
         self
     }
 
-    /// Adds all that another one collected.
+    /// Adds all moves and emptied extents of another builder.
     pub fn append(&mut self, other: RelocationsBuilder) -> &mut Self {
         self.moves.extend(other.moves);
         self.emptied.extend(other.emptied);
         self
     }
 
-    /// Makes room for so many moves more.
+    /// Reserves room for `moves` more moves.
     pub fn reserve(&mut self, moves: usize) {
         self.moves.reserve(moves);
     }
 
-    /// All moves added. No block may have been moved twice.
+    /// Builds the relocations. Panics if a block was moved twice.
     pub fn build(mut self) -> Relocations {
-        // Victim after victim comes in order: a stable sort but puts these together. For that it takes as much
-        // memory again, or half as much where that is more than 8 MB.
+        // The moves of each victim come in order: a stable sort only merges these runs. It takes as
+        // much memory again, or half as much if that is more than 8 MB.
         self.moves.sort_by_key(|m| m.from);
         self.moves.dedup_by(|next, last| {
             let end = last.from + last.blocks;
@@ -104,7 +106,7 @@ impl RelocationsBuilder {
 }
 
 fn table_of(moves: &[Move], emptied: &[(u64, u64)]) -> Option<Chunks<u64>> {
-    // What moves lies in what is emptied, if anything is.
+    // If extents are emptied, most moves lie within them.
     let moved = moves.iter().map(|m| (m.from, m.blocks));
     let extents: Vec<_> = match emptied {
         [] => moved.collect(),
@@ -124,7 +126,7 @@ fn table_of(moves: &[Move], emptied: &[(u64, u64)]) -> Option<Chunks<u64>> {
     Some(table)
 }
 
-/// Whether one of some extents, which are sorted, holds all of `blocks` blocks from `at`.
+/// Whether one of the sorted extents holds all of `blocks` blocks from `at`.
 fn holds(extents: &[(u64, u64)], at: u64, blocks: u64) -> bool {
     let before = extents.partition_point(|(from, _)| *from <= at);
     extents[..before].last().is_some_and(|(from, length)| at + blocks <= from + length)
@@ -141,14 +143,14 @@ impl Relocations {
         self.moves.is_empty()
     }
 
-    /// Where the block at `pba` went, and how many from it on went to the addresses that follow.
+    /// The new address of the block at `pba`, and how many blocks from it on moved contiguously.
     pub fn lookup(&self, pba: Pba) -> Option<(Pba, u64)> {
         let found = self.moves[..self.after(pba.0)].last()?;
         let skip = pba.0 - found.from;
         (skip < found.blocks).then(|| (Pba(found.to + skip), found.blocks - skip))
     }
 
-    /// What became of the one block at `pba`.
+    /// The fate of the one block at `pba`.
     #[inline]
     pub(crate) fn fate(&self, pba: Pba) -> Fate {
         match &self.table {
@@ -177,8 +179,8 @@ impl Relocations {
         self.table.as_ref()
     }
 
-    /// Where all of `blocks` blocks from `pba` on went, one after the other, or that they stay; none
-    /// if they fared differently, or some should have moved and did not.
+    /// The new address if all of `blocks` blocks from `pba` moved contiguously; `Some(None)` if all
+    /// stay. `None` if their fates differ, or some should have moved and did not.
     pub(crate) fn fate_of_run(&self, pba: Pba, blocks: u64) -> Option<Option<Pba>> {
         match self.lookup(pba) {
             Some((to, moved)) => (moved >= blocks).then_some(Some(to)),
@@ -192,7 +194,7 @@ impl Relocations {
         self.moves.iter().map(|m| (Pba(m.from), m.blocks, Pba(m.to)))
     }
 
-    /// Whether `blocks` blocks from `pba` reach near where blocks moved, or should have.
+    /// Whether some of `blocks` blocks from `pba` may have moved, or should have.
     #[inline]
     pub(crate) fn is_near(&self, pba: Pba, blocks: u64) -> bool {
         pba.0 < self.span.1
@@ -200,7 +202,8 @@ impl Relocations {
             && self.table.as_ref().is_none_or(|table| table.is_near(pba.0, blocks))
     }
 
-    /// Whether a leaf's word refers to what did not stay; of several blocks, whether it may.
+    /// Whether a leaf's word refers to a block that did not stay. For a word of several blocks:
+    /// whether it may.
     #[inline]
     pub(crate) fn may_touch(&self, entry: u64) -> bool {
         match (word::pba(entry), word::blocks(entry)) {

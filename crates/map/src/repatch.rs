@@ -1,4 +1,4 @@
-//! Repointing leaves that have words in common: these once for all of them.
+//! Repoints leaves that share words: the shared words once for all leaves.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,22 +7,22 @@ use crate::relocate::{fate_of_word, translate, translate_whole};
 use crate::words::{Base, Edit, Patched};
 use crate::{Chunks, LEAF_MAX, Relocations, leaf, word};
 
-/// Bases that are remembered at least before those are forgotten that no leaf has any more.
+/// At least this many bases are remembered before unused ones are forgotten.
 const MANY: usize = 64;
 
-/// Of a word of a base: it is not a word of its own any more.
+/// Marks a word of a base that was torn apart or joined with another.
 const NOWHERE: u32 = u32::MAX;
 
 /// A base before and after it was repointed.
 struct Moved {
     before: Arc<Base>,
-    /// None if nothing moved.
+    /// `None` if no block moved.
     after: Option<Arc<Base>>,
     blocks: u64,
-    /// Words of which some blocks should have moved and did not. What no leaf has any more is not
-    /// live, so it may be among them.
+    /// Words with blocks that should have moved and did not. A word that no leaf has any more is
+    /// not live, so it may be among them.
     left: Vec<u32>,
-    /// For each word which one it is now, if some were torn apart or joined; else the same.
+    /// The new index of each word, if some were torn apart or joined; `None` if all indices stay.
     places: Option<Vec<u32>>,
 }
 
@@ -65,34 +65,34 @@ impl Moved {
         Moved { before, after, blocks, left, places: Some(places) }
     }
 
-    /// Whether the base says what becomes of all words that a leaf does not have in place of its.
+    /// Whether the leaf replaces every word in `left` by an edit.
     fn suits(&self, leaf: &Patched) -> bool {
         let edited = |at: u32| leaf.edits.binary_search_by_key(&at, |edit| edit.at).is_ok();
         self.left.iter().all(|at| edited(*at))
     }
 
-    /// Which word a word is now; none if it is none of its own.
+    /// The new index of a word; `None` if it was torn apart or joined.
     fn place(&self, at: u32) -> Option<u32> {
         let Some(places) = &self.places else { return Some(at) };
         Some(places[at as usize]).filter(|place| *place != NOWHERE)
     }
 }
 
-/// Bases that were repointed, as long as there are leaves that were not.
+/// The repointed bases, kept while some of their leaves are not repointed.
 #[derive(Default)]
 pub(crate) struct Bases {
-    /// By where they are in memory; held, so that none takes the place of another.
+    /// By address in memory. Holding a base keeps another from taking its address.
     moved: BTreeMap<usize, Moved>,
-    /// How many of them are so many that all of them are looked at.
+    /// A new base triggers a scan of all at this many.
     many: usize,
     /// Room for the edits of a leaf.
     edits: Vec<Edit>,
 }
 
 impl Bases {
-    /// What a leaf is to hold after its relocation, and how many blocks moved; none if a word that it
-    /// has by itself is torn apart or joined, something should have moved and did not, or the base would
-    /// be larger than a leaf should be.
+    /// The base and edits of a leaf after its relocation, and how many blocks moved. `None` if an
+    /// edited word is torn apart or joined, a block should have moved and did not, or the base
+    /// would be larger than a leaf should be.
     pub fn translate(
         &mut self,
         leaf: &Patched,
@@ -134,7 +134,7 @@ impl Bases {
                 Some(edit) if edit.at as usize == ahead => edit.word,
                 _ => after[ahead],
             });
-            // The one behind may have an edit, too: then it is looked at with that one.
+            // The word behind may have an edit, too: that edit then tests the pair.
             let behind = after.get(at + 1).copied();
             let joins = |left: Option<u64>, right: Option<u64>| {
                 left.zip(right).is_some_and(|(a, b)| word::join(a, b).is_some())
@@ -172,7 +172,8 @@ mod tests {
             for victim in 0..4 {
                 let (mut at, from) = (0, 1000 * victim);
                 while at < 200 {
-                    // In some rounds whole runs, in some gaps, in some what should have moved.
+                    // Some rounds have whole runs, some have gaps, some have blocks that should
+                    // have moved.
                     let blocks = (1 + below(30 + round % 2 * 300)).min(200 - at);
                     if below(9) > 0 || round % 3 == 0 {
                         let to = (1 << 30) + (from + at) * 3 + below(2) * (1 << 20);

@@ -1,6 +1,6 @@
-//! Cutting and joining ropes. A rope is a [`Root`] that no tree has at the moment: its topmost node
-//! and level. Both operations touch the nodes along one seam only: owned nodes are changed in place,
-//! shared ones copied. The operation has seen ([`Map::probe`]) that the inner nodes on both sides of
+//! Cuts and joins ropes. A rope is a [`Root`] that no tree has at the moment: its topmost node and
+//! level. Both operations touch the nodes along one seam only: they change owned nodes in place and
+//! copy shared nodes. The caller has checked ([`Map::probe`]) that the inner nodes on both sides of
 //! each seam are in memory.
 
 use crate::dense::{even_pieces, splice, trim};
@@ -9,11 +9,11 @@ use crate::node::Body;
 use crate::table::Table;
 use crate::{Edge, LEVEL_MAX, Map, Node, NodeId, Root};
 
-/// Fill of the pieces, in eighths, when something much too large is cut into many.
+/// Fill of the pieces, in eighths, when a node much too large is cut into many.
 const PIECE_EIGHTHS: usize = 6;
 
 impl Map {
-    /// Cuts a rope before block `at`. A part without blocks is none.
+    /// Cuts a rope before block `at`. A part without blocks is `None`.
     pub(crate) fn cut_rope(&mut self, rope: Option<Root>, at: u64) -> (Option<Root>, Option<Root>) {
         let Some(rope) = rope else { return (None, None) };
         if at == 0 {
@@ -28,7 +28,7 @@ impl Map {
         (Some(left), Some(right))
     }
 
-    /// One rope of two. A rope without blocks is dropped.
+    /// Joins two ropes. Drops a rope without blocks.
     pub(crate) fn join_ropes(&mut self, left: Option<Root>, right: Option<Root>) -> Option<Root> {
         let mut solid = |rope: Option<Root>| {
             let rope = rope?;
@@ -53,13 +53,13 @@ impl Map {
 }
 
 impl Table {
-    /// An edge to a node that no other edge leads to.
+    /// An owned edge to a node that has no other edge.
     pub fn edge_to(&self, id: NodeId) -> Edge {
         Edge { blocks: self.node(id).blocks, child: id, shared: false }
     }
 
-    /// Cuts the node below `edge` (at `level`, and the caller's but for what the edge says) before
-    /// block `at`, neither its first nor past its last. Both parts are owned and of the same level.
+    /// Cuts the node below `edge` (at `level`; all edges above are owned) before block `at`, which
+    /// is neither its first nor past its last. Both parts are owned and of the same level.
     fn cut(&mut self, level: u8, edge: Edge, at: u64) -> (Edge, Edge) {
         let id = self.own(edge).child;
         let right = if level == 0 {
@@ -92,7 +92,7 @@ impl Table {
         (self.edge_to(id), self.edge_to(right))
     }
 
-    /// Takes topmost nodes with one child away.
+    /// Removes topmost nodes that have one child.
     pub fn collapse(&mut self, mut rope: Root) -> Root {
         while rope.level > 0
             && let Some(node) = self.resident(rope.edge.child)
@@ -132,7 +132,7 @@ impl Table {
         self.split_inner(id, None)
     }
 
-    /// Two siblings as one if they fit; they may have no parent yet.
+    /// Merges two siblings if they fit in one node. They may have no parent yet.
     fn fuse(&mut self, level: u8, left: Edge, right: Edge) -> Vec<Edge> {
         let most = self.shape.most(level);
         match (self.resident(left.child), self.resident(right.child)) {
@@ -141,7 +141,7 @@ impl Table {
         }
     }
 
-    /// Puts `edges` in the place of one child of an owned node.
+    /// Replaces one child of an owned node with `edges`.
     pub fn replace_child(&mut self, id: NodeId, index: usize, edges: &[Edge]) {
         self.edit(id, |node| {
             splice(node.edges_mut(), index, index + 1, edges, usize::MAX);
@@ -200,7 +200,7 @@ impl Table {
         edges
     }
 
-    /// Puts a top on nodes of one level that have no parent.
+    /// Makes a rope of parentless nodes of one level.
     pub fn crown(&mut self, mut edges: Vec<Edge>, mut level: u8) -> Root {
         while edges.len() > 1 {
             level += 1;
@@ -239,7 +239,7 @@ impl Table {
         self.crown(edges, 0)
     }
 
-    /// Two siblings, in memory, as one. Owned ones are reused; shared ones stay as they are.
+    /// Merges two siblings in memory. Reuses owned nodes; leaves shared nodes unchanged.
     pub fn merge(&mut self, left: Edge, right: Edge) -> Vec<Edge> {
         let body = self.concat(left, right);
         self.again += u64::from(left.shared || right.shared);
@@ -261,7 +261,7 @@ impl Table {
         vec![self.edge_to(keep)]
     }
 
-    /// Two siblings, in memory, with their content divided evenly. Both are owned afterwards.
+    /// Divides the content of two siblings in memory evenly. Both are owned afterwards.
     pub fn balance(&mut self, left: Edge, right: Edge) -> Vec<Edge> {
         let mut first = self.concat(left, right);
         let (left, right) = (self.own(left), self.own(right));
@@ -273,7 +273,7 @@ impl Table {
         vec![self.edge_to(left.child), self.edge_to(right.child)]
     }
 
-    /// The node has content that was elsewhere.
+    /// Notes that the node gained content from another node.
     fn adopted(&mut self, id: NodeId) {
         if self.node(id).is_leaf() {
             self.gained(id);
@@ -318,8 +318,8 @@ impl Node {
     }
 }
 
-/// Sizes of the pieces of something that grew past `most`. What grew at its end is likely to go on
-/// growing there, so the first piece stays nearly full; else both get half.
+/// Sizes of the pieces of a node that grew past `most`. A node that grew at its end will likely
+/// grow there again, so its first piece stays nearly full; else both get half.
 fn piece_sizes(size: usize, most: usize, last_change: Option<usize>) -> Vec<usize> {
     let small = size <= most + 8;
     let first = most - most / 8;

@@ -1,29 +1,29 @@
-//! Versions of nodes that were superseded while somebody still held them: they take memory as long as
-//! they are held, and a little until it is noticed that they are not.
+//! Superseded versions of nodes that are held outside the map. Each takes memory until its last
+//! holder drops it, and counts until a scan notices.
 
 use std::sync::{Arc, Weak};
 
 use crate::Node;
 
-/// Versions that are noted at least before all of them are looked at.
+/// At least this many versions are noted before a scan of all.
 const MANY: usize = 64;
 
 #[derive(Default)]
 pub(crate) struct Superseded {
-    /// With their sizes.
+    /// The versions, with their sizes.
     versions: Vec<(Weak<Node>, usize)>,
-    /// The sizes of all of them together.
+    /// The sum of their sizes.
     bytes: usize,
-    /// How many of them are so many that all of them are looked at.
+    /// A new version triggers a scan of all when the list has this length.
     many: usize,
-    /// Which of them is looked at next.
+    /// Index of the next version to look at.
     next: usize,
-    /// How often the last one was reached.
+    /// How often a scan reached the end of the list.
     rounds: u64,
 }
 
 impl Superseded {
-    /// Somebody else holds a version that the map is letting go of.
+    /// Notes a version that the map drops and another holder keeps.
     pub fn note(&mut self, node: &Arc<Node>) {
         if self.versions.len() >= self.many {
             self.forget_all();
@@ -32,8 +32,9 @@ impl Superseded {
         self.versions.push((Arc::downgrade(node), node.bytes()));
     }
 
-    /// Looks at up to `limit` versions, on from where it stopped before, and forgets those that nobody holds
-    /// any more. From the last one it begins anew; returns how often that has been reached, which ends the call.
+    /// Looks at up to `limit` versions, on from where the last call stopped, and forgets those
+    /// without a holder. The call ends at the end of the list; the next one starts over. Returns
+    /// how often the end was reached.
     pub fn forget(&mut self, limit: usize) -> u64 {
         for _ in 0..limit {
             match self.versions.get(self.next) {
@@ -54,13 +55,13 @@ impl Superseded {
         self.rounds
     }
 
-    /// Looks at all of them at once.
+    /// Looks at all versions at once.
     pub fn forget_all(&mut self) {
         self.next = 0;
         self.forget(usize::MAX);
     }
 
-    /// Bytes of the versions that somebody holds, or held when they were last looked at.
+    /// Bytes of the versions that were still held when last looked at.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

@@ -1,4 +1,5 @@
-//! The node table: what each id stands for now, what of it is in memory, and what must be written.
+//! The node table: the present node of each id, its version in memory, and whether it must be
+//! written.
 //!
 //! Every change of a node passes through here ([`Table::alloc`], [`Table::edit`],
 //! [`Table::release`]), so that accounts, dirty flags, the mark and the touched list cannot miss
@@ -19,9 +20,9 @@ use crate::{Absent, Edge, Node, NodeAddress, NodeId};
 /// Addresses in one page of the durable node table.
 pub const TABLE_PAGE: usize = 512;
 
-/// The slot belongs to a node.
+/// A node has the slot.
 pub(crate) const USED: u16 = 1 << 0;
-/// The present version is not the one on media.
+/// The present version differs from the version on media.
 pub(crate) const DIRTY: u16 = 1 << 1;
 /// In `Table::dirty`.
 pub(crate) const LISTED: u16 = 1 << 2;
@@ -31,10 +32,10 @@ pub(crate) const PENDING: u16 = 1 << 3;
 pub(crate) const RECENT: u16 = 1 << 4;
 /// In `Mark::grey`. Survives the node.
 pub(crate) const GREY: u16 = 1 << 5;
-/// Visited by the mark; or made since, where the ids are not swept yet. Until they are, a node
-/// without it is gone ([`Table::is_doomed`]).
+/// Visited by the mark, or made after it among ids not swept yet. Among these ids, a node without
+/// this flag is gone ([`Table::is_doomed`]).
 pub(crate) const VISITED: u16 = 1 << 6;
-/// Allocated since the mark began, and not handed out by it.
+/// Allocated since the mark began; the mark has not handed it out.
 pub(crate) const NEW: u16 = 1 << 7;
 /// In `Table::touched`. Survives the node.
 pub(crate) const TOUCHED: u16 = 1 << 8;
@@ -42,15 +43,15 @@ pub(crate) const TOUCHED: u16 = 1 << 8;
 pub(crate) const DEAD: u16 = 1 << 9;
 /// In `Table::freed`. Survives the node.
 pub(crate) const FREED: u16 = 1 << 10;
-/// What stays when a node goes: these say in which lists the id stands.
+/// Flags that outlive the node: they say which lists contain the id.
 const STICKY: u16 = LISTED | PENDING | GREY | TOUCHED | FREED;
 
-/// The level of a node that no parent has told yet.
+/// The level of a node before a parent is known.
 const LEVEL_UNKNOWN: u8 = u8::MAX;
 
 pub(crate) struct Slot {
     pub node: Option<Arc<Node>>,
-    /// Where the durable table says that the id lies; 0: nowhere.
+    /// The id's address in the durable table; 0 if it has none.
     pub address: u64,
     flags: Cell<u16>,
     level: u8,
@@ -79,7 +80,7 @@ const _: () = assert!(size_of::<Slot>() == 24);
 
 type Page = [Slot; TABLE_PAGE];
 
-/// What is in memory, for [`Usage`](crate::Usage).
+/// Counts of memory, for [`Usage`](crate::Usage).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Accounts {
     /// Ids in use.
@@ -87,16 +88,15 @@ pub(crate) struct Accounts {
     /// Nodes in memory, and the leaves among them.
     pub resident: usize,
     pub leaves: usize,
-    /// Bytes of nodes in memory, and of the dirty ones among them; without words that leaves have in
-    /// common.
+    /// Bytes of nodes in memory, and of the dirty ones among them; shared words excluded.
     pub bytes: usize,
     pub dirty_bytes: usize,
-    /// Bytes to write for the dirty ones at most.
+    /// The most bytes to write for the dirty nodes.
     pub unwritten: usize,
 }
 
 impl Accounts {
-    /// A dirty version comes.
+    /// Counts a new dirty version.
     fn add_dirty(&mut self, node: &Node) {
         self.dirty_bytes += node.bytes();
         self.unwritten += node.unwritten_bytes();
@@ -107,7 +107,7 @@ impl Accounts {
         }
     }
 
-    /// A dirty version goes.
+    /// Stops counting a dirty version.
     pub fn remove_dirty(&mut self, node: &Node) {
         self.dirty_bytes -= node.bytes();
         self.unwritten -= node.unwritten_bytes();
@@ -127,7 +127,7 @@ pub(crate) struct Table {
     pub end: u32,
     free: Vec<NodeId>,
     pub accounts: Accounts,
-    /// Bytes of the words that leaves have in common, of versions that are held elsewhere, too.
+    /// The words that leaves share, including those of versions held outside the map.
     pub bases: Bases,
 
     pub dirty: Vec<NodeId>,
@@ -137,11 +137,11 @@ pub(crate) struct Table {
     pub pending: usize,
     pub pages_dirty: BTreeSet<u32>,
     pub pages_in_flight: BTreeSet<u32>,
-    /// Addresses that an abandoned checkpoint was to give back.
+    /// Addresses that an abandoned checkpoint was to release.
     pub released: Vec<NodeAddress>,
 
     pub mark: Option<Mark>,
-    /// Ids that are still to be swept after a mark: of these, nodes that are not visited are gone.
+    /// Ids still to be swept after a mark: unvisited nodes among them are gone.
     pub unswept: Range<u32>,
     pub tracking: bool,
     pub touched: Vec<NodeId>,
@@ -151,11 +151,12 @@ pub(crate) struct Table {
     /// See [`Map::referred_again`](crate::Map::referred_again).
     pub again: u64,
 
-    /// Superseded versions that someone still held.
+    /// Superseded versions that were still held.
     pub superseded: Superseded,
-    /// Where the eviction clock stands.
+    /// Position of the eviction clock.
     hand: u32,
-    /// Nodes that are not to be evicted, with how many ask for it: few, and not for long.
+    /// Nodes kept from eviction, each with its count of `keep` calls: few nodes, and for a short
+    /// time.
     kept: BTreeMap<NodeId, u32>,
 }
 
@@ -172,12 +173,12 @@ impl Table {
         id.0 != 0 && id.0 < self.end
     }
 
-    /// Whether the id is a node's, if it was one's, that the last mark did not visit.
+    /// Whether the id, if used, is that of a node that the last mark did not visit.
     pub fn is_doomed(&self, id: NodeId) -> bool {
         self.unswept.contains(&id.0) && !self.slot(id).has(VISITED)
     }
 
-    /// Whether the id is that of a node.
+    /// Whether the id names a node.
     pub fn is_used(&self, id: NodeId) -> bool {
         self.has_slot(id) && self.slot(id).has(USED) && !self.is_doomed(id)
     }
@@ -211,7 +212,7 @@ impl Table {
 
     // Reading.
 
-    /// The node, as used now.
+    /// The node; marks it as recently used.
     #[inline]
     pub fn get(&self, id: NodeId) -> Result<&Node, Absent> {
         let slot = self.slot(id);
@@ -232,7 +233,7 @@ impl Table {
         self.version(id).map(Arc::as_ref)
     }
 
-    /// The version of the node that is in memory, if one is.
+    /// The resident version of the node, if any.
     pub fn version(&self, id: NodeId) -> Option<&Arc<Node>> {
         self.slot(id).node.as_ref()
     }
@@ -249,7 +250,7 @@ impl Table {
         self.push_page(&[0; TABLE_PAGE]);
     }
 
-    /// A page of slots: absent nodes where there is an address, else free.
+    /// Adds a page of slots: an absent node for each address, a free slot for each 0.
     pub fn push_page(&mut self, addresses: &[u64; TABLE_PAGE]) {
         let slots: Vec<Slot> = addresses
             .iter()
@@ -264,7 +265,7 @@ impl Table {
         self.pages.push(page.unwrap_or_else(|_| unreachable!("one slot for each address")));
     }
 
-    /// After the pages of a durable table were pushed: what is not used is free.
+    /// Call after pushing the pages of a durable table: makes the unused ids free.
     pub fn loaded(&mut self) {
         self.end = (self.pages.len() * TABLE_PAGE) as u32;
         self.free = self.ids().filter(|id| !self.slot(*id).has(USED)).collect();
@@ -272,7 +273,7 @@ impl Table {
         self.accounts.nodes = self.ids().filter(|id| self.slot(*id).has(USED)).count();
     }
 
-    /// Notes the level of a node from its parent; false if another was noted before.
+    /// Notes the level of a node from its parent; false if a different level was noted before.
     pub fn learn_level(&mut self, id: NodeId, level: u8) -> bool {
         let slot = self.slot_mut(id);
         let known = slot.level().unwrap_or(level);
@@ -309,7 +310,7 @@ impl Table {
         id
     }
 
-    /// An absent node's version arrives.
+    /// Takes an absent node's version into memory.
     pub fn put_in(&mut self, id: NodeId, node: Arc<Node>) {
         self.accounts.resident += 1;
         self.accounts.leaves += usize::from(node.is_leaf());
@@ -317,7 +318,7 @@ impl Table {
         self.slot_mut(id).node = Some(node);
     }
 
-    /// The version leaves memory.
+    /// Drops the version from memory.
     pub fn take_out(&mut self, id: NodeId) -> usize {
         let slot = self.slot_mut(id);
         let dirty = slot.has(DIRTY);
@@ -335,7 +336,7 @@ impl Table {
         bytes
     }
 
-    /// The resident version must be written at the next checkpoint.
+    /// Has the next checkpoint write the resident version.
     pub fn mark_dirty(&mut self, id: NodeId) {
         let slot = self.slot(id);
         if slot.has(DIRTY) {
@@ -352,7 +353,7 @@ impl Table {
         }
     }
 
-    /// Changes the resident version of a node, or makes a new version if someone holds it.
+    /// Changes the resident version of a node, or a copy of it if it is held elsewhere.
     pub fn edit<R>(&mut self, id: NodeId, change: impl FnOnce(&mut Node) -> R) -> R {
         self.mark_dirty(id);
         let mut node = self.slot_mut(id).node.take().expect("only resident nodes are edited");
@@ -367,7 +368,7 @@ impl Table {
         result
     }
 
-    /// Puts another version of a node in place of the resident one.
+    /// Replaces the resident version of a node.
     pub fn replace(&mut self, id: NodeId, version: Arc<Node>) {
         self.mark_dirty(id);
         let node = self.slot_mut(id).node.take().expect("only resident nodes are replaced");
@@ -378,13 +379,13 @@ impl Table {
         self.edited(id, version);
     }
 
-    /// The resident version of a dirty node is about to change, or to go.
+    /// Stops counting a dirty node's resident version, which is about to change or go.
     fn leaves_the_accounts(&mut self, node: &Node) {
         self.accounts.bytes -= node.bytes();
         self.accounts.remove_dirty(node);
     }
 
-    /// The version of a node that comes after one that left the accounts.
+    /// Counts the version that follows one that left the accounts.
     fn edited(&mut self, id: NodeId, version: Arc<Node>) {
         self.accounts.bytes += version.bytes();
         self.accounts.add_dirty(&version);
@@ -396,8 +397,8 @@ impl Table {
         }
     }
 
-    /// Makes the node below an edge the caller's own, if it is shared, by a copy. Every edge above
-    /// must be owned, and the node resident.
+    /// An owned edge for `edge`: copies the node below if the edge is shared. Every edge above must
+    /// be owned, and the node resident.
     pub fn own(&mut self, edge: Edge) -> Edge {
         if !edge.shared {
             return edge;
@@ -408,7 +409,8 @@ impl Table {
         Edge { child: self.alloc(copy), shared: false, ..edge }
     }
 
-    /// Has a leaf hold its words so that a copy can have them, too, unless somebody else looks at it.
+    /// Moves a leaf's words into a base that a copy can share, unless the version is held
+    /// elsewhere.
     fn share(&mut self, id: NodeId) {
         let least = self.shape.shared_min();
         let Table { pages, accounts, bases, .. } = self;
@@ -426,12 +428,12 @@ impl Table {
         }
     }
 
-    /// Bytes of the words that leaves have in common.
+    /// Bytes of the words that leaves share.
     pub fn base_bytes(&self) -> usize {
         self.bases.bytes()
     }
 
-    /// The node is gone; its id may be used again. Its children are the caller's concern.
+    /// Removes a node and frees its id. The caller handles its children.
     pub fn release(&mut self, id: NodeId) {
         self.take_out(id);
         self.accounts.nodes -= 1;
@@ -448,20 +450,21 @@ impl Table {
         match &mut self.mark {
             Some(mark) => {
                 mark.waiting.remove(&id);
-                // Whoever runs the mark may know the id from it: no new meaning until it ends. An
-                // id that it has not handed out waits in `grey` still, under either meaning.
+                // The mark may have handed out the id, so the id is not reused until the mark ends.
+                // An id that the mark has not handed out is still in `grey`, which suits the old
+                // node and a new one.
                 if handed_out { mark.quarantine.push(id) } else { self.free.push(id) }
             }
             None => self.free.push(id),
         }
     }
 
-    /// Ids are free again after a mark.
+    /// Frees ids after a mark.
     pub fn reuse(&mut self, ids: Vec<NodeId>) {
         self.free.extend(ids.into_iter().rev());
     }
 
-    /// An edge to a node was dropped. If it was owned, nothing else leads there.
+    /// Handles a dropped edge. If it was owned, no other edge leads to its node.
     pub fn drop_edge(&mut self, edge: Edge) {
         if !edge.shared {
             debug_assert!(!self.slot(edge.child).has(DEAD));
@@ -470,7 +473,7 @@ impl Table {
         }
     }
 
-    /// Works off dropped subtrees, `limit` nodes at most; whether more remain.
+    /// Frees at most `limit` nodes of dropped subtrees; true if more remain.
     pub fn free_some(&mut self, limit: usize) -> bool {
         for _ in 0..limit {
             let Some(id) = self.dead.pop() else { return false };
@@ -483,7 +486,7 @@ impl Table {
             } else if slot.level() == Some(0) {
                 self.release(id);
             }
-            // What hangs below an absent inner node is not worth a read: the mark frees it.
+            // The subtree below an absent inner node is not worth a read: the mark frees it.
         }
         !self.dead.is_empty()
     }
@@ -493,7 +496,7 @@ impl Table {
         *self.kept.entry(id).or_default() += 1;
     }
 
-    /// Takes back one [`keep`](Self::keep).
+    /// Undoes one [`keep`](Self::keep).
     pub fn unkeep(&mut self, id: NodeId) {
         let count = self.kept.get_mut(&id).expect("a node is unkept that nobody keeps");
         *count -= 1;
@@ -502,11 +505,11 @@ impl Table {
         }
     }
 
-    /// Drops clean versions that media hold, least recently used first (second chance), until
-    /// `bytes` are free; returns the bytes freed.
+    /// Drops clean versions from memory, least recently used first (second chance), until `bytes`
+    /// are free; returns the bytes freed.
     pub fn evict(&mut self, bytes: usize) -> usize {
         let mut freed = 0;
-        // Two rounds: the first may only take second chances away.
+        // Two rounds: the first may only remove second chances.
         for _ in 0..2 * u64::from(self.end) {
             if freed >= bytes {
                 break;

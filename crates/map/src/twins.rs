@@ -1,24 +1,24 @@
-//! Leaves that have most of their words in common.
+//! Pairs of leaves that have most of their words in common.
 //!
-//! The first write to a leaf after a snapshot copies it for the sake of a word or two. So most leaves
-//! of a volume with many snapshots have a twin, and what a walk did for the one is done for the other
-//! but for these words. Which these are is known of leaves that hold the others in common; others are
-//! compared.
+//! The first write to a leaf after a snapshot copies the leaf to change a word or two. So most
+//! leaves of a volume with many snapshots have a twin. A walk reuses its result for one twin and
+//! redoes only the words that differ. Leaves with a shared base name the differing words; other
+//! leaves are compared.
 
 use crate::Words;
 
-/// Leaves that a walk met lately, with what it wants to know of each. They are found by their first
-/// word, which most twins have in common.
+/// The leaves that a walk met lately, each with the walk's result. A lookup goes by the first word,
+/// which most twins have in common.
 pub struct Twins<T> {
-    /// By a hash of the first word: the newest first.
+    /// Sets by a hash of the first word; within a set the newest first.
     sets: Vec<[Option<(u64, T)>; WAYS]>,
 }
 
-/// Leaves kept are [`SETS`] times so many: a walk comes back to a twin after as many leaves as the
-/// volume has that are written to, and those kept should fit a processor's cache.
+/// Leaves kept in each of the [`SETS`] sets. A walk meets a twin after as many leaves as the volume
+/// has written leaves, and the kept leaves should fit a processor's cache.
 const WAYS: usize = 4;
 const SETS: usize = 64;
-/// Words that are compared at once.
+/// Words compared at once.
 const PIECE: usize = 32;
 
 impl<T> Default for Twins<T> {
@@ -33,7 +33,8 @@ impl<T> Twins<T> {
         (first.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - SETS.ilog2())) as usize
     }
 
-    /// What was kept of a twin of a leaf with these words. `words_of` are the words of what was kept.
+    /// The entry kept for a twin of a leaf with these words. `words_of` returns the words of an
+    /// entry.
     #[inline]
     pub fn find<'a>(
         &'a self,
@@ -47,8 +48,8 @@ impl<T> Twins<T> {
         (words.has_in_common_with(other) || are_twins(words, other)).then_some(kept)
     }
 
-    /// Keeps something of a leaf with this [`Words::key`], in place of what was kept of another one
-    /// that has it, or longest.
+    /// Keeps an entry for a leaf with this [`Words::key`]. It replaces the entry with the same key,
+    /// else the oldest of its set.
     #[inline]
     pub fn keep(&mut self, first: u64, what: T) {
         let set = &mut self.sets[Self::set(first)];
@@ -59,17 +60,18 @@ impl<T> Twins<T> {
     }
 }
 
-/// Words that [`are_twins`] compares, and how many of them must be the same.
+/// The number of words that [`are_twins`] compares, and how many of them must be equal.
 const SAMPLES: (usize, usize) = (8, 4);
 
-/// Whether two leaves have most of their words in common, by a sample of them. Those that begin with
-/// the same one, such as a hole, need not have.
+/// Whether two leaves have most of their words in common, judged by a sample. Leaves with the same
+/// first word, such as a hole, need not be twins.
 #[inline]
 fn are_twins(words: Words<'_>, other: Words<'_>) -> bool {
     let (samples, least) = SAMPLES;
     let shorter = words.len().min(other.len());
     let same = (0..samples).filter(|number| {
-        // In the second half from behind: a word more or less in between changes little.
+        // The second half counts from the end, so that an inserted or removed word changes few
+        // samples.
         let at = number * shorter / samples;
         match number * 2 < samples {
             true => words.get(at) == other.get(at),
@@ -82,8 +84,8 @@ fn are_twins(words: Words<'_>, other: Words<'_>) -> bool {
     shorter > 0 && same.count() >= least
 }
 
-/// Calls `each` with the pieces of a leaf's words that are not those of its twin: where in both they
-/// begin, the piece, and what the twin has in its place. The rest of both is the same.
+/// Calls `each` with the pieces in which a leaf's words differ from its twin's: the index of the
+/// first word in both, the piece, and the twin's piece. All other words are equal.
 #[inline]
 pub fn differing(words: Words<'_>, twin: Words<'_>, mut each: impl FnMut(usize, &[u64], &[u64])) {
     if words.has_in_common_with(twin) {
@@ -99,7 +101,7 @@ pub fn differing(words: Words<'_>, twin: Words<'_>, mut each: impl FnMut(usize, 
         }
         return;
     }
-    // One was torn apart or joined with another: what is behind it lies elsewhere in the leaf.
+    // A word was torn apart or joined with another: the words behind it have other indices.
     let same = |(piece, other): &(&[u64], &[u64])| piece == other;
     let ahead = words.chunks_exact(PIECE).zip(twin.chunks_exact(PIECE));
     let front = PIECE * ahead.take_while(same).count();
@@ -132,7 +134,7 @@ mod tests {
                 let to = (at + below(3)).min(words.len());
                 words.splice(at..to, (0..below(4)).map(|i| (1 << 41) + i as u64));
             }
-            // Word for word, what is told in place of what is told makes the one of the other.
+            // Replacing each twin's piece by the leaf's piece turns the twin into the leaf.
             let (mut rebuilt, mut from, mut told) = (Vec::new(), 0, 0);
             differing(words[..].into(), twin[..].into(), |at, piece, other| {
                 rebuilt.extend_from_slice(&twin[from..at]);

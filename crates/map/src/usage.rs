@@ -1,50 +1,48 @@
-//! What the map takes of memory.
+//! The map's use of memory.
 
 use crate::Map;
 
-/// Memory that the map takes, and the work it has put off.
+/// The memory that the map takes, and the work that it has deferred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Ids in use, and those that are not swept yet, in memory or not.
+    /// Ids in use or not swept yet, in memory or not.
     pub nodes: usize,
     /// Nodes in memory.
     pub resident: usize,
     /// Leaves in memory.
     pub leaves: usize,
-    /// Bytes of the nodes in memory, unused capacity included, and of the words that leaves have in
-    /// common.
+    /// Bytes of the nodes in memory, unused capacity included, and of the words that leaves share.
     pub resident_bytes: usize,
-    /// Bytes of those among them that must be written before they can be evicted; without words in
-    /// common.
+    /// Bytes of the nodes that must be written before eviction, shared words excluded.
     pub dirty_bytes: usize,
     /// Bytes of the node table and its lists.
     pub table_bytes: usize,
-    /// Bytes of superseded versions that someone outside the map still holds, as far as
-    /// [`Map::forget_superseded`] was told that nobody does.
+    /// Bytes of superseded versions held outside the map. Includes released versions that
+    /// [`Map::forget_superseded`] has not seen yet.
     pub frozen_bytes: usize,
-    /// Dropped subtrees that [`Map::free_some`] has yet to work off, each counted once.
+    /// Dropped subtrees that [`Map::free_some`] has yet to free, each counted once.
     pub deferred: usize,
 }
 
 impl Usage {
-    /// All memory: nodes in it, the table, and versions held outside.
+    /// All memory: resident nodes, the table, and versions held outside.
     pub fn bytes(&self) -> usize {
         self.resident_bytes + self.table_bytes + self.frozen_bytes
     }
 }
 
 impl Map {
-    /// Bytes of nodes that the next checkpoint has to write at most.
+    /// The most bytes of nodes that the next checkpoint writes.
     pub fn unwritten_bytes(&self) -> usize {
         self.table.accounts.unwritten
     }
 
-    /// Ids in use, as in [`usage`](Map::usage), and quicker to come by.
+    /// Ids in use, as in [`usage`](Map::usage), but faster.
     pub fn nodes(&self) -> usize {
         self.table.accounts.nodes
     }
 
-    /// What the map takes of memory now.
+    /// The map's present use of memory.
     pub fn usage(&self) -> Usage {
         let accounts = self.table.accounts;
         Usage {
@@ -59,7 +57,8 @@ impl Map {
         }
     }
 
-    /// Bytes of the nodes in memory: what changes most of [`usage`](Map::usage), and quicker to come by.
+    /// Bytes of the nodes in memory, as in [`usage`](Map::usage) but faster: the part of it that
+    /// changes most.
     pub fn resident_bytes(&self) -> usize {
         self.table.accounts.bytes + self.table.base_bytes()
     }

@@ -1,4 +1,4 @@
-//! The invariants, checked.
+//! Checks the map's invariants.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use crate::form::unwritten_base_bytes;
 use crate::table::{DEAD, DIRTY, LISTED, PENDING, USED};
 use crate::{BLOCKS_MAX, Edge, INNER_MAX, LEAF_WORDS_HARD, Map, Node, NodeId, word};
 
-/// What is known of an id while all nodes are looked at.
+/// What the walk over all nodes has found about an id.
 #[derive(Clone, Copy, Default)]
 struct Seen {
-    /// Edges that lead here from what is reachable.
+    /// Edges to this node from reachable nodes.
     edges: u32,
     /// Reached through owned edges only.
     owned: bool,
@@ -18,7 +18,8 @@ struct Seen {
 }
 
 impl Map {
-    /// Checks all invariants over what is in memory. Linear; for tests and for checking a store.
+    /// Checks all invariants over the nodes in memory. Takes linear time; for tests and for
+    /// checking a store.
     pub fn verify(&self) -> Result<(), String> {
         self.verify_accounts()?;
         let mut seen = vec![Seen::default(); self.pages() as usize * crate::TABLE_PAGE];
@@ -62,7 +63,7 @@ impl Map {
         Ok(())
     }
 
-    /// What an edge says is so.
+    /// Checks that an edge's child is in use and has the level and the length that the edge says.
     fn verify_edge(&self, edge: &Edge, level: u8, from: &str) -> Result<(), String> {
         let id = edge.child;
         if !self.table.is_used(id) {

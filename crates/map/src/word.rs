@@ -15,7 +15,7 @@ pub const EXTENT_BLOCKS_MAX: u64 = 1 << 16;
 const HOLE: u64 = 1 << 63;
 const PBA_BITS: u32 = 47;
 const LENGTH_MASK: u64 = EXTENT_BLOCKS_MAX - 1;
-/// Words whose lengths are summed before the sum is looked at.
+/// Words whose lengths are summed before the sum is tested.
 const CHUNK: usize = 16;
 
 const _: () = assert!(Pba::MAX.0 == (1 << PBA_BITS) - 1);
@@ -33,13 +33,13 @@ pub fn hole(blocks: u64) -> u64 {
     HOLE | blocks
 }
 
-/// Whether the word is that of one mapped block, and so its address itself.
+/// Whether the word maps one block. Such a word equals the block's address.
 #[inline]
 pub fn is_single(word: u64) -> bool {
     word >> PBA_BITS == 0
 }
 
-/// Whether nothing is mapped there.
+/// Whether the word is a hole.
 #[inline]
 pub fn is_hole(word: u64) -> bool {
     word & HOLE != 0
@@ -51,14 +51,13 @@ pub fn blocks(word: u64) -> u64 {
     if word & HOLE != 0 { word & !HOLE } else { (word >> PBA_BITS & LENGTH_MASK) + 1 }
 }
 
-/// Where the word's extent lies; none if it is a hole.
+/// The address of the word's extent; `None` for a hole.
 #[inline]
 pub fn pba(word: u64) -> Option<Pba> {
     (word & HOLE == 0).then_some(Pba(word & Pba::MAX.0))
 }
 
-/// Whether the word could have been made by [`mapped`] or [`hole`] with at most `blocks_max`
-/// blocks.
+/// Whether [`mapped`] or [`hole`] could have made the word with at most `blocks_max` blocks.
 pub(crate) fn is_valid(word: u64, blocks_max: u64) -> bool {
     let fits = pba(word).is_none_or(|at| at.0 + (blocks(word) - 1) <= Pba::MAX.0);
     (1..=blocks_max).contains(&blocks(word)) && fits
@@ -70,13 +69,13 @@ pub(crate) fn head(word: u64, keep: u64) -> u64 {
     pba(word).map_or_else(|| hole(keep), |at| mapped(at, keep))
 }
 
-/// What is left of the extent after its first `skip` blocks.
+/// The rest of the extent after its first `skip` blocks.
 pub(crate) fn tail(word: u64, skip: u64) -> u64 {
     let rest = blocks(word) - skip;
     pba(word).map_or_else(|| hole(rest), |at| mapped(at.plus(skip), rest))
 }
 
-/// The one word that means the same as `a` followed by `b`, if there is one.
+/// One word equal to `a` followed by `b`, if there is one.
 pub(crate) fn join(a: u64, b: u64) -> Option<u64> {
     let total = blocks(a) + blocks(b);
     match (pba(a), pba(b)) {
@@ -88,7 +87,7 @@ pub(crate) fn join(a: u64, b: u64) -> Option<u64> {
     }
 }
 
-/// Whether a word could be one with either neighbour.
+/// Whether a word could be joined with either neighbour.
 #[inline]
 pub(crate) fn joins(before: Option<u64>, word: u64, behind: Option<u64>) -> bool {
     before.is_some_and(|before| join(before, word).is_some())
@@ -100,7 +99,7 @@ pub(crate) fn joins(before: Option<u64>, word: u64, behind: Option<u64>) -> bool
 pub fn sum(words: &[u64]) -> u64 {
     let mut total = 0;
     for chunk in words.chunks(CHUNK) {
-        // Without a hole, which is the dense case, this is a shift and an addition a word.
+        // Without a hole (the dense case) this costs a shift and an addition per word.
         let (mut any, mut mapped) = (0, chunk.len() as u64);
         for word in chunk {
             any |= word;
@@ -120,8 +119,8 @@ pub(crate) fn seek(words: &[u64], total: u64, at: u64) -> (usize, u64) {
     if total == words.len() as u64 {
         return (at as usize, at); // No entry is empty, so each has one block.
     }
-    // From the nearer end. Extents are of about one length as a rule: the words up to there are on
-    // their way at once.
+    // Searches from the nearer end. Extents are usually of about one length, so the guess is close
+    // and the words up to it are prefetched at once.
     let guess = (words.len() as f64 * (at as f64 / total as f64)) as usize;
     if 2 * at < total {
         prefetch_slice(&words[..guess]);

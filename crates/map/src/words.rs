@@ -1,10 +1,10 @@
-//! The words of a leaf, and how leaves hold those that they have in common once.
+//! The words of a leaf. Leaves that have words in common store them once.
 //!
-//! The first write to a leaf after a snapshot makes another leaf, for the sake of a word or two. The
-//! words that there were are then a *base* that both hold; each has *edits* besides: words in place of
-//! some of the base's, of the same length each, so that a block is found in the base alone. A leaf that
-//! comes to differ in more than that holds all its words itself again. None of this shows: a leaf has
-//! the words that it has, however it holds them.
+//! The first write to a leaf after a snapshot makes a second leaf that differs in a word or two.
+//! The old words become a *base* that both leaves share. Each leaf has *edits* besides: words that
+//! replace words of the base. A word and its replacement have the same length, so a lookup of a
+//! block's index needs the base alone. A leaf that needs any other change, or too many edits,
+//! stores all its words itself again. Callers see the same words either way.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,16 +17,16 @@ use crate::{leaf, word};
 /// A word in place of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edit {
-    /// Which of the base's words.
+    /// The index of the base's word.
     pub at: u32,
     pub word: u64,
 }
 
-/// Words that leaves hold in common. What one of them refers to counts only if a leaf has it.
+/// Words that leaves share. A word's reference counts only if a leaf still has the word.
 #[derive(Debug)]
 pub(crate) struct Base {
     words: Vec<u64>,
-    /// Leaves that hold them and must be written.
+    /// Leaves that share the words and must be written.
     dirty: AtomicUsize,
     /// The bytes of all bases of the map.
     account: Arc<AtomicUsize>,
@@ -39,7 +39,7 @@ impl Base {
         Arc::new(base)
     }
 
-    /// Another one beside it.
+    /// Another base of the same map.
     pub fn with(&self, words: Vec<u64>) -> Arc<Base> {
         Base::new(words, self.account.clone())
     }
@@ -52,17 +52,17 @@ impl Base {
         2 * size_of::<usize>() + size_of::<Base>() + self.words.capacity() * size_of::<u64>()
     }
 
-    /// Another leaf that holds them must be written: how many there are now.
+    /// Counts one more leaf to be written; returns the new count.
     pub fn add_dirty(&self) -> usize {
         self.dirty.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// One of them need not be any more: how many there are now.
+    /// Counts one leaf less to be written; returns the new count.
     pub fn remove_dirty(&self) -> usize {
         self.dirty.fetch_sub(1, Ordering::Relaxed) - 1
     }
 
-    /// The words, to be changed; they are copied if another leaf has them.
+    /// The words, to be changed; a copy if another leaf shares them.
     fn into_words(mut base: Arc<Base>, total: u64) -> Vec<u64> {
         match Arc::get_mut(&mut base) {
             None => leaf::copy_to_change(&base.words, total),
@@ -85,22 +85,22 @@ impl Drop for Base {
 /// The bases of a map.
 #[derive(Default)]
 pub(crate) struct Bases {
-    /// Bytes of all that there are, of versions of leaves that are held elsewhere, too.
+    /// Bytes of all bases, including those of leaf versions held outside the map.
     account: Arc<AtomicUsize>,
-    /// By where they came from.
+    /// The bases loaded from media, by address.
     came: BTreeMap<u64, Weak<Base>>,
-    /// How many of these are so many that all of them are looked at.
+    /// A new entry in `came` triggers a scan of all at this many.
     many: usize,
 }
 
-/// Bases that came from media at least before those are forgotten that no leaf has any more.
+/// At least this many bases from media are remembered before unused ones are forgotten.
 const MANY: usize = 64;
 
 impl Bases {
-    /// A base of these words. Two that are alike are one if they came from the same place.
+    /// A base of these words. Equal words from the same address share one base.
     pub fn of(&mut self, words: Vec<u64>, from: Option<u64>) -> Arc<Base> {
         let Some(from) = from else { return Base::new(words, self.account.clone()) };
-        // Something else may have come to lie there since.
+        // Other words may lie at this address by now.
         let known = self.came.get(&from).and_then(Weak::upgrade).filter(|base| base.words == words);
         known.unwrap_or_else(|| {
             if self.came.len() >= self.many {
@@ -113,22 +113,22 @@ impl Bases {
         })
     }
 
-    /// Bytes of all words that leaves have in common.
+    /// Bytes of all words that leaves share.
     pub fn bytes(&self) -> usize {
         self.account.load(Ordering::Relaxed)
     }
 
-    /// Bytes of what is remembered of them, in a tree that is two thirds full.
+    /// Bytes of the list of bases from media, as a tree two thirds full.
     pub fn list_bytes(&self) -> usize {
         self.came.len() * 3 * size_of::<(u64, Weak<Base>)>() / 2
     }
 }
 
-/// The words of a leaf that may have some in common with others.
+/// The words of a leaf that may share them: a base and edits.
 #[derive(Clone, Debug)]
 pub(crate) struct Patched {
     pub base: Arc<Base>,
-    /// By place, each another one.
+    /// Sorted by index in the base, each index once.
     pub edits: Box<[Edit]>,
 }
 
@@ -144,9 +144,9 @@ impl Patched {
         words
     }
 
-    /// Puts `word` in the place of all of one word, that from block `lo` on, if they are of the same
-    /// length, it joins no neighbour, there is room for the edit, and the base is not this leaf's alone.
-    /// Returns which of the words; none if nothing was changed.
+    /// Replaces the word that starts at block `lo` with `word`, and returns its index. Changes
+    /// nothing and returns `None` if the lengths differ, `word` could be joined with a neighbour,
+    /// there is no room for an edit, or no other leaf has the base.
     pub fn replace(
         &mut self,
         total: u64,
@@ -176,13 +176,13 @@ impl Patched {
         Some(at)
     }
 
-    /// Bytes of memory of its own.
+    /// Bytes of memory of the leaf itself, the base excluded.
     pub fn bytes(&self) -> usize {
         size_of_val(&self.edits[..])
     }
 }
 
-/// The words of a leaf in address order (see [`word`]), wherever they are held.
+/// The words of a leaf in address order (see [`word`]), shared or not.
 #[derive(Clone, Copy, Debug)]
 pub struct Words<'a> {
     base: &'a [u64],
@@ -202,13 +202,13 @@ impl PartialEq for Words<'_> {
 }
 
 impl<'a> Words<'a> {
-    /// How many there are.
+    /// The number of words.
     #[inline]
     pub fn len(self) -> usize {
         self.base.len()
     }
 
-    /// Whether there are none, as in the leaf of a tree without blocks.
+    /// Whether there are no words, as in the leaf of a tree without blocks.
     pub fn is_empty(self) -> bool {
         self.base.is_empty()
     }
@@ -222,7 +222,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// The words in pieces, each with the place of its first word.
+    /// The words in pieces, each with the index of its first word.
     #[inline]
     pub fn pieces(self) -> impl Iterator<Item = (usize, &'a [u64])> {
         let Words { base, mut edits } = self;
@@ -246,7 +246,7 @@ impl<'a> Words<'a> {
         self.iter_from(0)
     }
 
-    /// One word after the other, from one on.
+    /// One word after the other, from index `at` on.
     #[inline]
     pub fn iter_from(self, at: usize) -> impl Iterator<Item = u64> {
         let mut edits = &self.edits[self.edits.partition_point(|edit| (edit.at as usize) < at)..];
@@ -259,7 +259,7 @@ impl<'a> Words<'a> {
         })
     }
 
-    /// All of them side by side.
+    /// All words as one slice.
     pub fn whole(self) -> Cow<'a, [u64]> {
         if self.edits.is_empty() {
             return Cow::Borrowed(self.base);
@@ -269,33 +269,34 @@ impl<'a> Words<'a> {
         Cow::Owned(words)
     }
 
-    /// Whether the leaf holds words in common with another.
+    /// Whether both leaves share one base.
     #[inline]
     pub(crate) fn has_in_common_with(self, other: Words<'_>) -> bool {
         std::ptr::eq(self.base, other.base)
     }
 
-    /// The first word of those that it may have in common with others.
+    /// The first word, of the base if the leaf has one.
     #[inline]
     pub fn key(self) -> Option<u64> {
         self.base.first().copied()
     }
 
-    /// The index of the word that holds block `at` of the `total` of the leaf, and its first block.
+    /// The index of the word that holds block `at` of a leaf of `total` blocks, and the word's
+    /// first block.
     #[inline]
     pub(crate) fn seek(self, total: u64, at: u64) -> (usize, u64) {
-        word::seek(self.base, total, at) // Edits have the lengths of what they replace.
+        word::seek(self.base, total, at) // An edit has the length of the word that it replaces.
     }
 
-    /// Whether `word`, were it word `at`, could be one with a neighbour.
+    /// Whether `word` at index `at` could be joined with a neighbour.
     pub(crate) fn joins(self, at: usize, word: u64) -> bool {
         let before = at.checked_sub(1).map(|before| self.get(before));
         let behind = (at + 1 < self.len()).then(|| self.get(at + 1));
         word::joins(before, word, behind)
     }
 
-    /// Calls `each` with the words that are not those of a leaf that has the others in common with
-    /// this one: the place, the word, and the other's.
+    /// Calls `each` with the words that differ from another leaf with the same base: the index,
+    /// this leaf's word, and the other's.
     #[inline]
     pub(crate) fn edits_against(
         self,
@@ -383,7 +384,7 @@ mod tests {
                 assert!(words.pieces().all(|(at, piece)| piece == &plain[at..at + piece.len()]));
                 assert_eq!(words.seek(total, lo), (at, start));
             }
-            // What differs from a twin, put in its place, makes the one of the other.
+            // Replacing the differing words turns the twin into the leaf.
             patched.view().edits_against(other.view(), |at, word, instead_of| {
                 assert_eq!([others[at]], *instead_of);
                 others[at] = word[0];

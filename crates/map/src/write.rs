@@ -1,19 +1,19 @@
-//! Writes and trims. Most fall into one leaf, which is then changed in place.
+//! Writes and trims. Most change one leaf in place.
 
 use mjolnir_units::{Lba, Pba, TreeId};
 
 use crate::leaf::{REPLACE_BLOCKS_MAX, fill};
 use crate::{Absent, Edge, Map, NodeId};
 
-/// The way from a root to an owned leaf: inner nodes and which child was taken.
+/// The way from a root to an owned leaf: each inner node with the index of the child taken.
 type Path = Vec<(NodeId, usize)>;
 
-/// Where blocks that a leaf comes to refer to were before.
+/// The origin of the blocks that a leaf gains.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// Nowhere: they were just written.
     Fresh,
-    /// In some leaf.
+    /// Some leaf referred to them.
     Elsewhere,
 }
 
@@ -43,7 +43,7 @@ impl Map {
             self.put_at(spot, tree, lo, hi, pba, Origin::Fresh);
             return Ok(());
         }
-        // Across one border between leaves, both keep something: two small changes.
+        // The range crosses one border between leaves, and both keep blocks: two small changes.
         if small && lo > spot.start {
             let next = self.locate(tree, spot.end)?;
             if hi < next.end {
@@ -61,7 +61,8 @@ impl Map {
         Ok(())
     }
 
-    /// A change within one leaf, or a few. They and the ways there are in memory.
+    /// Changes a range within one leaf or a few. These leaves, and the nodes above them, are in
+    /// memory.
     pub(crate) fn put_in_leaf(
         &mut self,
         tree: TreeId,
@@ -74,7 +75,7 @@ impl Map {
         self.put_at(spot, tree, lo, hi, pba, origin);
     }
 
-    /// The same where the leaf was just found that holds block `lo`.
+    /// As `put_in_leaf`, where the caller has just located the leaf that holds block `lo`.
     fn put_at(
         &mut self,
         mut spot: crate::read::Spot,
@@ -87,7 +88,7 @@ impl Map {
         if hi > spot.end {
             let border = spot.end;
             self.put_in_leaf(tree, lo, border, pba, origin);
-            // That may have moved the border of the leaves that follow.
+            // The change may have moved the border of the leaves that follow.
             self.put_in_leaf(tree, border, hi, pba.map(|at| at.plus(border - lo)), origin);
             return;
         }
@@ -116,7 +117,7 @@ impl Map {
         self.locate(tree, at).expect("the way was in memory when the operation began")
     }
 
-    /// Makes every node on the way to block `at` the tree's own. They are in memory.
+    /// Makes the tree own every node on the way to block `at`. These nodes are in memory.
     fn own_path(&mut self, tree: TreeId, at: u64) -> Path {
         let mut root = self.root(tree);
         if root.edge.shared {
@@ -141,7 +142,7 @@ impl Map {
         path
     }
 
-    /// Splits the leaf that holds block `at`, and what must be split above it.
+    /// Splits the leaf that holds block `at`, and the nodes above it that then need a split.
     fn split_at(&mut self, tree: TreeId, at: u64, changed: usize) {
         let path = self.own_path(tree, at);
         let leaf = self.located(tree, at).leaf;
@@ -158,8 +159,8 @@ impl Map {
         self.set_root(tree, root);
     }
 
-    /// Splits the leaf that a cut before block `at` would go through, if a relocation left it with
-    /// too many words.
+    /// Splits the leaf that a cut before block `at` would divide, if a relocation left it with too
+    /// many words.
     pub(crate) fn split_oversize(&mut self, tree: TreeId, at: u64) {
         if at < self.root(tree).edge.blocks {
             let spot = self.located(tree, at);

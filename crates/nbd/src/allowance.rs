@@ -1,4 +1,4 @@
-//! Memory that all connections of a server have in common.
+//! Memory that all connections of a server share.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,18 +6,18 @@ use std::task::Waker;
 
 use mjolnir_units::BLOCK_SIZE;
 
-/// The least that a connection may have at any time, in bytes: more than the smallest piece of any request
-/// takes.
+/// The least bytes that a connection may have at any time: more than the smallest piece of any
+/// request takes.
 const EACH_BYTES_MIN: u64 = 4 * BLOCK_SIZE;
-/// A piece of a write that is arriving takes at most one in so many bytes of those that are left, so that
-/// clients that stop sending in the middle leave most of them to others.
+/// An arriving piece of a write takes at most one in this many of the bytes left, so that clients
+/// that stop in the middle leave most bytes to others.
 const ARRIVING_SHARE: u64 = 16;
 
 /// Bytes that the requests and replies of several connections may take together. Clones share them.
 ///
-/// Each connection may have [`each`](Self::with_each) bytes at any time, whatever the others hold. Beyond that it
-/// may have as much as the others leave free when it has it (the dynamic threshold of Choudhury and
-/// Hahne, 1998): alone half of all, beside another that took its half a quarter. A request that
+/// Each connection may have [`each`](Self::with_each) bytes at any time, whatever the others hold.
+/// Beyond that it may hold as many bytes as then remain free (the dynamic threshold of Choudhury
+/// and Hahne, 1998): alone half of all, beside another that took its half a quarter. A request that
 /// does not fit is handled in pieces that do.
 #[derive(Clone, Debug)]
 pub struct Allowance {
@@ -28,7 +28,7 @@ pub struct Allowance {
 
 #[derive(Debug, Default)]
 struct Taken {
-    /// What connections have beyond what each may have.
+    /// Bytes of all connections beyond `each` of them.
     bytes: u64,
     /// Connections that had no room, by number.
     waiting: BTreeMap<u64, Waker>,
@@ -37,52 +37,52 @@ struct Taken {
 }
 
 impl Allowance {
-    /// So many bytes for all that share it, beyond the few that each may have.
+    /// An allowance of `bytes_max` bytes for all connections, beyond the few that each may have.
     pub fn new(bytes_max: u64) -> Self {
         Allowance { bytes_max, bytes_each: EACH_BYTES_MIN, taken: Arc::default() }
     }
 
-    /// With so many bytes for each connection at any time; a few blocks at least.
+    /// Gives each connection this many bytes at any time; at least a few blocks.
     #[must_use]
     pub fn with_each(self, bytes: u64) -> Self {
         Allowance { bytes_each: bytes.max(EACH_BYTES_MIN), ..self }
     }
 
-    /// Bytes that are taken now, beyond what each connection may have at any time.
+    /// Bytes taken now, beyond those that each connection may have at any time.
     pub fn taken(&self) -> u64 {
         self.lock().bytes
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
-        // Nothing that can panic happens under the lock.
+        // No code under the lock can panic.
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Default for Allowance {
-    /// As many as there are.
+    /// Unlimited.
     fn default() -> Self {
         Allowance::new(u64::MAX)
     }
 }
 
-/// What one connection has of an [`Allowance`]; given back when dropped.
+/// One connection's share of an [`Allowance`]; returned when dropped.
 pub(crate) struct Share {
     allowance: Allowance,
     /// Its number.
     number: u64,
-    /// What it has beyond what each may have.
+    /// Bytes taken beyond those that each may have.
     bytes: u64,
 }
 
-/// What a connection may have besides what it has.
+/// The memory that a connection may take in addition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
     /// Bytes for one more request.
     pub bytes: u64,
-    /// The most bytes of a write's piece that is arriving.
+    /// The most bytes of an arriving piece of a write.
     pub arriving: u64,
-    /// Whether it has nothing now: then there is room for some piece of any request.
+    /// Whether it holds no bytes now: then there is room for a piece of any request.
     pub is_idle: bool,
     /// Whether requests are being handled.
     pub is_busy: bool,
@@ -98,7 +98,7 @@ impl Share {
         Share { allowance, number, bytes: 0 }
     }
 
-    /// It has so many bytes now.
+    /// Sets the bytes that the connection holds.
     pub fn set(&mut self, bytes: u64) {
         let bytes = bytes.saturating_sub(self.allowance.bytes_each);
         if bytes == self.bytes {
@@ -106,9 +106,9 @@ impl Share {
         }
         let mut taken = self.allowance.lock();
         taken.bytes = taken.bytes - self.bytes + bytes;
-        // Who waits has something under way, and looks again whenever some of that ends. So it need not
-        // be called each time that somebody gives back a little, which with many of them would cost more
-        // than all else.
+        // A waiting connection has requests under way, and looks again whenever one ends. So small
+        // returns need not wake it: with many connections, these wakes would cost more than all
+        // other work.
         let waiting = if bytes < self.bytes && taken.bytes <= self.allowance.bytes_max / 2 {
             std::mem::take(&mut taken.waiting)
         } else {
@@ -119,7 +119,7 @@ impl Share {
         waiting.into_values().for_each(Waker::wake);
     }
 
-    /// The room there is for a connection that holds `used` bytes besides its input, and may have `most`.
+    /// The room for a connection that holds `used` bytes besides its input, and may have `most`.
     pub fn room(&self, used: u64, most: u64) -> Room {
         let each = self.allowance.bytes_each;
         let left = self.allowance.bytes_max.saturating_sub(self.allowance.taken());
@@ -133,13 +133,13 @@ impl Share {
         }
     }
 
-    /// Bytes of input that it may hold beyond a little.
+    /// Bytes of input that the connection may hold beyond the minimum.
     pub fn input_room(&self) -> u64 {
         let left = self.allowance.bytes_max.saturating_sub(self.allowance.taken());
         left.saturating_sub(self.bytes)
     }
 
-    /// Has `waker` woken once much is given back.
+    /// Has `waker` woken once many bytes are returned.
     pub fn wait(&self, waker: &Waker) {
         self.allowance.lock().waiting.insert(self.number, waker.clone());
     }

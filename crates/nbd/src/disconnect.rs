@@ -1,10 +1,10 @@
-//! How connections end.
+//! The ways in which connections end.
 
 use std::fmt;
 use std::io;
 
-/// What a connection did, told when it ends in order: by request of the client (or of the
-/// caller, see [`transmit`](crate::transmit)).
+/// Totals of a connection that ended in order: at the request of the client (or of the caller, see
+/// [`transmit`](crate::transmit)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Served {
     /// The export that was used; `None` if the client left during negotiation.
@@ -17,26 +17,26 @@ pub struct Served {
     pub bytes_written: u64,
 }
 
-/// The end of a connection that was not an orderly one: a stable kind, and a sentence for a log.
+/// A disorderly end of a connection: a stable kind, and a sentence for a log.
 #[derive(Debug, thiserror::Error)]
 pub struct Disconnect {
-    /// Code decides by this.
+    /// For code.
     pub kind: DisconnectKind,
     /// What happened, on which request, with the offending value.
     pub message: String,
-    /// What the transport said, if it failed.
+    /// The transport's error, if it failed.
     #[source]
     pub source: Option<io::Error>,
 }
 
-/// The sorts of disorderly ends.
+/// The kinds of disorderly ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DisconnectKind {
-    /// The client broke the protocol in a way that leaves no way on.
+    /// The client broke the protocol, so that the connection cannot continue.
     Protocol,
-    /// The client cannot have what it asked for, and the protocol has no reply that says so.
+    /// The client's request was refused, and the protocol has no reply that says so.
     Refused,
-    /// The client closed or reset the stream without a goodbye.
+    /// The client closed or reset the stream without a disconnect request.
     Vanished,
     /// The transport failed.
     Transport,

@@ -1,4 +1,4 @@
-//! Errors of a store in the protocol's numbers.
+//! Maps a store's errors to the protocol's numbers.
 
 use mjolnir_store::{Error, ErrorKind};
 
@@ -12,7 +12,7 @@ pub(crate) fn errno_of(error: &Error) -> Errno {
         ErrorKind::NoSpace => Errno::NoSpc,
         ErrorKind::Damaged | ErrorKind::Io | ErrorKind::Format | ErrorKind::Busy => Errno::Io,
         ErrorKind::Unsupported => Errno::NotSup,
-        // The export was deleted, or the store is going: the client is to disconnect.
+        // The export was deleted, or the store is closing: the client must disconnect.
         ErrorKind::NotFound | ErrorKind::Closed => Errno::Shutdown,
     }
 }

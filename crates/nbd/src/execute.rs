@@ -1,4 +1,4 @@
-//! One request, from the store's side.
+//! Executes one request on the store.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -21,7 +21,7 @@ const EXTENT_COST: u64 = size_of::<Extent>() as u64;
 pub(crate) struct Job {
     pub(crate) request: Request,
     pub(crate) command: Command,
-    /// What of the request's range it is about.
+    /// The job's part of the request's range.
     pub(crate) range: Range<u64>,
     pub(crate) payload: Bytes,
     /// The memory that was set aside for it, in bytes.
@@ -29,16 +29,16 @@ pub(crate) struct Job {
     pub(crate) part: Part,
 }
 
-/// What of a request a job is.
+/// The part of a request that a job does.
 pub(crate) enum Part {
     All,
     /// A piece of a write.
     OfWrite(Rc<Pieces>),
-    /// A piece of a read; the next one begins once this one is done.
+    /// A piece of a read; the next piece begins once this one is done.
     OfRead,
 }
 
-/// What a job came to.
+/// The outcome of a job.
 pub(crate) struct Outcome {
     pub(crate) request: Request,
     pub(crate) range: Range<u64>,
@@ -48,18 +48,18 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Whether nothing of the request comes behind it.
+    /// Whether this is the request's last piece.
     pub(crate) fn is_last(&self) -> bool {
         self.range.end == end_of(&self.request)
     }
 }
 
-/// A write of which the payload is handled in pieces, whichever ends first, and which is answered once all
-/// have ended.
+/// A write whose payload is handled in pieces, which end in any order. It is answered once all have
+/// ended.
 pub(crate) struct Pieces {
-    /// Bytes that are not done and not passed over.
+    /// Bytes neither done nor skipped.
     left: Cell<u64>,
-    /// Why the first piece failed that did.
+    /// The error of the first piece that failed.
     refusal: RefCell<Option<Refusal>>,
 }
 
@@ -69,17 +69,18 @@ impl Pieces {
         Rc::new(Pieces { left: Cell::new(bytes), refusal: RefCell::default() })
     }
 
-    /// Of a payload of so many bytes that is of no use.
+    /// The pieces of a refused payload of `bytes` bytes.
     pub(crate) fn refused(bytes: u64, refusal: Refusal) -> Rc<Self> {
         Rc::new(Pieces { left: Cell::new(bytes), refusal: RefCell::new(Some(refusal)) })
     }
 
-    /// Whether a piece failed, so that the rest is of no use.
+    /// Whether a piece failed, so that the rest is useless.
     pub(crate) fn failed(&self) -> bool {
         self.refusal.borrow().is_some()
     }
 
-    /// So many bytes are done, or passed over. Once that is all of them: what came of it.
+    /// Notes that `bytes` more bytes are done or skipped. After the last byte, returns the outcome
+    /// of the write.
     pub(crate) fn end(&self, bytes: u64) -> Option<Result<(), Refusal>> {
         self.left.set(self.left.get() - bytes);
         (self.left.get() == 0).then(|| self.refusal.take().map_or(Ok(()), Err))
@@ -90,10 +91,10 @@ impl Pieces {
     }
 }
 
-/// What a successful reply carries.
+/// The content of a successful reply.
 pub(crate) enum Content {
     Nothing,
-    /// There is none yet: other pieces of the request have not ended.
+    /// No reply yet: other pieces of the request have not ended.
     NoReply,
     Data(Chunks),
     Extents(Vec<Extent>),
@@ -118,20 +119,20 @@ impl From<Error> for Refusal {
     }
 }
 
-/// What a reply without payload may take, in bytes; more than any error's message does.
+/// The most bytes of a reply without payload; more than any error's message takes.
 pub(crate) const REPLY_COST: u64 = 1024;
 
-/// Where a request's range ends, which is one that [`check`] found within the export, in bytes.
+/// The end of a request's range, in bytes. [`check`] has found the range within the export.
 pub(crate) fn end_of(request: &Request) -> u64 {
     request.offset + u64::from(request.length)
 }
 
-/// Memory to set aside for what a command does to a range, until its reply is queued, in bytes.
+/// Memory to set aside for a command on a range until its reply is queued, in bytes.
 pub(crate) fn cost(command: Command, range: &Range<u64>) -> u64 {
     let touched = (range.end.div_ceil(BLOCK_SIZE) - range.start / BLOCK_SIZE) * BLOCK_SIZE;
     let more = match command {
         Command::Read => touched,
-        // Its payload, and each block of which it writes a part as it will be.
+        // The payload, and the new content of each block that it writes in part.
         Command::Write => {
             let parts = [range.start, range.end].into_iter();
             let parts = parts.filter(|edge| !edge.is_multiple_of(BLOCK_SIZE)).count() as u64;
@@ -143,12 +144,12 @@ pub(crate) fn cost(command: Command, range: &Range<u64>) -> u64 {
     REPLY_COST + more
 }
 
-/// What a payload of so many bytes takes: buffers are of whole blocks.
+/// The memory of a payload of `length` bytes: buffers have whole blocks.
 pub(crate) fn payload_bytes(length: u64) -> u64 {
     length.next_multiple_of(BLOCK_SIZE)
 }
 
-/// Refuses what can be refused without asking the store.
+/// Refuses a request that can be refused without the store.
 pub(crate) fn check(request: &Request, export: &Export) -> Result<Command, Refusal> {
     use Command::*;
     let invalid = |message: String| Err(Refusal::new(Errno::Inval, message));
@@ -206,7 +207,7 @@ pub(crate) fn check(request: &Request, export: &Export) -> Result<Command, Refus
     Ok(command)
 }
 
-/// What the protocol calls a request past the end of the export.
+/// The protocol's error for a request past the end of the export.
 fn past_end(command: Command) -> Errno {
     match command {
         Command::Write | Command::WriteZeroes => Errno::NoSpc,
@@ -214,7 +215,7 @@ fn past_end(command: Command) -> Errno {
     }
 }
 
-/// Does what the job asks.
+/// Executes the job.
 pub(crate) async fn execute<S: Store>(store: &S, export: &Export, job: Job) -> Outcome {
     let Job { request, command, range, payload, cost, part } = job;
     let (id, offset, length) = (export.target.id, range.start, range.end - range.start);
@@ -223,7 +224,8 @@ pub(crate) async fn execute<S: Store>(store: &S, export: &Export, job: Job) -> O
     let nothing = |()| Content::Nothing;
     let refusal = |error: Error| {
         let mut refusal = Refusal::from(error);
-        // A volume that shrank since this client was told its size ends earlier for writes, too.
+        // If the volume shrank after this client learned its size, writes past the new end fail,
+        // too.
         let is_past_end = || store.info(id).is_ok_and(|now| end_of(&request) > now.size);
         if refusal.errno == Errno::Inval && is_past_end() {
             refusal.errno = past_end(command);
@@ -245,7 +247,7 @@ pub(crate) async fn execute<S: Store>(store: &S, export: &Export, job: Job) -> O
                     Some(Err(refusal)) => {
                         return Outcome { request, range, cost, result: Err(refusal) };
                     }
-                    // All are acknowledged, so this covers them, once for all.
+                    // All pieces are acknowledged, so one flush covers them.
                     Some(Ok(())) if durability == Durability::Durable => {
                         store.flush().await.map(nothing)
                     }

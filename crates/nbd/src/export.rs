@@ -1,15 +1,15 @@
-//! A target of the store, as one client was promised it.
+//! A target of the store, as promised to one client.
 
 use mjolnir_store::TargetInfo;
 
 use crate::protocol::transmission_flag as flag;
 
-/// A volume or snapshot with what was negotiated about it.
+/// A volume or snapshot with its negotiated options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
-    /// The target as it was when the client chose it. Its size holds for the whole connection.
+    /// The target at the time of the client's choice. Its size holds for the whole connection.
     pub target: TargetInfo,
-    /// Whether changes are refused: by nature of the target, or by the server's options.
+    /// Whether changes are refused: because of the target, or of the server's options.
     pub read_only: bool,
     /// Whether structured replies were negotiated.
     pub structured: bool,
@@ -34,7 +34,7 @@ impl Export {
         always | changes | if self.structured { flag::SEND_DF } else { 0 }
     }
 
-    /// One line for people who list exports.
+    /// One line for lists of exports.
     pub(crate) fn description(&self) -> &'static str {
         match (self.target.name.contains('@'), self.read_only) {
             (true, _) => "snapshot, read-only",

@@ -1,4 +1,4 @@
-//! What was read from the transport and not yet decoded.
+//! Bytes read from the transport and not decoded yet.
 
 use std::future::poll_fn;
 use std::io::{self, IoSliceMut};
@@ -10,15 +10,15 @@ use mjolnir_buffer::{AlignedBuf, Buffers};
 
 use crate::Disconnect;
 
-/// The most that is held. Much, so that many small requests arrive by one system call.
+/// The most input held. Large, so that many small requests arrive by one system call.
 pub(crate) const INPUT_BYTES: usize = 256 << 10;
-/// What there is room for at least.
+/// The least room.
 pub(crate) const INPUT_BYTES_MIN: usize = 4 << 10;
 
-/// A buffer that is filled at one end and emptied at the other.
+/// A buffer filled at one end and emptied at the other.
 ///
-/// Its memory is there only while something is in it: a connection whose client is quiet has none, and
-/// connections that are read one after another use the same.
+/// It takes memory only while it holds bytes: a connection with a quiet client has none, and
+/// connections read one after another use the same memory.
 pub(crate) struct Input {
     memory: Buffers,
     buffer: Option<AlignedBuf>,
@@ -27,22 +27,22 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// An empty one, which takes its memory from there.
+    /// An empty buffer, which takes its memory from `memory`.
     pub(crate) fn new(memory: Buffers) -> Self {
         Input { memory, buffer: None, start: 0, end: 0 }
     }
 
-    /// What is there to decode.
+    /// The bytes to decode.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.buffer.as_ref().map_or(&[], |buffer| &buffer.as_ref()[self.start..self.end])
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that the buffer takes.
     pub(crate) fn held(&self) -> usize {
         self.buffer.as_ref().map_or(0, AlignedBuf::len)
     }
 
-    /// The first `N` bytes, if that many are there.
+    /// The first `N` bytes, if there are that many.
     pub(crate) fn peek<const N: usize>(&self) -> Option<&[u8; N]> {
         self.bytes().first_chunk()
     }
@@ -56,16 +56,16 @@ impl Input {
         }
     }
 
-    /// Gives back memory that it does not need until more is read.
+    /// Returns memory that is not needed until the next read.
     pub(crate) fn rest(&mut self) {
         let needed = (self.end - self.start).next_multiple_of(INPUT_BYTES_MIN);
-        // Not for little, or requests that are taken out one by one would be moved as often.
+        // Not for small gains, or each request taken out would move the rest.
         if 2 * needed <= self.held() && self.held() > 0 {
             self.resize(needed);
         }
     }
 
-    /// Moves to a buffer of so many bytes.
+    /// Moves to a buffer of `bytes` bytes.
     fn resize(&mut self, bytes: usize) {
         let count = self.end - self.start;
         let buffer = (bytes > 0).then(|| {
@@ -77,7 +77,7 @@ impl Input {
         (self.start, self.end) = (0, count);
     }
 
-    /// Free space, at most `limit` bytes of it; not empty unless the limit is none, or it is full.
+    /// At most `limit` bytes of free space; empty only if the limit is 0 or the buffer is full.
     fn space(&mut self, limit: usize) -> &mut [u8] {
         let (count, held) = (self.end - self.start, self.held());
         let wanted = (count + limit).clamp(INPUT_BYTES_MIN, INPUT_BYTES);
@@ -111,9 +111,8 @@ impl Input {
         Poll::Ready(Ok(count))
     }
 
-    /// Reads straight into `payload`, and what follows it, at most `limit` bytes, into this
-    /// buffer, which must be empty. Returns how many bytes of the payload came, and whether the
-    /// stream goes on.
+    /// Reads straight into `payload`, and at most `limit` following bytes into this buffer, which
+    /// must be empty. Returns how many bytes of the payload came, and whether the stream continues.
     pub(crate) fn poll_fill_past(
         &mut self,
         cx: &mut Context<'_>,

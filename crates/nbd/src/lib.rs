@@ -3,20 +3,20 @@
 //! Every volume is an export and every snapshot a read-only one, called `volume@snapshot`; the
 //! empty name is the store's default volume. One connection is one future: [`serve`] runs it from
 //! greeting to end, or [`negotiate`] and [`transmit`] do so in two parts, so that a caller can
-//! limit the time that the first may take. Nothing is spawned: the requests of a connection are
-//! handled concurrently inside its future, and answered in the order in which they finish.
+//! limit the time of the first. No task is spawned: a connection handles its requests concurrently
+//! inside its future, and answers them in the order in which they finish.
 //!
 //! Spoken: fixed newstyle negotiation (`LIST`, `INFO`, `GO`, `EXPORT_NAME`, `ABORT`,
 //! `STRUCTURED_REPLY`, `LIST`/`SET_META_CONTEXT`, `STARTTLS` where the caller offers TLS);
 //! structured replies with sparse reads and `base:allocation` block status; `READ`, `WRITE`,
 //! `FLUSH`, `TRIM`, `CACHE`, `WRITE_ZEROES`, FUA; several connections to one export.
 //!
-//! Where the protocol has a server promise space, this one does not: a store that writes a log takes new
-//! space for each write. `NO_HOLE` keeps none, with `FAST_ZERO` or without, and what `base:allocation` calls
-//! allocated can meet `ENOSPC` when it is written again.
+//! The protocol lets a server promise space; this server does not: a store that writes a log takes
+//! new space for each write. `NO_HOLE` reserves none, with or without `FAST_ZERO`, and a rewrite of
+//! a range that `base:allocation` calls allocated can fail with `ENOSPC`.
 //!
-//! Clients that cannot be served are told why, in a reply to what they ask ([`turn_away`] for those that are too
-//! many), wherever the protocol has one: `EXPORT_NAME` has none.
+//! A client that cannot be served is told why in the reply to its request ([`turn_away`] if there
+//! are too many clients), wherever the protocol has a reply: `EXPORT_NAME` has none.
 //!
 //! **Imports** `units`, `store`, and `buffer`: payloads are received into block-aligned memory, so
 //! that a store need not copy them.
@@ -25,16 +25,18 @@
 //! connected (and secured), and time limits. Extended headers and resize are not spoken.
 //!
 //! Invariants:
-//! * What a connection holds in memory is bounded, whatever the client sends or does not read:
-//!   [`Options::bytes_in_flight_max`] (and a quarter) of payloads and replies. Beyond it the transport is not
-//!   read on. All connections together have [`Options::allowance`] for these and for input that waits.
-//! * A read or write of any length makes progress within what its connection may have at any time: it is
-//!   handled in pieces that end at block boundaries. A write is answered once all of them have ended, and
-//!   no piece that came is held back for those that did not.
+//! * The memory of a connection is bounded, whatever the client sends or does not read:
+//!   [`Options::bytes_in_flight_max`] (and a quarter) of payloads and replies. Beyond it, the
+//!   connection stops reading the transport. All connections together have [`Options::allowance`]
+//!   for these and for waiting input.
+//! * A read or write of any length makes progress within its connection's memory: it is handled in
+//!   pieces that end at block boundaries. A write is answered when all its pieces have ended; a
+//!   received piece does not wait for later pieces.
 //! * Bytes from the client are decoded only in [`protocol`], which neither panics nor allocates.
-//! * A reply is encoded only once its whole content is at hand, so an error never cuts one short. A
-//!   read that is longer than there is room for is told in pieces. If one fails behind others, an error
-//!   chunk says so; where there is none (simple replies, `DF`) the connection ends, as the protocol has it.
+//! * A reply is encoded only once its whole content is at hand, so an error never truncates one. A
+//!   read longer than the room for it is answered in pieces. If a later piece fails, an error chunk
+//!   reports it. Replies without error chunks (simple replies, `DF`) end the connection instead, as
+//!   the protocol demands.
 
 mod allowance;
 mod disconnect;
@@ -73,7 +75,7 @@ pub use wire::turn_away;
 ///
 /// # Errors
 ///
-/// Every end but an orderly one: see [`DisconnectKind`].
+/// Every disorderly end: see [`DisconnectKind`].
 pub async fn serve<S, T>(store: &S, transport: T, options: &Options) -> Result<Served, Disconnect>
 where
     S: Store,

@@ -21,23 +21,23 @@ const OPTIONS_MAX: u32 = 100_000;
 /// Replies are written once this many bytes of them wait.
 const REPLY_BYTES: u64 = 64 << 10;
 
-/// How a negotiation ended.
+/// The result of a negotiation.
 pub enum Negotiated<T> {
     /// The client chose an export.
     Ready(Session<T>),
-    /// The client took its leave.
+    /// The client ended the connection.
     Ended,
     /// The client waits for a TLS handshake on this transport. Continue with
     /// [`negotiate_secured`]. Happens only where [`Options::tls`] offers TLS.
     StartTls {
         /// The transport, with nothing read ahead.
         transport: T,
-        /// What is known of the client so far.
+        /// The state of the negotiation so far.
         handshake: Handshake,
     },
 }
 
-/// What a client said before it upgraded to TLS.
+/// A client's flags from before its upgrade to TLS.
 #[derive(Clone, Copy, Debug)]
 pub struct Handshake(ClientFlags);
 
@@ -47,8 +47,8 @@ pub struct Handshake(ClientFlags);
 ///
 /// # Errors
 ///
-/// The client broke the protocol, chose what it cannot have by `EXPORT_NAME` (which has no error
-/// reply), or is gone.
+/// The client broke the protocol, chose an export that it cannot have by `EXPORT_NAME` (which has
+/// no error reply), or is gone.
 pub async fn negotiate<S, T>(
     store: &S,
     transport: T,
@@ -93,7 +93,7 @@ struct Negotiation<'a, S, T> {
     block_status_of: Option<TreeId>,
 }
 
-/// What follows an option.
+/// The next step after an option.
 enum Next {
     Option,
     Transmit(Export),
@@ -115,7 +115,7 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
 
     async fn run(mut self) -> Result<Negotiated<T>, Disconnect> {
         for _ in 0..OPTIONS_MAX {
-            // What all options of a client that sends them at once take, others need not wait for.
+            // Yields to other clients if this one sends many options at once.
             yield_now().await;
             let next = self.option().await?;
             self.wire.output.drain(&mut self.wire.transport).await?;
@@ -167,7 +167,7 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
             }
         }
         if number == option::SET_META_CONTEXT {
-            // It replaces what was selected before, whatever comes of it.
+            // It replaces the earlier selection, whatever its result.
             self.block_status_of = None;
         }
         let Some(data) = data else {
@@ -200,7 +200,7 @@ impl<'a, S: Store, T: AsyncRead + AsyncWrite + Unpin> Negotiation<'a, S, T> {
                 _ if self.secured => {
                     self.wire.fail(number, reply::ERR_INVALID, "TLS is on already")
                 }
-                // Bytes sent in the clear must not be taken for bytes that came secured.
+                // Bytes sent in the clear must not be taken for secured bytes.
                 _ if !self.wire.input.bytes().is_empty() => {
                     return Err(Disconnect::protocol(
                         "the client sent more before the TLS handshake that it asked for",

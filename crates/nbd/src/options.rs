@@ -1,4 +1,4 @@
-//! What a server is willing to do.
+//! A server's limits and options.
 
 use mjolnir_buffer::Buffers;
 
@@ -11,18 +11,18 @@ use crate::Allowance;
 pub struct Options {
     /// Offer every export for reading only.
     pub read_only: bool,
-    /// The most requests of one connection that are handled at once; at least 1 is taken.
+    /// The most requests of one connection handled at once; at least 1.
     pub requests_in_flight_max: usize,
-    /// The most payload and reply bytes that one connection holds in memory, if that is more than what its
-    /// allowance has for each. A request that is longer is handled in pieces.
+    /// The most payload and reply bytes of one connection in memory; at least its allowance's
+    /// `each`. A longer request is handled in pieces.
     pub bytes_in_flight_max: u64,
-    /// What all connections together hold of that, and of input that was not decoded yet.
+    /// The limit of these bytes, and of undecoded input, for all connections together.
     pub allowance: Allowance,
     /// Whether connections are to be secured.
     pub tls: Tls,
-    /// Memory for what clients write.
+    /// Memory for the payload of writes.
     pub buffers: Buffers,
-    /// Memory for what clients send until it is decoded.
+    /// Memory for clients' bytes until they are decoded.
     pub inputs: Buffers,
 }
 
@@ -40,11 +40,11 @@ impl Default for Options {
     }
 }
 
-/// What to answer a client about TLS. Upgrading the transport is the caller's: see
+/// The server's answer about TLS. The caller upgrades the transport: see
 /// [`Negotiated::StartTls`](crate::Negotiated::StartTls).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tls {
-    /// There is none here.
+    /// The server has no TLS.
     #[default]
     Off,
     /// A client may upgrade.

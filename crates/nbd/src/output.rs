@@ -1,4 +1,4 @@
-//! What is to be written to the transport.
+//! Bytes to be written to the transport.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -12,12 +12,12 @@ use mjolnir_units::BLOCK_SIZE;
 
 use crate::Disconnect;
 
-/// Where zeroes are written from.
+/// The source of zeroes.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 /// Pieces gathered by one system call.
 const SLICES_MAX: usize = 128;
 
-/// Room for heads that is kept, in bytes, and for pieces.
+/// Room kept for heads, in bytes, and for pieces.
 const HEADS_KEPT: usize = 8 << 10;
 const PIECES_KEPT: usize = 256;
 
@@ -30,12 +30,12 @@ pub(crate) struct Output {
     heads_start: usize,
     /// Bytes queued.
     bytes: u64,
-    /// Bytes were written that the transport may still hold back.
+    /// Whether the transport may still hold back written bytes.
     unflushed: bool,
 }
 
 enum Piece {
-    /// So many bytes of `heads`.
+    /// This many bytes of `heads`.
     Head(usize),
     Data(Payload),
     Zeroes(u64),
@@ -47,7 +47,7 @@ impl Output {
         self.bytes
     }
 
-    /// Memory that is held for them, in bytes, at most: whole blocks are read for parts of them.
+    /// The most memory held for the queued bytes: whole blocks are read for parts of them.
     pub(crate) fn held(&self) -> u64 {
         self.bytes + self.pieces.len() as u64 * BLOCK_SIZE
     }
@@ -178,7 +178,7 @@ impl Output {
         }
         if self.heads_start == self.heads.len() {
             self.heads.clear();
-            // What many replies needed, few do not.
+            // Frees room that many replies needed and few do not.
             self.heads.shrink_to(HEADS_KEPT);
             self.pieces.shrink_to(PIECES_KEPT);
             self.heads_start = 0;

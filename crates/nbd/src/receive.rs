@@ -1,4 +1,4 @@
-//! From bytes of the client to requests with their payloads, or pieces of them.
+//! Turns a client's bytes into requests with their payloads, or pieces of payloads.
 
 use std::io;
 use std::ops::Range;
@@ -16,16 +16,16 @@ use crate::input::Input;
 use crate::protocol::{Command, PAYLOAD_SKIP_BYTES_MAX, Request};
 use crate::{Disconnect, Export};
 
-/// Payloads from this length on are read straight to where they stay, and the input buffer is
-/// kept from swallowing the beginning of the next one.
+/// Payloads from this length on are read straight to their final place, and the input buffer does
+/// not take the beginning of the next payload.
 const LARGE_BYTES: usize = 32 << 10;
-/// How much to read ahead of a request when the last one was large.
+/// Bytes to read ahead of a request after a large one.
 const AHEAD_OF_LARGE_BYTES: usize = 4096;
-/// The most of a write that is handled at once: what comes next arrives while it is written.
+/// The longest piece of a write: the next piece arrives while this one is written.
 const PIECE_BYTES_MAX: u64 = 1 << 20;
 
-/// Takes requests out of a stream of bytes. A write that is long, or longer than there is room for, is taken in
-/// pieces as it arrives, and a read in pieces as room comes. Pieces end where blocks do.
+/// Takes requests out of a stream of bytes. A write that is long, or exceeds the room, is taken in
+/// pieces as it arrives, and a read in pieces as room comes. Pieces end at block boundaries.
 pub(crate) struct Receiver {
     input: Input,
     buffers: Buffers,
@@ -40,32 +40,32 @@ enum State {
     Waiting(Request, Command),
     /// A write's payload comes next, or a piece of it, and waits for memory.
     Write(Write),
-    /// A piece of a payload is arriving; so many bytes of it are there.
+    /// A piece of a payload is arriving; the number is the bytes present.
     Payload(Write, AlignedBuf, usize),
-    /// What is left of the payload of a write that failed is passing: so many bytes.
+    /// The rest of a failed write's payload is being skipped: this many bytes.
     Skipping(Request, Rc<Pieces>, u64),
     /// A refusal waits for memory for its reply.
     Refused(Request, Refusal),
-    /// The rest of a read, from there on, waits for the piece before it, and for memory. What comes next waits
-    /// for the last piece, too.
+    /// The rest of a read, from this offset on, waits for the piece before it, and for memory. The
+    /// next request waits for the last piece, too.
     Read(Request, u64),
-    /// Nothing comes any more.
+    /// No more requests come.
     Ended(End),
 }
 
-/// A write that is being taken.
+/// A write being taken.
 struct Write {
     request: Request,
-    /// Where what was taken so far ends.
+    /// The end of the part taken so far.
     at: u64,
-    /// What became of that, if it was a piece.
+    /// The outcome of that part, if it was a piece.
     pieces: Option<Rc<Pieces>>,
 }
 
-/// Why nothing comes any more.
+/// Why no more requests come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The client said goodbye.
+    /// The client disconnected by request.
     Goodbye,
     /// The stream ended between requests.
     Closed,
@@ -75,13 +75,13 @@ pub(crate) enum End {
     Stopped,
 }
 
-/// What was taken out of the stream.
+/// An item taken out of the stream.
 pub(crate) enum Taken {
     Job(Job),
     Refused(Request, Refusal),
 }
 
-/// What of `range` to handle next within the `room` there is; nothing while that is worth waiting for.
+/// The piece of `range` to handle next within `room`; `None` if waiting for more room is better.
 fn piece(command: Command, range: Range<u64>, room: Room, most: u64) -> Option<Range<u64>> {
     let up_to = |bytes: u64| {
         let end = range.start + bytes;
@@ -121,7 +121,7 @@ impl Receiver {
         }
     }
 
-    /// Whether a request is there that no memory was found for.
+    /// Whether a request waits for memory.
     pub(crate) fn wants_room(&self) -> bool {
         matches!(
             self.state,
@@ -129,7 +129,7 @@ impl Receiver {
         )
     }
 
-    /// Bytes that are set aside for a payload that has not come as a whole.
+    /// Bytes set aside for a payload that has not arrived completely.
     pub(crate) fn arriving_bytes(&self) -> u64 {
         match &self.state {
             State::Payload(_, payload, _) => payload_bytes(payload.len() as u64),
@@ -137,24 +137,24 @@ impl Receiver {
         }
     }
 
-    /// Bytes of memory for what was read and not decoded.
+    /// Bytes of memory for undecoded input.
     pub(crate) fn input_bytes(&self) -> u64 {
         self.input.held() as u64
     }
 
-    /// Gives back what it does not need while nothing is read.
+    /// Returns memory that is not needed until the next read.
     pub(crate) fn rest(&mut self) {
         self.input.rest();
     }
 
-    /// The read of which a piece failed goes no further.
+    /// Ends a read after a failed piece.
     pub(crate) fn end_read(&mut self) {
         if let State::Read(..) = self.state {
             self.state = State::Request;
         }
     }
 
-    /// Takes nothing any more; a request that is not complete is forgotten, but for pieces of it that were taken.
+    /// Stops taking requests. Forgets an incomplete request, except its pieces already taken.
     pub(crate) fn stop(&mut self) {
         if self.ended().is_none() {
             self.state = State::Ended(End::Stopped);
@@ -209,7 +209,7 @@ impl Receiver {
                             self.state = State::Read(request, range.start);
                             continue;
                         }
-                        // Fewer extents than there may be are an answer, too.
+                        // A reply may have fewer extents.
                         cost = room.bytes;
                     }
                     self.state = State::Request;
@@ -219,7 +219,8 @@ impl Receiver {
                 }
                 State::Read(request, at) => {
                     let (request, left) = (*request, *at..end_of(request));
-                    // A piece of it is under way, and nothing may come between it and the next.
+                    // A piece of the read is under way, and no other request may come before the
+                    // next piece.
                     if room.is_busy {
                         return Ok(None);
                     }
@@ -288,7 +289,7 @@ impl Receiver {
                     let present = (self.input.bytes().len() as u64).min(*left);
                     self.input.consume(present as usize);
                     *left -= present;
-                    // What is done of it ends by itself; whoever ends last answers.
+                    // The pieces under way end by themselves; the last to end sends the reply.
                     let ended = pieces.end(present);
                     if *left > 0 {
                         return Ok(None);
@@ -314,11 +315,11 @@ impl Receiver {
         }
     }
 
-    /// Whether reading on could bring a request. While it cannot, the transport is left alone,
-    /// which is what holds a client back.
+    /// Whether more input could complete a request. If not, the connection does not read the
+    /// transport, which holds the client back.
     pub(crate) fn wants_input(&self) -> bool {
         match self.state {
-            // Complete requests that were not taken yet come first.
+            // Complete requests not taken yet come first.
             State::Request => self.input.bytes().len() < Request::BYTES,
             State::Payload(..) | State::Skipping(..) => true,
             State::Waiting(..)
@@ -329,8 +330,8 @@ impl Receiver {
         }
     }
 
-    /// Reads from the transport once, `ahead` bytes at most beyond what goes to payloads. The end of the stream
-    /// becomes the end of this receiver.
+    /// Reads from the transport once, at most `ahead` bytes beyond the payloads. The end of the
+    /// stream becomes the end of this receiver.
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -341,7 +342,7 @@ impl Receiver {
             State::Payload(write, payload, filled) => {
                 let is_last = write.at + payload.len() as u64 == end_of(&write.request);
                 let limit = match payload.len() >= LARGE_BYTES {
-                    // More of the payload has a place of its own to go to.
+                    // The rest of the payload goes to its own memory.
                     _ if !is_last => 0,
                     true => Request::BYTES,
                     false => ahead,

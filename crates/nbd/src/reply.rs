@@ -1,4 +1,4 @@
-//! From the outcome of a request to the bytes of its reply.
+//! Turns the outcome of a request into the bytes of its reply.
 
 use std::ops::Range;
 
@@ -12,11 +12,11 @@ use crate::protocol::{
 };
 use crate::{Disconnect, DisconnectKind, Export};
 
-/// Queues the reply to a request, or the next piece of one. Whether that is all of it.
+/// Queues the reply to a request, or its next piece; true if the reply is complete.
 ///
 /// # Errors
 ///
-/// A read failed of which a part is told already, in a form that has no word for that.
+/// A read failed after a part of its reply was sent, in a form that cannot report this.
 pub(crate) fn push_reply(
     output: &mut Output,
     export: &Export,
@@ -34,7 +34,7 @@ pub(crate) fn push_reply(
         Content::Data(chunks) => push_data(output, export, &request, range, chunks),
         Content::Extents(extents) => push_status(output, &request, &extents),
         Content::Nothing if request.command == Command::Read as u16 && export.structured => {
-            // A read of nothing; a simple reply would be out of place.
+            // A read of 0 bytes; a simple reply is not permitted here.
             output.push_head(&chunk_header(ChunkKind::None, true, request.cookie, 0));
             Ok(())
         }
@@ -59,12 +59,12 @@ pub(crate) fn push_reply(
     }
 }
 
-/// Whether what is read goes out behind one header, and nothing but it until its end.
+/// Whether the read's data follow one header without interruption.
 fn is_one_run(export: &Export, request: &Request) -> bool {
     !export.structured || request.flags & command_flag::DF != 0
 }
 
-/// Queues the reply to a failed request, with the reason where the client can take one.
+/// Queues the reply to a failed request, with the reason if the client understands one.
 pub(crate) fn push_refusal(
     output: &mut Output,
     export: &Export,
@@ -78,7 +78,7 @@ pub(crate) fn push_refusal(
     }
 }
 
-/// What a client is told when the store's answer does not fit the question.
+/// The refusal for an answer of the store that does not fit the request.
 fn misfit(what: &'static str) -> Refusal {
     Refusal::new(Errno::Io, what)
 }
@@ -160,7 +160,7 @@ fn push_sparse(output: &mut Output, request: &Request, mut offset: u64, mut chun
 
 fn push_data_header(output: &mut Output, request: &Request, offset: u64, length: u64, done: bool) {
     let mut header = [0; 28];
-    // At most 32 MiB and the offset, so it fits.
+    // At most 32 MiB plus the offset, so it fits.
     let payload = 8 + length as u32;
     header[..20].copy_from_slice(&chunk_header(
         ChunkKind::OffsetData,

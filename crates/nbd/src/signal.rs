@@ -6,11 +6,11 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::task::AtomicWaker;
 
-/// One direction of a transport, asked only when it may have something new to say.
+/// One direction of a transport, polled only when it may have news.
 ///
-/// A connection is woken by its transport and by each of its requests. Without this, every
-/// request that finishes would cost a read that finds nothing (a system call, and often a second
-/// one to be woken again).
+/// A connection is woken by its transport and by each of its requests. Without this, every finished
+/// request would cost a read without data (a system call, and often a second one to be woken
+/// again).
 pub(crate) struct Signal {
     inner: Arc<Inner>,
     waker: Waker,
@@ -39,21 +39,20 @@ impl Signal {
         Signal { waker: Waker::from(inner.clone()), inner }
     }
 
-    /// Calls `act` with a context of its own, unless it last said that it was not ready and has
-    /// not been woken since.
+    /// Calls `act` with its own context, unless `act` was last not ready and was not woken since.
     pub(crate) fn poll<R>(
         &self,
         cx: &mut Context<'_>,
         act: impl FnOnce(&mut Context<'_>) -> Poll<R>,
     ) -> Poll<R> {
-        // Before the flag is read: whoever sets it later finds this waker.
+        // Registered before the flag is read: a later wake finds this waker.
         self.inner.connection.register(cx.waker());
         if !self.inner.woken.swap(false, Ordering::Acquire) {
             return Poll::Pending;
         }
         let answer = act(&mut Context::from_waker(&self.waker));
         if answer.is_ready() {
-            // There may be more where that came from.
+            // More data may be available.
             self.inner.woken.store(true, Ordering::Release);
         }
         answer

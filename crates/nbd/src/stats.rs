@@ -2,8 +2,7 @@
 
 use std::cell::Cell;
 
-/// What a connection did so far. Shared between the connection and whoever watches it, on one
-/// thread.
+/// Totals of a connection so far. Shared by the connection and its observers, on one thread.
 #[derive(Debug, Default)]
 pub struct Stats {
     /// Requests answered, refused ones included.

@@ -24,7 +24,7 @@ const ROUNDS: usize = 4;
 /// Pieces of replies that may wait for a client that does not read them.
 const PIECES_MAX: usize = 4096;
 
-/// A connection that is past its negotiation. Run it with [`transmit`].
+/// A connection after its negotiation. Run it with [`transmit`].
 pub struct Session<T> {
     pub(crate) transport: T,
     pub(crate) input: Box<Input>,
@@ -35,7 +35,7 @@ pub struct Session<T> {
 }
 
 impl<T> Session<T> {
-    /// What the client chose.
+    /// The client's export.
     pub fn export(&self) -> &Export {
         &self.export
     }
@@ -46,15 +46,15 @@ impl<T> Session<T> {
     }
 }
 
-/// Answers requests until the client says goodbye or `stop` completes.
+/// Answers requests until the client disconnects or `stop` completes.
 ///
-/// Once `stop` completes, no more requests are taken; those in flight are finished and answered.
-/// [`std::future::pending`] is a `stop` that never comes. Dropping this future ends the
-/// connection at once; requests in flight are then done, undone, or done in part.
+/// Once `stop` completes, takes no more requests, but finishes and answers those in flight.
+/// [`std::future::pending`] is a `stop` that never comes. Dropping this future ends the connection
+/// at once; requests in flight are then done, undone, or done in part.
 ///
 /// # Errors
 ///
-/// Every end but these two: see [`DisconnectKind`](crate::DisconnectKind).
+/// Every other end: see [`DisconnectKind`](crate::DisconnectKind).
 pub async fn transmit<S, T>(
     store: &S,
     session: Session<T>,
@@ -90,7 +90,7 @@ where
     .await?;
     match end {
         End::Goodbye | End::Stopped => {
-            // Lets TLS say goodbye; the client may be gone already.
+            // Sends TLS's closing message; the client may be gone already.
             let _ = poll_fn(|cx| Pin::new(&mut connection.transport).poll_close(cx)).await;
             drop(connection);
             Ok(Served {
@@ -112,12 +112,12 @@ struct Connection<'a, T, F> {
     in_flight: FuturesUnordered<F>,
     readable: Signal,
     writable: Signal,
-    /// Memory set aside for requests in flight, in bytes. What waits in `output` counts too.
+    /// Memory set aside for requests in flight, in bytes. Bytes queued in `output` count, too.
     reserved: u64,
-    /// What of the server's allowance is taken for both, as of the last request taken or answered.
+    /// The share of the server's allowance for both, as of the last request taken or answered.
     share: Share,
-    /// Why nothing can be written to the client any more, or read from it. What it sent before is done all
-    /// the same: it may have said goodbye without waiting for replies.
+    /// Why the connection can no longer write to the client or read from it. Requests sent before
+    /// are done nevertheless: the client may have disconnected without waiting for replies.
     gone: Option<Disconnect>,
     export: &'a Export,
     options: &'a Options,
@@ -129,7 +129,7 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
     F: Future<Output = Outcome>,
 {
-    /// Ready once nothing comes any more and everything is answered, or done where nobody hears of it.
+    /// Ready once no more requests come and all are answered, or done if the client is gone.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -141,7 +141,7 @@ where
                 self.finish(outcome)?;
                 progress = true;
             }
-            // Requests can have been held back by what these replies have freed.
+            // These replies freed memory that held-back requests may need.
             progress |= self.poll_write(cx);
             if self.receiver.wants_input() && self.has_place() {
                 let (receiver, transport) = (&mut self.receiver, &mut self.transport);
@@ -150,8 +150,8 @@ where
                 match self.readable.poll(cx, |cx| receiver.poll_read(cx, transport, ahead)) {
                     Poll::Ready(Ok(())) => progress = true,
                     Poll::Pending => {}
-                    // As where a client went with replies that it had not read. What is in flight is
-                    // done all the same.
+                    // As for a client that left with unread replies. Requests in flight are done
+                    // nevertheless.
                     Poll::Ready(Err(why)) => {
                         self.gone.get_or_insert_with(|| Disconnect::transport("reading from", why));
                         receiver.stop();
@@ -183,14 +183,14 @@ where
         Poll::Pending
     }
 
-    /// Whether one more request may be taken, whatever it is.
+    /// Whether one more request of any kind may be taken.
     fn has_place(&self) -> bool {
         self.in_flight.len() < self.options.requests_in_flight_max.max(1)
             && self.output.pieces() < PIECES_MAX
             && self.output.held() <= self.options.bytes_in_flight_max
     }
 
-    /// Memory that it holds besides its input, in bytes.
+    /// Memory that the connection holds besides its input, in bytes.
     fn held(&self) -> u64 {
         self.reserved + self.receiver.arriving_bytes() + self.output.held()
     }
@@ -235,13 +235,13 @@ where
         }
         if push_reply(&mut self.output, self.export, outcome)? {
             add(&self.stats.requests, 1);
-            // One that failed goes no further.
+            // A failed read goes no further.
             self.receiver.end_read();
         }
         Ok(())
     }
 
-    /// Writes what can be written; returns whether that was anything.
+    /// Writes as much as the transport takes; returns whether that was anything.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> bool {
         if self.gone.is_some() {
             self.output = Output::default();

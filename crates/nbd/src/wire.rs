@@ -10,7 +10,7 @@ use crate::protocol::{
 };
 use crate::{Disconnect, DisconnectKind, Options};
 
-/// What is said of an option with more data than any has.
+/// The message for an option with more data than any option has.
 pub(crate) const TOO_LONG: &str = "the option's data are too long";
 
 /// A transport with its buffers.
@@ -23,7 +23,7 @@ pub(crate) struct Wire<T> {
 /// An option that a client sent.
 pub(crate) struct Asked {
     pub number: u32,
-    /// None if they are too long, and were skipped.
+    /// The option's data; `None` if they were too long and skipped.
     pub data: Option<Vec<u8>>,
 }
 
@@ -48,7 +48,7 @@ impl<T> Wire<T> {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
-    /// Sends the greeting, and receives what the client says to it.
+    /// Sends the greeting, and receives the client's answer.
     pub async fn greet(&mut self) -> Result<ClientFlags, Disconnect> {
         self.output.push_head(&protocol::greeting());
         self.output.drain(&mut self.transport).await?;
@@ -76,7 +76,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
         }
         if length > OPTION_SKIP_BYTES_MAX {
             self.fail(number, reply::ERR_TOO_BIG, TOO_LONG);
-            // What the client still sends may keep it from reading this.
+            // The client may still be sending, and so not read this.
             let _ = self.output.drain(&mut self.transport).await;
             return Err(announced(number, length));
         }
@@ -91,16 +91,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
         Ok(Asked { number, data: Some(data) })
     }
 
-    /// Answers a client that takes its leave.
+    /// Answers a client that ends the connection.
     pub async fn farewell(&mut self) {
         self.reply(option::ABORT, reply::ACK, &[]);
-        // A client may leave without waiting for this reply; it left in order.
+        // A client may leave without waiting for this reply; that is an orderly end.
         let _ = self.output.drain(&mut self.transport).await;
         self.output = Output::default();
     }
 }
 
-/// Greets a client that cannot be served, and answers whatever it asks by saying `why`, until it leaves.
+/// Greets a client that cannot be served, and answers each of its options with `why`, until it
+/// leaves.
 ///
 /// Takes as long as the client does: the caller limits the time by dropping the future.
 ///
@@ -127,8 +128,8 @@ where
     Err(Disconnect::new(DisconnectKind::Refused, why))
 }
 
-/// Options of a client that is turned away which are answered: those that one sends before it chooses an
-/// export, and some.
+/// The most answered options of a client that is turned away: those that a client sends before it
+/// chooses an export, and some more.
 const REFUSALS_MAX: usize = 16;
 
 fn announced(number: u32, length: u32) -> Disconnect {

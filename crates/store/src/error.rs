@@ -1,17 +1,17 @@
-//! What a store refuses, and why.
+//! The errors of a store.
 
 use std::fmt;
 
 /// An error of a store: a stable kind, and a sentence with the offending value and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Error {
-    /// Code (and a wire protocol's error number) decides by this.
+    /// For code, and for a wire protocol's error number.
     pub kind: ErrorKind,
-    /// People read this.
+    /// For people.
     pub message: String,
 }
 
-/// The sorts of refusal and failure.
+/// The kinds of refusal and failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// A request that can never succeed: bad size, bad name, range past the end.
@@ -30,9 +30,9 @@ pub enum ErrorKind {
     Damaged,
     /// The device failed.
     Io,
-    /// Not a store, or one that this version cannot read.
+    /// The media hold no store, or a store that this version cannot read.
     Format,
-    /// A fast operation was asked for and only a slow one would do, or the store cannot do this.
+    /// The store cannot do this, or only slowly where the request demands a fast operation.
     Unsupported,
     /// The store is shutting down or has failed.
     Closed,

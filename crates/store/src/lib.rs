@@ -1,14 +1,14 @@
-//! The Store contract, in layers: what volumes can do, as their users see it (NBD, the lab's drivers), then what
-//! operators and coordinators do.
+//! The Store contract, in layers: first the operations of users on volumes (NBD, the lab's
+//! drivers), then those of operators and coordinators.
 //!
-//! * [`Store`]: the bytes of volumes and snapshots. NBD knows nothing else.
+//! * [`Store`]: the bytes of volumes and snapshots. NBD uses this layer only.
 //! * [`Volumes`]: volumes and snapshots as a whole.
 //! * [`Maintenance`]: check, scrub, statistics, reclaim, checkpoint, growing.
 //! * [`Member`]: transactions over several stores.
 //! * [`Collects`], apart from these: the pressure of reclaim, and orders to it.
 //!
-//! **Imports** `units`, `buffer`. **Leaves out** how any of it is done: `engine` is one Store, an array of
-//! engines another.
+//! **Imports** `units`, `buffer`. **Leaves out** the implementations: `engine` is one Store, an
+//! array of engines another.
 
 mod collects;
 mod error;

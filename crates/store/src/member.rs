@@ -1,4 +1,4 @@
-//! A store as the member of a larger one: what takes part in a transaction over several stores.
+//! A store as a member of a larger one: a participant in transactions over several stores.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,10 +7,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::{Error, ErrorKind, Op, Volumes};
 
-/// Transactions that can be prepared at once in a store.
+/// The most transactions prepared at once in a store.
 pub const PREPARED_MAX: usize = 64;
 
-/// Transactions that a store remembers as committed, until it is told to forget them.
+/// The most transactions that a store remembers as committed until told to forget them.
 pub const COMMITTED_MAX: usize = 1024;
 
 /// A store that can prepare changes, and commit or abort them later: the participant of a two-phase commit.
@@ -21,12 +21,14 @@ pub const COMMITTED_MAX: usize = 1024;
 ///
 /// # Contract
 ///
-/// * All of these are durable when they return, but for `forget`, which is durable with the next flush.
-/// * A prepared transaction is not in force. It survives any crash. Until it is committed or aborted, it *holds*
-///   its targets: none of them can be deleted, resized, restored or renamed, and the names that it will give are
-///   taken. Clients go on to read and write the targets; a commit changes what it finds.
-/// * So a commit of a prepared transaction cannot be refused. It fails only if the device does, and can be
-///   repeated then.
+/// * Each operation is durable when it returns, except `forget`, which is durable with the next
+///   flush.
+/// * A prepared transaction is not in force. It survives any crash. Until it is committed or
+///   aborted, it *holds* its targets: none of them can be deleted, resized, restored or renamed,
+///   and the names that it will give are taken. Clients continue to read and write the targets; a
+///   commit applies to their content at that time.
+/// * So a commit of a prepared transaction cannot be refused. It fails only if the device fails,
+///   and can be repeated then.
 /// * A commit happens wholly or not at all, its changes in their order.
 /// * Ids are never reused by the caller while the store remembers them.
 #[allow(async_fn_in_trait)] // One thread by design.
@@ -36,34 +38,37 @@ pub trait Member: Volumes {
     /// # Errors
     ///
     /// [`Exists`](ErrorKind::Exists) if the id is prepared or remembered as committed;
-    /// [`Busy`](ErrorKind::Busy) if another transaction holds a target or a name, or too many are prepared
-    /// ([`PREPARED_MAX`]) or remembered ([`COMMITTED_MAX`]);
-    /// [`Unsupported`](ErrorKind::Unsupported) for a volume that is to end within a block after it shrank;
-    /// else what the change by itself would return.
+    /// [`Busy`](ErrorKind::Busy) if another transaction holds a target or a name, or if
+    /// [`PREPARED_MAX`] are prepared or [`COMMITTED_MAX`] remembered already;
+    /// [`Unsupported`](ErrorKind::Unsupported) for a shrink to a size that is no multiple of the
+    /// block size; else the error that the change by itself would return.
     async fn prepare(&self, id: TransactionId, changes: Vec<Change>) -> Result<(), Error>;
 
-    /// Puts a prepared transaction in force, and remembers it as committed. One that is committed already stays so.
+    /// Applies a prepared transaction, and remembers it as committed. Does nothing if it is
+    /// committed already.
     ///
     /// # Errors
     ///
     /// [`NotFound`](ErrorKind::NotFound) if the store does not know the id.
     async fn commit(&self, id: TransactionId) -> Result<(), Error>;
 
-    /// Drops a prepared transaction. One that the store does not know is aborted already.
+    /// Drops a prepared transaction. An unknown transaction counts as aborted.
     ///
     /// # Errors
     ///
     /// [`Invalid`](ErrorKind::Invalid) if it was committed.
     async fn abort(&self, id: TransactionId) -> Result<(), Error>;
 
-    /// Has the store forget that it committed a transaction: every member has, and nobody asks any more.
+    /// Forgets a committed transaction. Call it when every member has committed, so that no query
+    /// for it can follow.
     ///
     /// # Errors
     ///
     /// [`Busy`](ErrorKind::Busy) if it is prepared and neither committed nor aborted.
     async fn forget(&self, id: TransactionId) -> Result<(), Error>;
 
-    /// What became of a transaction.
+    /// The state of a transaction. A power cut may undo the answer while a `prepare`, `commit` or `abort` of the
+    /// transaction is under way: repeat that call, or flush, before you rely on the answer.
     fn transaction(&self, id: TransactionId) -> TransactionState;
 
     /// All transactions that the store knows: the prepared ones in the order of their preparation, then the committed
@@ -71,7 +76,7 @@ pub trait Member: Volumes {
     fn transactions(&self) -> Vec<TransactionInfo>;
 }
 
-/// The name of a transaction, which its coordinator chose: a random number will do.
+/// A transaction's id, chosen by its coordinator: a random number will do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransactionId(pub u128);
 
@@ -107,8 +112,8 @@ impl<'de> Deserialize<'de> for TransactionId {
     }
 }
 
-/// A change of a transaction. Names and ids are those of the time when it is prepared: no change can name what
-/// another one of the same transaction makes.
+/// A change of a transaction. Names and ids are those at the time of the prepare: no change can
+/// name a target that another change of the same transaction makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A change of bytes, as in an atomic vector.
@@ -120,7 +125,7 @@ pub enum Change {
         /// Its size.
         bytes: u64,
     },
-    /// See [`Volumes::delete_volume`]. Its snapshots must be deleted by changes before.
+    /// See [`Volumes::delete_volume`]. Earlier changes must delete its snapshots.
     DeleteVolume {
         /// Its name.
         name: String,
@@ -131,14 +136,14 @@ pub enum Change {
         name: String,
         /// Its new size.
         bytes: u64,
-        /// Whether that may be less.
+        /// Whether the new size may be smaller.
         shrink: bool,
     },
     /// See [`Volumes::rename_volume`].
     RenameVolume {
         /// Its name.
         name: String,
-        /// Its new one.
+        /// Its new name.
         new: String,
     },
     /// See [`Volumes::clone_volume`].
@@ -171,13 +176,13 @@ pub enum Change {
     },
 }
 
-/// What became of a transaction.
+/// The state of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TransactionState {
     /// It waits for a commit or an abort.
     Prepared,
-    /// It was committed, and is not forgotten.
+    /// It was committed and not forgotten.
     Committed,
     /// It was never prepared, or it was aborted or forgotten.
     Unknown,
@@ -190,9 +195,9 @@ pub struct TransactionInfo {
     pub id: TransactionId,
     /// Prepared or committed.
     pub state: TransactionState,
-    /// What it will change, in words, if it is prepared.
+    /// Its changes in words, if it is prepared.
     pub changes: Vec<String>,
-    /// Bytes of data that wait with it.
+    /// Bytes of data staged for it.
     pub staged_bytes: u64,
 }
 

@@ -12,7 +12,7 @@ use crate::{Error, ErrorKind};
 pub struct TargetInfo {
     /// `volume`, or `volume@snapshot`.
     pub name: String,
-    /// What data operations name it by. Never reused while the store lives.
+    /// Its id in data operations. Never reused while the store lives.
     pub id: TreeId,
     /// Size in bytes; a multiple of 512.
     pub size: u64,
@@ -30,10 +30,10 @@ pub enum Durability {
     Durable,
 }
 
-/// What a read returns: as a rule a single chunk, for which nothing is allocated.
+/// The result of a read: usually a single chunk, which takes no allocation.
 pub type Chunks = SmallVec<[Chunk; 1]>;
 
-/// A piece of what a read returns, in address order.
+/// A piece of a read's result, in address order.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Chunk {
     /// Bytes from a mapped region.
@@ -75,18 +75,18 @@ pub struct Extent {
     pub mapping: Mapping,
 }
 
-/// What zeroing may do.
+/// The mode of zeroing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZeroMode {
     /// Give the space back; the region becomes a hole.
     Unmap,
     /// Keep space for later writes where the store can. In a log every write takes new space, so
-    /// this store treats both alike, and holes are told truthfully.
+    /// this store treats both alike and reports the hole.
     KeepAllocated,
 }
 
-/// One operation of an atomic vector. Offsets and lengths are bytes. Offsets are multiples of the block
-/// size, and so are lengths, unless the range reaches to the end of each target that it is in.
+/// One operation of an atomic vector. Offsets and lengths are bytes. Offsets are multiples of the
+/// block size, and so are lengths, unless the range ends at the end of each of its targets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Write bytes.
@@ -95,7 +95,7 @@ pub enum Op {
         to: TreeId,
         /// First byte.
         offset: u64,
-        /// What.
+        /// The bytes.
         data: Bytes,
     },
     /// Make a range a hole.

@@ -4,29 +4,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Store, TargetInfo};
 
-/// What the size of a volume is a multiple of: disks and their images have sectors of this size.
+/// The size of a volume is a multiple of this: disks and their images have sectors of this size.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// What can be done to volumes and snapshots as a whole. They are named as people name them: `volume`, or
+/// Operations on volumes and snapshots as a whole. Names are those that people use: `volume`, or
 /// `volume@snapshot` where either will do.
 ///
 /// # Contract
 ///
 /// * Each operation happens wholly or not at all, and is durable when it returns.
-/// * A name that does not exist is [`NotFound`](crate::ErrorKind::NotFound), one that is taken is
-///   [`Exists`](crate::ErrorKind::Exists). What a prepared transaction holds ([`Member`](crate::Member)) is
-///   [`Busy`](crate::ErrorKind::Busy).
+/// * A name that does not exist is [`NotFound`](crate::ErrorKind::NotFound), a taken name is
+///   [`Exists`](crate::ErrorKind::Exists), and a target that a prepared transaction holds
+///   ([`Member`](crate::Member)) is [`Busy`](crate::ErrorKind::Busy).
 /// * Snapshots and clones take constant time, whatever the size of the volume.
 #[allow(async_fn_in_trait)] // One thread by design.
 pub trait Volumes: Store {
     /// Makes an empty, thin volume.
     async fn create_volume(&self, name: &str, bytes: u64) -> Result<TargetInfo, Error>;
 
-    /// Removes a volume, with its snapshots if told so. Its space comes back by and by.
+    /// Removes a volume, and its snapshots if `with_snapshots`. Its space comes back gradually.
     async fn delete_volume(&self, name: &str, with_snapshots: bool) -> Result<(), Error>;
 
-    /// Grows a volume, or shrinks it if it may `shrink`: what lies past a smaller size is lost. Any multiple of
-    /// [`SECTOR_BYTES`] is a size.
+    /// Grows a volume, or shrinks it if `shrink` permits: the data past a smaller size is lost. Any
+    /// multiple of [`SECTOR_BYTES`] is a size.
     async fn resize_volume(
         &self,
         name: &str,
@@ -40,7 +40,7 @@ pub trait Volumes: Store {
     /// Makes a writable copy of a volume or snapshot.
     async fn clone_volume(&self, source: &str, new: &str) -> Result<TargetInfo, Error>;
 
-    /// Takes a snapshot, which holds every write acknowledged before.
+    /// Takes a snapshot, which includes every write acknowledged before.
     async fn create_snapshot(&self, volume: &str, name: &str) -> Result<TargetInfo, Error>;
 
     /// Takes snapshots of several volumes, each given with the snapshot's name, at one instant: all of them or none.
@@ -49,36 +49,36 @@ pub trait Volumes: Store {
         snapshots: &[(String, String)],
     ) -> Result<Vec<TargetInfo>, Error>;
 
-    /// Removes a snapshot. Its space comes back by and by.
+    /// Removes a snapshot. Its space comes back gradually.
     async fn delete_snapshot(&self, volume: &str, name: &str) -> Result<(), Error>;
 
-    /// Gives the volume the content and size that the snapshot has. The snapshot stays.
+    /// Gives the volume the content and size of the snapshot. The snapshot stays.
     async fn restore_snapshot(&self, volume: &str, name: &str) -> Result<TargetInfo, Error>;
 
-    /// What `new` has that differs from `old`, from byte `from` on, up to `limit` extents. Parts that both share are
-    /// skipped without a look.
+    /// Up to `limit` extents in which `new` differs from `old`, from byte `from` on. Skips shared
+    /// parts without a look.
     async fn diff(&self, old: &str, new: &str, from: u64, limit: usize) -> Result<DiffPage, Error>;
 
-    /// Bytes of a target that are mapped, from byte `from` on.
+    /// Mapped bytes of a target, from byte `from` on.
     async fn mapped_from(&self, name: &str, from: u64) -> Result<u64, Error>;
 }
 
-/// A range that differs between two targets, and what the newer one has there.
+/// A range that differs between two targets, and the newer target's content there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiffExtent {
     /// First byte.
     pub offset: u64,
     /// Bytes.
     pub length: u64,
-    /// Whether the newer one has data there (else a hole).
+    /// Whether the newer target has data there (else a hole).
     pub data: bool,
 }
 
 /// A part of a difference.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiffPage {
-    /// What differs, in address order.
+    /// The differing ranges, in address order.
     pub extents: Vec<DiffExtent>,
-    /// Where to go on, if there may be more.
+    /// Where to continue, if there may be more.
     pub next: Option<u64>,
 }

@@ -1,7 +1,7 @@
-//! Addresses, sizes, ids and instants: the words every other crate speaks.
+//! Addresses, sizes, ids and instants: the types that every other crate uses.
 //!
-//! **Imports** nothing. **Leaves out** all I/O, all policy, and every clock: an [`Instant`] is
-//! only a number of nanoseconds that some world handed in.
+//! **Imports** nothing. **Leaves out** all I/O, all policy, and every clock: an [`Instant`] is only
+//! a number of nanoseconds that the runtime provided.
 
 mod address;
 mod size;

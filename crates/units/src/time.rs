@@ -1,10 +1,10 @@
-//! Instants of whichever world the program runs in.
+//! Instants of the real or the virtual world.
 
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A point in time: nanoseconds since the world began (the process, or the simulation).
+/// A point in time: nanoseconds since the start of the process or the simulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(pub u64);
 

@@ -8,17 +8,17 @@
 //! 2. **Blocks.** Reads, writes and writes of zeroes are widened to whole blocks; trims are
 //!    narrowed to the whole blocks in them, and one without any is dropped: so the device does at
 //!    least the work and gives up at most the data.
-//! 3. **Addresses.** [`AddressRule::Exact`] refuses what goes past the device.
+//! 3. **Addresses.** [`AddressRule::Exact`] refuses a request that goes past the device.
 //!    [`AddressRule::Fold`] takes addresses modulo the device's size and splits a request that
 //!    crosses its end. [`AddressRule::Scale`] cuts both spaces into regions of 1 MiB and maps
-//!    region r of n to region ⌊r·m/n⌋ of m: what was near stays near, the hot part stays as hot a
-//!    share, and runs stay runs within a region.
+//!    region r of n to region ⌊r·m/n⌋ of m: near addresses stay near, the hot part keeps its share,
+//!    and runs within a region stay runs.
 //! 4. **Time.** As recorded, stretched, or not at all: as fast as a queue of a given depth allows.
 //!
-//! A trace may be passed over several times. Each pass goes on in time where the last one ended,
-//! after the mean distance between two of its requests.
+//! A trace may be replayed several times. Each pass continues in time where the last pass ended,
+//! after the mean interval between two of its requests.
 //!
-//! Everything that was changed is counted in a [`FitReport`].
+//! A [`FitReport`] counts every change.
 
 mod pieces;
 mod replay;

@@ -1,7 +1,7 @@
 //! A hash that is the same on every machine and in every run.
 //!
-//! It keeps tables from being slow, not from being attacked: who makes a trace up to collide only
-//! slows the reading of it.
+//! It keeps tables fast, but does not resist attacks: a trace made to collide only slows its own
+//! reading.
 
 use std::hash::Hasher;
 

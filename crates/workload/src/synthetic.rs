@@ -1,10 +1,9 @@
-//! Requests made by rule, in the words of fio.
+//! Requests made by rule, in the terms of fio.
 //!
-//! A [`WorkloadSpec`] is what a person writes (TOML, through serde); [`Workload::new`] checks it
-//! and names what is wrong by job and field. A [`Generator`] yields the requests of one job:
-//! the same ones on every machine for the same specification and seed, because only integers and
-//! the exact operations of floating point (`+ - * /`) go into them, and the generator of random
-//! bits is pinned.
+//! A person writes a [`WorkloadSpec`] (TOML, through serde); [`Workload::new`] checks it and names
+//! errors by job and field. A [`Generator`] yields the requests of one job: the same ones on every
+//! machine for the same specification and seed, because only integers and the exact operations of
+//! floating point (`+ - * /`) go into them, and the generator of random bits is pinned.
 //!
 //! ```toml
 //! seed = 7

@@ -1,9 +1,10 @@
 //! Block traces: read, described, written and converted.
 //!
 //! [`TraceReader`] recognises a trace by its content, unpacks gzip as it goes, and yields
-//! [`Request`](crate::Request)s; its [`ReadReport`] says which units it took the numbers for, and
-//! what it passed over, skipped or changed. [`Summary`] adds up requests. [`TraceWriter`] writes
-//! requests, and [`convert`] joins the two; [`Losses`] says what the target could not hold.
+//! [`Request`](crate::Request)s; its [`ReadReport`] names the units that it assumed, and the lines
+//! that it passed over, skipped or changed. [`Summary`] adds up requests. [`TraceWriter`] writes
+//! requests, and [`convert`] joins the two; [`Losses`] counts the values that the target format
+//! could not hold.
 
 mod binary;
 mod clock;

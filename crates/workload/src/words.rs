@@ -1,4 +1,4 @@
-//! Finds the word that was probably meant.
+//! Finds the word that a user probably meant.
 
 /// The word nearest to `text`, if one is near.
 pub(crate) fn nearest<'a>(text: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

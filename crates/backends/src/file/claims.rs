@@ -1,11 +1,12 @@
-//! Who else may have the same bytes open by another name.
+//! Claims on bytes, against other openers of the same bytes by another name.
 //!
-//! A lock on a file tells of all who open that file, whatever they call it. It does not tell of a loop device
-//! over it, of a partition and the disk that it is on, or of two nodes of one device. So each container claims a
-//! range of bytes, by locks that belong to the open file: of the file, or of the disk, whatever node was opened;
-//! and of whatever the disk is a loop device over, and so on downwards.
+//! A lock on a file shows every opener of that file, by any path. It does not show a loop device
+//! over the file, a partition and its disk, or two nodes of one device. So each container claims a
+//! range of bytes by locks that belong to the open file. The locks lie on the file, or on the disk
+//! whatever node was opened. If the disk is a loop device, they also lie on its backing file or
+//! disk, and so on downwards.
 //!
-//! What cannot be seen from here (a file in another mount namespace, say) is not claimed.
+//! Files that this process cannot see (in another mount namespace, say) are not claimed.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -21,15 +22,15 @@ use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
 
 use super::Kind;
 
-/// Loop devices over block devices that are loop devices, at most: no sane machine has more.
+/// The most levels of loop devices over each other: no sane machine has more.
 const DEPTH_MAX: usize = 16;
 const SECTOR: u64 = 512;
 
-/// A file that is locked until this is dropped.
+/// A file locked until this is dropped.
 pub(crate) struct Claim(File);
 
 impl Drop for Claim {
-    /// Unlocks it now: a process that is being started may have it open for a moment, too.
+    /// Unlocks explicitly: a process being started may have the file open for a moment, too.
     fn drop(&mut self) {
         set_lock(&self.0, libc::F_UNLCK, Range::ALL);
     }
@@ -38,18 +39,18 @@ impl Drop for Claim {
 /// The container is open already, by another name.
 #[derive(Debug)]
 pub(super) enum Conflict {
-    /// By one that is not known: it may be no container at all.
+    /// By an unknown opener: it may not use it as a container.
     Unknown,
-    /// As another part of the disk, or by another node.
+    /// The opener has another part of the disk, or another node.
     OfDisk,
-    /// It is a loop device over this, which is open.
+    /// This is a loop device over that path, which is open.
     Below(PathBuf),
-    /// By way of this loop device over it.
+    /// The opener uses this loop device over it.
     Above(PathBuf),
 }
 
 impl fmt::Display for Conflict {
-    /// What follows "in use by another process".
+    /// The text after "in use by another process".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Conflict::Unknown => Ok(()),
@@ -71,14 +72,14 @@ impl fmt::Display for Conflict {
 #[derive(Clone, Copy)]
 struct Range {
     start: u64,
-    /// None for all that follows.
+    /// `None` for all bytes from the start on.
     length: Option<u64>,
 }
 
 impl Range {
     const ALL: Range = Range { start: 0, length: None };
 
-    /// This part of a part.
+    /// This range, relative to `outer`, as a range of the whole.
     fn within(self, outer: Range) -> Range {
         let left = outer.length.map(|length| length.saturating_sub(self.start));
         let length = match (self.length, left) {
@@ -89,7 +90,7 @@ impl Range {
     }
 }
 
-/// Claims what `file` is, for one process if `exclusive`, else for those that only read.
+/// Claims the bytes of `file`: for one process if `exclusive`, else for readers.
 pub(super) fn claim(file: &File, kind: Kind, exclusive: bool) -> Result<Vec<Claim>, Conflict> {
     if kind == Kind::File {
         let Ok(same) = file.try_clone() else { return Ok(Vec::new()) };
@@ -125,14 +126,14 @@ pub(super) fn claim(file: &File, kind: Kind, exclusive: bool) -> Result<Vec<Clai
     Ok(claims)
 }
 
-/// None if another one has a part of it. A file system that knows no such locks has nothing against it.
+/// `None` if another process has a part of the range. Succeeds on a file system without such locks.
 fn lock(file: File, range: Range, exclusive: bool) -> Option<Claim> {
     let kind = if exclusive { libc::F_WRLCK } else { libc::F_RDLCK };
     set_lock(&file, kind, range).then(|| Claim(file))
 }
 
 fn set_lock(file: &File, kind: libc::c_int, range: Range) -> bool {
-    // A length of 0 is all that follows.
+    // A length of 0 means all following bytes.
     let (Ok(start), Ok(length)) = (range.start.try_into(), range.length.unwrap_or(0).try_into())
     else {
         return true;
@@ -158,7 +159,7 @@ fn number_in(path: &Path) -> Option<u64> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The disk that a device is a partition of, and which part of it; else the device.
+/// The disk of a partition, and the partition's range on it; for another device, the device itself.
 fn whole_disk(device: u64) -> (u64, Range) {
     let partition = || {
         let folder = in_sysfs(device).canonicalize().ok()?;
@@ -173,7 +174,7 @@ fn whole_disk(device: u64) -> (u64, Range) {
     partition().unwrap_or((device, Range::ALL))
 }
 
-/// Opens the one node of a disk that all agree on.
+/// Opens the disk's canonical node, the same in every process.
 fn open_disk(disk: u64, exclusive: bool) -> Option<File> {
     let facts = std::fs::read_to_string(in_sysfs(disk).join("uevent")).ok()?;
     let name = facts.lines().find_map(|line| line.strip_prefix("DEVNAME="))?;
@@ -182,13 +183,13 @@ fn open_disk(disk: u64, exclusive: bool) -> Option<File> {
     (meta.file_type().is_block_device() && meta.rdev() == disk).then_some(node)
 }
 
-/// To lock a file for one process alone it has to be open for writing.
+/// An exclusive lock needs a file open for writing.
 fn open(path: &Path, exclusive: bool) -> Option<File> {
     let mut how = OpenOptions::new();
     how.read(true).write(exclusive).custom_flags(libc::O_NONBLOCK).open(path).ok()
 }
 
-/// A loop device over that file, if there is one.
+/// A loop device over the file, if there is one.
 fn loop_device_over(file: &File) -> Option<PathBuf> {
     let file = file.metadata().ok()?;
     let disks = std::fs::read_dir("/sys/block").ok()?;
@@ -201,13 +202,13 @@ fn loop_device_over(file: &File) -> Option<PathBuf> {
     })
 }
 
-/// What a disk is a loop device over, if it is one: its path, itself, and which part of it.
+/// The backing file of a disk that is a loop device: its path, the file, and the range of it.
 fn backing_of(node: &File, disk: u64, exclusive: bool) -> Option<(PathBuf, File, Range)> {
     const LOOP_MAJOR: u32 = 7;
     /// `LOOP_GET_STATUS64`, which has no direction in its number.
     const LOOP_GET_STATUS64: Opcode = opcode::none(0x4C, 5);
-    /// `struct loop_info64`, in words: device, inode, device number, offset, size limit, and what is of no
-    /// interest here.
+    /// `struct loop_info64`, in words: device, inode, device number, offset, size limit, and fields
+    /// not used here.
     type LoopInfo = [u64; 29];
     const _: () = assert!(size_of::<LoopInfo>() == 232);
 
@@ -221,7 +222,7 @@ fn backing_of(node: &File, disk: u64, exclusive: bool) -> Option<(PathBuf, File,
     let path = std::fs::read(in_sysfs(disk).join("loop/backing_file")).ok()?;
     let path = PathBuf::from(OsString::from_vec(path.strip_suffix(b"\n")?.to_vec()));
     let meta = path.metadata().ok()?;
-    // In another mount namespace the path may lead to something else.
+    // In another mount namespace the path may lead to another file.
     if (meta.dev(), meta.ino()) != (device, inode) {
         return None;
     }

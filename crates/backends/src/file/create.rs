@@ -14,19 +14,19 @@ use super::{FileDevice, Kind};
 use crate::container::{Found, LABELS_AT, Label, ROOTS_AT, ZONES_AT, ZONES_MIN};
 use crate::discard::discard;
 
-/// What a new container is to be like.
+/// The options of a new container.
 #[derive(Clone, Copy, Debug)]
 pub struct CreateOptions {
-    /// Bytes of the whole file, frame included; what does not fill a zone is left out. `None`
-    /// for all of a block device.
+    /// Bytes of the whole file, frame included, rounded down to whole zones. `None` for all of a
+    /// block device.
     pub bytes: Option<u64>,
     /// Blocks in a zone.
     pub zone_blocks: u64,
     /// Reserve the space now, and keep it reserved, so that it cannot run out later.
     pub preallocate: bool,
-    /// Its identity; drawn at random by the caller.
+    /// The container's identity; the caller draws it at random.
     pub uuid: [u8; 16],
-    /// Destroy what the file holds.
+    /// Destroy the present content.
     pub overwrite: bool,
 }
 
@@ -35,13 +35,13 @@ impl FileDevice {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](ErrorKind::Invalid) if something is there already and is not to be overwritten,
-    /// or if the sizes cannot be; [`Busy`](ErrorKind::Busy) if it is in use;
+    /// [`Invalid`](ErrorKind::Invalid) if `path` has content that must not be overwritten, or if
+    /// the sizes are impossible; [`Busy`](ErrorKind::Busy) if it is in use;
     /// [`NoSpace`](ErrorKind::NoSpace) if there is no room to preallocate; else
     /// [`Io`](ErrorKind::Io). A file that this call made is removed again if it fails.
     pub fn create(path: &Path, options: CreateOptions) -> Result<(), DeviceError> {
         let name = path.display().to_string();
-        // Refuse what cannot be before touching anything.
+        // Refuses impossible options before touching the file.
         if options.bytes.is_some() || options.zone_blocks == 0 {
             zones(&name, options.bytes.unwrap_or(0), options.zone_blocks)?;
         }
@@ -72,7 +72,7 @@ fn failure(name: &str) -> Failure {
     Failure { what: "making a store in", name: name.into(), offset: None }
 }
 
-/// How many zones such a container has.
+/// The number of zones of a container of `bytes` bytes.
 fn zones(name: &str, bytes: u64, zone_blocks: u64) -> Result<u32, DeviceError> {
     let zone_bytes = zone_blocks.checked_mul(BLOCK_SIZE).filter(|&zone_bytes| zone_bytes > 0);
     let Some(zone_bytes) = zone_bytes else {
@@ -140,14 +140,15 @@ fn make(file: &File, kind: Kind, name: &str, options: CreateOptions) -> Result<(
                 reserve(file, 0, label.file_bytes())?;
             }
         }
-        // First make it nothing, then make it this: a crash in between leaves no mixture.
+        // First erases the old labels, then writes the new ones: a crash in between leaves no
+        // mixture.
         let nothing = AlignedBuf::zeroed(BLOCK_BYTES);
         for offset in LABELS_AT.into_iter().chain(ROOTS_AT) {
             file.write_all_at(nothing.as_ref(), offset)?;
         }
         file.sync_all()?;
         if kind == Kind::BlockDevice {
-            // A courtesy to the drive. Not all can, and nothing depends on it.
+            // A hint to the drive. Not all drives support it, and nothing depends on it.
             let _ = discard(file, ZONES_AT, label.file_bytes() - ZONES_AT);
         }
         for offset in [LABELS_AT[1], LABELS_AT[0]] {
@@ -159,7 +160,7 @@ fn make(file: &File, kind: Kind, name: &str, options: CreateOptions) -> Result<(
     write().map_err(failed)
 }
 
-/// Refuses a file or device that holds something.
+/// Refuses a file or device with content.
 fn refuse_contents(file: &File, name: &str, kind: Kind, bytes: u64) -> Result<(), DeviceError> {
     let refuse = |what: &str| {
         Err(invalid(

@@ -1,4 +1,4 @@
-//! The system's errors in the words of the contract.
+//! Translates the system's errors to those of the contract.
 
 use std::io;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use mjolnir_device::{DeviceError, ErrorKind};
 use mjolnir_units::ByteSize;
 use rustix::io::Errno;
 
-/// What an error message needs to say about what was tried.
+/// The attempted operation, for an error's message.
 #[derive(Clone)]
 pub(super) struct Failure {
     pub what: &'static str,
@@ -17,7 +17,7 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// The error of something that writes.
+    /// The error of a write.
     pub fn of_write(&self, error: &io::Error) -> DeviceError {
         let kind = match errno(error) {
             Some(Errno::NOSPC | Errno::DQUOT) => ErrorKind::NoSpace,
@@ -32,9 +32,9 @@ impl Failure {
         DeviceError::new(kind, format!("{}: {error}{advice}", self.head()))
     }
 
-    /// The error of something that reads.
+    /// The error of a read.
     pub fn of_read(&self, error: &io::Error) -> DeviceError {
-        // What drives and file systems say of single blocks that they have lost.
+        // The errors of drives and file systems for single lost blocks.
         let lost = matches!(errno(error), Some(Errno::NODATA | Errno::ILSEQ | Errno::UCLEAN));
         let kind = if lost { ErrorKind::Unreadable } else { ErrorKind::Io };
         if error.kind() == io::ErrorKind::UnexpectedEof {
@@ -55,7 +55,7 @@ fn errno(error: &io::Error) -> Option<Errno> {
     error.raw_os_error().map(Errno::from_raw_os_error)
 }
 
-/// A size as messages give it: exact, and readable.
+/// A size for messages: exact, and readable.
 pub(super) fn size(bytes: u64) -> String {
     format!("{bytes} bytes ({})", ByteSize(bytes))
 }

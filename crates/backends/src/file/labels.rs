@@ -1,4 +1,4 @@
-//! The two labels of an open container: one of them is sound at any moment.
+//! The two labels of an open container: at any moment at least one is intact.
 
 use std::io;
 
@@ -8,19 +8,18 @@ use crate::container::{LABELS_AT, Label};
 use crate::io::Target;
 
 pub(super) struct Labels {
-    /// What they say, or at least one of them.
+    /// The content of at least one of the labels.
     pub label: Label,
-    /// Which of them says something else: it is damaged, or an older one that a crash left while the
-    /// container grew.
+    /// Which labels differ from it: damaged, or older and left by a crash while the container grew.
     pub unsound: [bool; 2],
-    /// Whether that one is to be written anew.
+    /// Whether to rewrite that label.
     pub mend: bool,
     pub warnings: Warnings,
 }
 
 impl Labels {
-    /// Writes the one anew that says something else; once, whatever comes of it. Called when a root was
-    /// written: who writes one has opened the store by what the label that serves says.
+    /// Rewrites the differing label; tries once only. Called after a root was written: the writer
+    /// of a root has opened the store by the valid label.
     pub fn mend(&mut self, target: &Target) -> io::Result<()> {
         if !std::mem::take(&mut self.mend) {
             return Ok(());
@@ -30,7 +29,7 @@ impl Labels {
             if !self.unsound[slot] {
                 continue;
             }
-            // Where it cannot be written it stays as it was found: the other one serves as well.
+            // A label that cannot be written stays unchanged: the other label suffices.
             if write_block(target, &label.encode(), LABELS_AT[slot]).is_ok() {
                 target.sync()?;
                 self.is_sound(slot);
@@ -39,10 +38,10 @@ impl Labels {
         Ok(())
     }
 
-    /// Has both say something else.
+    /// Replaces the content of both labels.
     pub fn replace(&mut self, label: Label, target: &Target) -> io::Result<()> {
         self.mend = false;
-        // The copy first, or the one that is not sound anyway.
+        // The copy first, or the label that is unsound anyway.
         let mut slots = [1, 0];
         slots.sort_by_key(|slot| !self.unsound[*slot]);
         for slot in slots {

@@ -1,4 +1,5 @@
-//! Making a file that was cut short as long again as its label says, and a label that was outgrown anew.
+//! Extends a file that was cut short to the length in its label, and rewrites a label that the
+//! device has outgrown.
 
 use std::fs::File;
 use std::io;
@@ -14,16 +15,17 @@ use crate::container::{Found, LABELS_AT, Label, choose_label};
 use crate::io::Target;
 
 impl FileDevice {
-    /// Makes the file at `path` as long as its label says, durably, if it is shorter: what was missing reads
-    /// as zeroes from then on. Tells how short it was. Where the label counts fewer zones than `zones_least`, it
-    /// is written anew, with as many, once the file is as long.
+    /// Extends the file at `path` durably to the length in its label, if it is shorter: the missing
+    /// part reads as zeroes from then on. Returns how short the file was. If the label counts fewer
+    /// than `zones_least` zones, it is rewritten with `zones_least` once the file is long enough.
     ///
     /// # Errors
     ///
-    /// [`Busy`](ErrorKind::Busy) if another process has it open, [`Format`](ErrorKind::Format) if it is no
-    /// container that this program can read, [`Invalid`](ErrorKind::Invalid) if it is a block device, which
-    /// nothing here can enlarge, [`NoSpace`](ErrorKind::NoSpace) if space is to be reserved and there is none,
-    /// else [`Io`](ErrorKind::Io). The file then is as long as it was.
+    /// [`Busy`](ErrorKind::Busy) if another process has it open, [`Format`](ErrorKind::Format) if
+    /// it is no container that this program can read, [`Invalid`](ErrorKind::Invalid) if it is a
+    /// block device, which this program cannot enlarge, [`NoSpace`](ErrorKind::NoSpace) if space is
+    /// to be reserved and there is none, else [`Io`](ErrorKind::Io). On an error the file keeps its
+    /// length.
     pub fn lengthen(path: &Path, zones_least: u32) -> Result<Option<Short>, DeviceError> {
         let name = path.display().to_string();
         let failure = Failure { what: "lengthening", name: name.as_str().into(), offset: None };
@@ -61,7 +63,7 @@ impl FileDevice {
             file.sync_all()
         };
         lengthen().map_err(|error: io::Error| {
-            // What could not be had as a whole is given back.
+            // Partly obtained space is returned.
             let _ = file.set_len(actual);
             failure.of_write(&error)
         })?;

@@ -26,35 +26,35 @@ use crate::io::{Io, Target};
 
 /// The longest append, in blocks: 8 MiB.
 const APPEND_BLOCKS_MAX: u64 = 2048;
-/// How often a label or root is read before it counts as damaged.
+/// Tries to read a label or root before it counts as damaged.
 pub(super) const TRIES: usize = 3;
-/// Requests in flight that keep today's drives busy.
+/// A number of requests in flight that keeps today's drives busy.
 const QUEUE_DEPTH: usize = 32;
 
-/// How to open a container.
+/// Options for opening a container.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
-    /// Refuse everything that would change it; other readers may have it open too.
+    /// Refuse every change; other readers may have the container open, too.
     pub read_only: bool,
     /// How requests are carried out.
     pub io: IoChoice,
     /// Whether requests bypass the page cache.
     pub direct: Direct,
-    /// Open one that is shorter than its label says, too, if it is to be read only: what is missing reads as
-    /// zeroes, and a [`Warning`] tells.
+    /// Open a container even if it is shorter than its label says, for reading only: the missing
+    /// part reads as zeroes, and a [`Warning`] reports it.
     pub short: bool,
-    /// Where [`short`](Self::short) counts: take it to have this many zones at least, though its label says
-    /// fewer, and tell by a [`Warning`]. The label may be from before the container grew.
+    /// With [`short`](Self::short): assume at least this many zones even if the label counts fewer,
+    /// and report this by a [`Warning`]. The label may be from before the container grew.
     pub zones_least: u32,
-    /// What cannot be read while a label can counts as lost, whatever the system says. Some devices have
-    /// one error for a block that is lost and for all that may pass.
+    /// A block that cannot be read while a label can counts as lost, whatever the system's error.
+    /// Some devices have one error for lost blocks and for transient faults.
     pub lost_blocks: bool,
 }
 
 /// How requests are carried out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoChoice {
-    /// By io_uring where it is permitted, else by threads.
+    /// By io_uring if permitted, else by threads.
     #[default]
     Auto,
     /// By io_uring, or not at all.
@@ -100,15 +100,16 @@ impl FileDevice {
         refuse_stump(&file, &name, actual)?;
         let direct = options.direct == Direct::Auto && try_direct(&file);
         if !options.read_only {
-            // What a program wrote that ended before it could make it durable is acted upon from here on.
+            // From here on this program relies on data that an earlier program wrote but may not
+            // have made durable.
             file.sync_data().map_err(failed("flushing"))?;
         }
         if !direct {
-            // Pages that could not be written once pass for written, though the medium has others.
+            // Pages whose write failed once pass for written, although the medium has other data.
             let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
         }
-        // What cannot be read is as good as damaged: that is why there are two of each. But a fault that
-        // passes must not decide which one is the newest.
+        // An unreadable label or root counts as damaged: that is why there are two of each. But a
+        // transient fault must not decide which one is the newest.
         let block = |offset| (0..TRIES).find_map(|_| read_block(&file, offset).ok());
         let blocks = LABELS_AT.map(block);
         let decode = |block: &AlignedBuf| Label::decode(block.as_ref());
@@ -126,8 +127,8 @@ impl FileDevice {
         if let Some(short) = short.as_ref().filter(|_| !reads_short) {
             return Err(short.refusal());
         }
-        // Where a block cannot be read it may not be written, either. In the page cache that shows when
-        // everything else is to be made durable, which must not fail for a copy that nobody needs.
+        // A block that cannot be read may be unwritable, too. Through the page cache such an error
+        // shows only at a sync of all data, which must not fail for a copy that is not needed.
         let mend = direct || blocks.iter().all(Option::is_some);
         let warnings = Warnings::default();
         let labels = Labels { label, unsound, mend, warnings: warnings.clone() };
@@ -154,7 +155,7 @@ impl FileDevice {
             }
         }
         if frame.next_sequence > 2 {
-            // Only a new container has zeroes there.
+            // Only a new container has zeroes at a root's place.
             scarred.append(&mut blank);
         }
         if frame.root.is_none() && !scarred.is_empty() {
@@ -222,7 +223,7 @@ impl FileDevice {
     }
 }
 
-/// Refuses what is too short to have both labels: without the rest nothing in it can be found.
+/// Refuses a file too short for both labels: without the rest, no content can be found.
 pub(super) fn refuse_stump(file: &File, name: &str, actual: u64) -> Result<(), DeviceError> {
     if actual >= LABELS_AT[1] + BLOCK_BYTES as u64 {
         return Ok(());
@@ -242,16 +243,16 @@ pub(super) fn refuse_stump(file: &File, name: &str, actual: u64) -> Result<(), D
     ))
 }
 
-/// A file that is open and locked.
+/// An open and locked file.
 pub(super) struct Acquired {
     pub file: File,
     pub kind: Kind,
-    /// What is locked besides, as long as it is open.
+    /// Further locks, held as long as the file is open.
     pub claims: Vec<Claim>,
 }
 
-/// Opens the file for reading (and what `options` say), for this process alone unless it is only
-/// to be read.
+/// Opens the file for reading (and more by `options`). Locks it for this process alone, unless it
+/// is only to be read.
 pub(super) fn acquire(
     path: &Path,
     options: &mut std::fs::OpenOptions,
@@ -262,9 +263,10 @@ pub(super) fn acquire(
         DeviceError::new(ErrorKind::Busy, format!("{name} is in use by another process{how}"))
     };
     let busy = || busy_as(Conflict::Unknown);
-    // Before opening: opening a pipe waits, and opening other things may do something.
+    // Checked before opening: opening a pipe waits, and opening other kinds of file may have
+    // effects.
     let before = path.metadata().ok().map(|meta| kind(&meta, &name)).transpose()?;
-    // On a block device this excludes mounts and other holders, too.
+    // On a block device, this excludes mounts and other holders, too.
     let exclude = exclusive && before == Some(Kind::BlockDevice);
     let flags = if exclude { libc::O_EXCL } else { 0 };
     options.read(true).custom_flags(flags);
@@ -273,7 +275,7 @@ pub(super) fn acquire(
         if !(exclude && opened.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::EBUSY))) {
             break;
         }
-        // A ring that was just closed may keep the device for a moment.
+        // A ring just closed may keep the device for a moment.
         std::thread::sleep(Duration::from_millis(10));
         opened = options.open(path);
     }
@@ -306,7 +308,7 @@ pub(super) fn acquire(
     }
 }
 
-/// What sort of file it is, if one that can hold a container.
+/// The kind of file, if it can hold a container.
 fn kind(meta: &Metadata, name: &impl fmt::Display) -> Result<Kind, DeviceError> {
     match meta.file_type() {
         kind if kind.is_file() => Ok(Kind::File),
@@ -331,13 +333,13 @@ pub(super) fn reserve(file: &File, offset: u64, length: u64) -> io::Result<()> {
     Ok(rustix::fs::fallocate(file, FallocateFlags::empty(), offset, length)?)
 }
 
-/// Switches the file to direct I/O; false, and no change, if that does not work on it.
+/// Switches the file to direct I/O; returns false without a change if that does not work.
 fn try_direct(file: &File) -> bool {
     let Ok(flags) = rustix::fs::fcntl_getfl(file) else { return false };
     if rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT).is_err() {
         return false;
     }
-    // Some file systems say yes and then refuse each request.
+    // Some file systems accept the switch and then refuse each request.
     let works = LABELS_AT.into_iter().any(|offset| read_block(file, offset).is_ok());
     if !works {
         let _ = rustix::fs::fcntl_setfl(file, flags);

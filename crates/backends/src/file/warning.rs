@@ -1,4 +1,4 @@
-//! What is odd about a container, and does not keep it from working.
+//! Warnings about a container that still works.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use mjolnir_device::{DeviceError, ErrorKind};
 
 use super::failure::size;
 
-/// Something odd that does not keep a container from working.
+/// A problem with which a container still works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
     /// One of the two labels is damaged; the other one serves. The next checkpoint replaces it, where
@@ -15,21 +15,21 @@ pub enum Warning {
     LabelDamaged {
         /// The container.
         name: String,
-        /// Where the damaged label is, in bytes.
+        /// Offset of the damaged label, in bytes.
         offset: u64,
     },
     /// One of the two roots is damaged; the other one serves. The next checkpoint replaces it.
     RootDamaged {
         /// The container.
         name: String,
-        /// Where the damaged root is, in bytes.
+        /// Offset of the damaged root, in bytes.
         offset: u64,
     },
-    /// The file or device is shorter than its label says. It was opened for reading all the same, and what is
-    /// missing reads as zeroes.
+    /// The file or device is shorter than its label says. It was opened for reading nevertheless,
+    /// and the missing part reads as zeroes.
     Short(Short),
-    /// The label counts fewer zones than the store has: it is from before the container grew. It was opened for
-    /// reading all the same.
+    /// The label counts fewer zones than the store has: it is from before the container grew. It
+    /// was opened for reading nevertheless.
     LabelOutgrown {
         /// The container.
         name: String,

@@ -1,4 +1,4 @@
-//! Direct I/O takes only aligned memory.
+//! Copies to aligned memory, which direct I/O requires.
 
 use bytes::Bytes;
 use mjolnir_device::AlignedBuf;

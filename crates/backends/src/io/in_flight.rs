@@ -1,4 +1,4 @@
-//! Waiting for requests whose futures nobody may be holding any more.
+//! Waits for requests whose futures may have been dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

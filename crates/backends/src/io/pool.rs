@@ -1,4 +1,4 @@
-//! Requests as plain system calls, on whatever thread calls.
+//! Requests as plain system calls on the calling thread.
 
 use std::io::{self, IoSlice};
 

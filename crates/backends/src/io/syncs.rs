@@ -1,4 +1,4 @@
-//! Which syncs of a file are under way.
+//! The syncs of a file under way.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

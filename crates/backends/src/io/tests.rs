@@ -1,4 +1,4 @@
-//! Both ways of doing I/O do the same.
+//! Tests that both ways of I/O give the same results.
 
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;

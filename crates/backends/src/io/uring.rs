@@ -1,24 +1,24 @@
 //! Requests through io_uring.
 //!
-//! A request started goes into a queue. The *driver*, a task on the executor's thread, moves the
-//! queue into the ring and submits it: since it is woken by the first request and runs after the
-//! tasks that are ready already, what they start goes to the kernel in one system call, but for
-//! long requests and long queues, which are submitted at once. The kernel tells of completions through an
+//! A started request goes into a queue. The *driver*, a task on the executor's thread, moves the
+//! queue into the ring and submits it. The first request wakes the driver, which runs after the
+//! tasks that are ready already: so all their requests go to the kernel in one system call. Long
+//! requests and long queues are submitted at once. The kernel signals completions through an
 //! eventfd, which wakes the driver.
 //!
-//! Writes wait for one another beyond some bytes: what the kernel has of them, a read waits for on the
-//! device, and a store may have 64 MiB to write.
+//! Beyond a number of bytes in the kernel, further writes wait: a read waits on the device for the
+//! writes in the kernel, and a store may have 64 MiB to write.
 //!
 //! # Safety argument
 //!
-//! The one `unsafe` is in [`Tables::submit`], about what [`Tables::entry`] made. The kernel is given
-//! pointers into three kinds of memory: the bytes of a write's pieces (`Bytes`, immutable), the
-//! bytes of a read's [`AlignedBuf`], and the request's vector of `iovec`. All three are memory that
-//! does not move when its owner moves, owned by the request's slot; an `iovec` may cover several
-//! pieces that lie side by side. While a request is in the kernel nothing takes its slot away, resizes
-//! its vectors, or looks at its buffer: a slot is freed by `complete` only, on the final completion,
-//! and a [`Pending`] that is dropped earlier merely marks the slot. Dropping the [`Ring`] waits for
-//! every request in the kernel; if it cannot, it leaks their memory.
+//! The one `unsafe` is in [`Tables::submit`], for the entries of [`Tables::entry`]. The kernel is
+//! given pointers into three kinds of memory: the bytes of a write's pieces (`Bytes`, immutable),
+//! the bytes of a read's [`AlignedBuf`], and the request's vector of `iovec`. All three are memory
+//! that does not move when its owner moves, owned by the request's slot; an `iovec` may cover
+//! several pieces that lie side by side. While a request is in the kernel nothing takes its slot
+//! away, resizes its vectors, or looks at its buffer: a slot is freed by `complete` only, on the
+//! final completion, and a [`Pending`] that is dropped earlier merely marks the slot. Dropping the
+//! [`Ring`] waits for every request in the kernel; if it cannot, it leaks their memory.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -1,5 +1,6 @@
-//! Logs of a store whose device had another number, or of a store that this is a copy of, and the command that has
-//! this store find one: the name of a log, or of the pointer that leads to it, tells whose it is.
+//! Logs of a store whose device had another number, or of a store that this one is a copy of, and
+//! the command that makes this store find one. The name of a log, or of the pointer that leads to
+//! it, identifies its owner.
 
 use std::path::{Path, PathBuf};
 

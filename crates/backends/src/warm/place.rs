@@ -1,4 +1,4 @@
-//! Where warm logs lie: in folders of a memory file system that outlive a server.
+//! Places of warm logs: folders of a memory file system that outlive a server.
 
 use std::env;
 use std::fs::File;

@@ -1,5 +1,6 @@
-//! Pointers: each names the warm log of a server that was told another folder than the usual ones. It lies where
-//! the log would lie else, so that commands that were told nothing find the log all the same.
+//! Pointers: each names the warm log of a server that was given another folder than the usual ones.
+//! The pointer lies at the log's usual place, so that commands without that option find the log,
+//! too.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};

@@ -1,4 +1,4 @@
-//! What there is to tell of a warm log.
+//! Reports about a warm log.
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,6 @@
-//! The bytes of a warm log: a head of one block, a ring of entries, then memory for payload. Numbers are
-//! little-endian, but for the words of the head that are stored and loaded as a whole, which are the
-//! machine's own: only a process on the same machine reads them.
+//! The bytes of a warm log: a head of one block, a ring of entries, then memory for payload.
+//! Numbers are little-endian. The words of the head that are stored and loaded as a whole have the
+//! machine's own byte order: only a process on the same machine reads them.
 //!
 //! | offset | length | what |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! What to write instead of a command that is only the first half of one.
+//! Hints for a command line that lacks its subcommand.
 
 use std::ffi::OsString;
 
@@ -8,8 +8,8 @@ use clap::{Command, CommandFactory};
 
 use super::Arguments;
 
-/// Adds to an error over a word that is no subcommand which ones there are: `mjolnir gc STORE` lacks
-/// `run`.
+/// Adds the list of subcommands to an error about a word that is no subcommand: `mjolnir gc STORE`
+/// lacks `run`.
 pub fn hinted(mut error: clap::Error, words: &[OsString]) -> clap::Error {
     let has_one = error.get(ContextKind::SuggestedSubcommand).is_some();
     if error.kind() != ErrorKind::InvalidSubcommand || has_one {

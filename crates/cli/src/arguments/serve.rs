@@ -10,74 +10,75 @@ use mjolnir_host::{TlsKeys, Warm, WarmPlace};
 use super::policy::{PLACEMENT, VICTIM};
 use super::values::{NbdAddress, memory, part};
 
-/// How to serve a store.
+/// Serve a store's volumes and snapshots over NBD.
 ///
-/// Ends in order on SIGTERM, SIGINT and SIGHUP: requests in flight are finished, for at most five
-/// seconds, and all acknowledged writes are made durable; a second signal, half a second later or more,
-/// ends it at once. Other commands reach the server through its control socket, STORE.ctl, which is for
-/// its owner alone.
+/// Shuts down on SIGTERM, SIGINT and SIGHUP: finishes requests in flight, for at most five seconds,
+/// and makes all acknowledged writes durable. A second signal, at least half a second later, ends
+/// it at once. Other commands reach the server through its control socket, STORE.ctl, which only
+/// its owner can use.
 ///
-/// A volume that is deleted while a client uses it has its requests fail, and so has the part past
-/// the end of one that is made smaller. Started by a service manager that passes sockets
-/// (LISTEN_FDS), it serves those, besides the ones named by --nbd, and says on standard error that it is
-/// ready: its standard output may be where a client such as nbdcopy writes data.
+/// Requests to a deleted volume fail, and so do requests past the new end of a shrunk volume. A
+/// service manager may pass sockets (LISTEN_FDS): the server serves these besides the --nbd
+/// addresses, and reports on standard error that it is ready. Its standard output may be where a
+/// client such as nbdcopy writes data.
 #[derive(Debug, Args)]
 pub struct ServeOptions {
     /// The store.
     pub store: PathBuf,
-    /// Where to listen: unix:PATH or tcp:HOST:PORT. Repeatable [default: unix:STORE.sock].
+    /// Address to listen on: unix:PATH or tcp:HOST:PORT. Repeatable [default: unix:STORE.sock].
     #[arg(long, value_name = "ADDRESS")]
     pub nbd: Vec<NbdAddress>,
-    /// Who may connect to the unix sockets, as an octal file mode.
+    /// Permissions of the unix sockets, as an octal file mode.
     #[arg(long, value_name = "MODE", default_value = "600", value_parser = mode)]
     pub socket_mode: u32,
     /// Demand TLS of all NBD clients, with the certificates in this folder: server-cert.pem and
-    /// server-key.pem, which its owner alone may read. Needed to listen on addresses that other
-    /// machines reach, unless --tls-psk is given.
+    /// server-key.pem, which only its owner may read. Addresses that other machines reach need this
+    /// option or --tls-psk.
     #[arg(long, value_name = "DIR", conflicts_with = "tls_psk")]
     pub tls_certificates: Option<PathBuf>,
-    /// Admit only clients whose certificate the authority in DIR/ca-cert.pem signed, and
-    /// DIR/ca-crl.pem, if it is there, does not revoke. Otherwise certificates prove the server to
-    /// clients, and not clients to the server.
+    /// Admit only clients with a certificate that the authority in DIR/ca-cert.pem signed and that
+    /// DIR/ca-crl.pem, if present, does not revoke. Otherwise certificates authenticate only the
+    /// server.
     #[arg(long, requires = "tls_certificates")]
     pub tls_verify_client: bool,
     /// Demand TLS of all NBD clients, with one of the keys in this file, as `psktool` writes it:
-    /// IDENTITY:HEXADECIMAL a line. Its owner alone may read it.
+    /// IDENTITY:HEXADECIMAL a line. Only its owner may read the file.
     #[arg(long, value_name = "FILE")]
     pub tls_psk: Option<PathBuf>,
-    /// Clients at once. One more takes the place of the oldest that has not chosen an export yet, and
-    /// is told that there are too many if all have. Fewer have more memory each: see --memory.
+    /// The most clients at once. A further client replaces the oldest client that has not chosen an
+    /// export yet; if all have chosen, it is told that there are too many. With fewer clients, each
+    /// has more memory: see --memory.
     #[arg(long, value_name = "COUNT", default_value = "1024",
         value_parser = clap::value_parser!(u32).range(1..))]
     pub clients_max: u32,
-    /// How long a client may take from connecting to having chosen an export, in seconds.
+    /// The most seconds from a client's connection to its choice of an export.
     #[arg(long, value_name = "SECONDS", default_value = "30",
         value_parser = clap::value_parser!(u32).range(1..))]
     pub negotiation_time: u32,
-    /// How long a command may leave the control socket waiting for its request, in seconds.
+    /// The most seconds that the control socket waits for a command's request.
     #[arg(long, value_name = "SECONDS", default_value = "60",
         value_parser = clap::value_parser!(u32).range(1..))]
     pub control_time: u32,
-    /// Refuse changes, and write nothing to the store. Where nothing can be written beside it either, there is no
-    /// control socket.
+    /// Refuse changes, and write nothing to the store. If the store's folder is not writable
+    /// either, there is no control socket.
     #[arg(long)]
     pub read_only: bool,
-    /// Memory for the map, checksums, reclaim, unwritten data and what clients have in flight together;
-    /// 16M at least. A quarter of it is divided among as many clients as there may be, for each of which
-    /// there are 16K at least; longer requests are handled in pieces.
+    /// Memory for the map, checksums, reclaim, unwritten data and clients' requests in flight
+    /// together; at least 16M. A quarter of it is divided by --clients-max: each client has this
+    /// share, or 16K if that is more. Requests longer than the share are handled in pieces.
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = memory)]
     pub memory: u64,
-    /// Where acknowledged writes that no flush has covered survive a crash of this server (not of the machine), so
-    /// that the next one has them: `auto` is the service's runtime directory, /run/mjolnir or /dev/shm, as
-    /// far as that is a memory file system; `off` goes without, and gives up what was left there; a folder is the
-    /// only one that will do.
-    /// All of its memory is taken at once: 128M of the usual --memory.
+    /// Place of the warm log, which keeps acknowledged but unflushed writes over a crash of this
+    /// server (not of the machine) for the next server. `auto`: the service's runtime directory,
+    /// /run/mjolnir or /dev/shm, if that is a memory file system. `off`: no warm log; discards
+    /// writes left there. A folder: this folder or fail. The log takes all its memory at once: 128M
+    /// of the default --memory.
     #[arg(long, value_name = "PLACE", default_value = "auto")]
     pub warm_log: WarmLog,
-    /// Reclaim once this part of the store is in use.
+    /// Begin reclaim when this part of the store is in use.
     #[arg(long, value_name = "PART", default_value = "50%", value_parser = part)]
     pub reclaim_start: f64,
-    /// Reclaim only segments of which at most this part is live; 100% takes any.
+    /// Reclaim only segments of which at most this part is live; 100% permits any segment.
     #[arg(long, value_name = "PART", default_value = "95%", value_parser = part)]
     pub reclaim_threshold: f64,
     /// How to choose the segments to reclaim: a policy, with parameters where it takes some, as in
@@ -107,24 +108,24 @@ pub struct ServeOptions {
     #[arg(long, value_name = "COUNT", default_value = "1",
         value_parser = clap::value_parser!(u8).range(1..=i64::from(STREAMS_MAX)))]
     pub streams: u8,
-    /// Record what NBD clients ask for, and when, in this file: reads, writes, trims, zeroing and
-    /// flushes, but no data. `mjolnir trace info` reads it. If it can no longer be written, because
-    /// its disk is full, it ends, and serving goes on.
+    /// Record the requests of NBD clients, with times, in this file: reads, writes, trims, zeroing
+    /// and flushes, but no data. `mjolnir trace info` reads it. If the file can no longer be
+    /// written, for example because its disk is full, the recording ends and the server continues.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// Replace an older recording.
     #[arg(long, requires = "record")]
     pub record_force: bool,
-    /// How to reach the device: by io_uring, by a pool of threads, or by what works.
+    /// The way to reach the device: io_uring, a pool of threads, or the first that works.
     #[arg(long, value_name = "WAY", default_value = "auto")]
     pub io: Io,
-    /// Whether to bypass the page cache: where the file system can, or never.
+    /// When to bypass the page cache: where the file system can, or never.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub direct: When,
 }
 
 impl ServeOptions {
-    /// How the server and its clients are to know each other, if they are.
+    /// The TLS keys; `None` without TLS.
     pub fn tls_keys(&self) -> Option<TlsKeys> {
         let verify_clients = self.tls_verify_client;
         match (self.tls_certificates.clone(), self.tls_psk.clone()) {
@@ -135,7 +136,7 @@ impl ServeOptions {
     }
 }
 
-/// Where acknowledged writes survive the server.
+/// The option `--warm-log`.
 #[derive(Clone, Debug)]
 pub struct WarmLog(pub Warm);
 

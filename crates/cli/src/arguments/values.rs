@@ -16,7 +16,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     text.parse::<ByteSize>().map(|size| size.0).map_err(|error| error.to_string())
 }
 
-/// The least memory that a store is served with.
+/// The least memory budget for serving a store.
 const MEMORY_MIN: u64 = 16 << 20;
 
 /// A memory budget.
@@ -63,7 +63,7 @@ impl FromStr for SnapshotName {
     }
 }
 
-/// Where a range is to go, written `VOLUME:OFFSET`.
+/// The destination of a range, written `VOLUME:OFFSET`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The volume.
@@ -107,7 +107,7 @@ pub fn parse_op(text: &str) -> Result<RangeOp, String> {
         "clone" => both().map(|(from, to)| RangeOp::Clone { from, to }),
         "move" => both().map(|(from, to)| RangeOp::Move { from, to }),
         "write" => {
-            // From the end: the name of a file may be anything.
+            // Splits at the last `=`: a file's name may contain one.
             let (file, to) = rest.rsplit_once('=').ok_or_else(shape)?;
             Ok(RangeOp::Write { from: Payload::File(file.into()), to: to.parse()? })
         }
@@ -116,7 +116,7 @@ pub fn parse_op(text: &str) -> Result<RangeOp, String> {
     }
 }
 
-/// Where to listen for NBD clients, written `unix:PATH` or `tcp:HOST:PORT`.
+/// An address to listen on for NBD clients, written `unix:PATH` or `tcp:HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NbdAddress {
     /// A socket file.

@@ -1,4 +1,4 @@
-//! A random history against a naive model: a table of what each block holds.
+//! A random history against a naive model: a table of each block's content.
 
 use std::future::Future;
 use std::pin::Pin;

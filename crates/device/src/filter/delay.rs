@@ -1,4 +1,4 @@
-//! A device that takes its time.
+//! A device that delays its requests.
 
 use std::cell::RefCell;
 use std::future::Future;

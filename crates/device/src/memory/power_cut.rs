@@ -1,4 +1,4 @@
-//! What is found after a power cut, and after a mere end of the program.
+//! The content of a device after a power cut, and after the end of the program alone.
 
 use std::collections::VecDeque;
 

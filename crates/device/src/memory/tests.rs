@@ -1,5 +1,5 @@
-//! What a power cut may take, and what it may not: random histories against a model that knows,
-//! for each block, every content that the contract allows to be found.
+//! Tests of losses by a power cut: random histories against a model that has, for each block, every
+//! content that the contract permits.
 
 use std::collections::BTreeSet;
 use std::pin::pin;

@@ -1,4 +1,4 @@
-//! A warm log for tests: in memory that its handles share.
+//! A warm log for tests, in memory that its handles share.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

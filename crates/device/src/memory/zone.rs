@@ -1,4 +1,4 @@
-//! One zone in memory: what was appended, reset by reset.
+//! One zone in memory: its appended blocks since each reset.
 
 use std::collections::BTreeMap;
 

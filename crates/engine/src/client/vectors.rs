@@ -106,13 +106,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 Op::Move { from, .. } if from == STAGED => {
                     return Err(self.state().target(from).err().unwrap_or_else(no_tree_0));
                 }
-                Op::Move { from, from_offset, to, to_offset, length } => Remap::Move {
-                    from,
-                    from_lba: lba_of("the offset", from_offset)?,
-                    to,
-                    to_lba: lba_of("the offset", to_offset)?,
-                    bytes: length,
-                },
+                Op::Move { from, from_offset, to, to_offset, length } => {
+                    self.state().target(from)?;
+                    Remap::Move {
+                        from,
+                        from_lba: lba_of("the offset", from_offset)?,
+                        to,
+                        to_lba: lba_of("the offset", to_offset)?,
+                        bytes: length,
+                    }
+                }
             });
         }
         if staged * BLOCK_SIZE > ATOMIC_BYTES_MAX {
@@ -157,7 +160,7 @@ impl State {
                     self.check_changed(to, to_lba, bytes)?;
                 }
                 Remap::Move { from, from_lba, to, to_lba, bytes } => {
-                    if from != STAGED {
+                    if from != STAGED && !self.is_staged(from) {
                         self.check_changed(from, from_lba, bytes)?;
                     }
                     self.check_changed(to, to_lba, bytes)?;

@@ -26,9 +26,6 @@ pub(crate) trait Dropped {
 
 impl Dropped for LogLoss {
     fn note(&mut self, record: &Record, names: &Names<'_>) {
-        if let Record::Prepare(Prepared { changes, .. }) = record {
-            changes.iter().for_each(|change| self.note(change, names));
-        }
         if let Record::Commit { staging } = record {
             let prepared = names.prepared.get(staging);
             let changes = prepared.into_iter().flat_map(|prepared| &prepared.changes);

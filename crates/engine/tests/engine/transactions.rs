@@ -1,9 +1,9 @@
 //! Transactions of a coordinator: through crashes, beside clients, and what they hold meanwhile.
 
-use mjolnir_device::MemoryDevice;
+use mjolnir_device::{AnyDevice, MemoryDevice, MemoryWarmLog, WarmLog};
 use mjolnir_engine::OpenOptions;
 use mjolnir_store::{
-    COMMITTED_MAX, Change, ErrorKind, Member, Op, PREPARED_MAX, Store, TransactionId,
+    COMMITTED_MAX, Change, Durability, ErrorKind, Member, Op, PREPARED_MAX, Store, TransactionId,
     TransactionState,
 };
 use mjolnir_units::TreeId;
@@ -373,6 +373,119 @@ fn whatever_a_power_cut_interrupts_each_transaction_is_in_force_wholly_or_not_at
                 assert_sound(&engine).await;
             }
             engine.close().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn clients_do_not_reach_what_waits_with_a_transaction() {
+    run(async |runtime| {
+        let device = MemoryDevice::of_zones(32, 64);
+        let engine = fresh(|| device.clone(), &runtime, OpenOptions::default()).await;
+        let v = engine.create_volume("v", 8 * BLOCK).await.unwrap().id;
+        engine.prepare(X, vec![write(v, 0, 5)]).await.unwrap();
+        for staged in (v.0 + 1..v.0 + 4).map(TreeId) {
+            assert_eq!(put(&engine, staged, 0, 99).await.unwrap_err().kind, ErrorKind::NotFound);
+            let trimmed = engine.trim(staged, 0, BLOCK, Durability::Buffered).await;
+            assert_eq!(trimmed.unwrap_err().kind, ErrorKind::NotFound);
+            let (from_offset, to_offset, length) = (0, BLOCK, BLOCK);
+            let moved = Op::Move { from: staged, from_offset, to: v, to_offset, length };
+            let moved = engine.atomic(vec![moved], Durability::Buffered).await;
+            assert_eq!(moved.unwrap_err().kind, ErrorKind::NotFound);
+        }
+        engine.commit(X).await.unwrap();
+        assert_eq!([tag_of(&engine, v, 0).await, tag_of(&engine, v, 1).await], [5, 0]);
+        engine.close().await.unwrap();
+    });
+}
+
+/// As many changes as a transaction can have, scattered over a map of many leaves, and little room.
+#[test]
+fn large_commits_on_a_full_store_of_small_segments_are_not_refused() {
+    run(async |runtime| {
+        let mut device = MemoryDevice::of_zones(96, 64);
+        let mut engine = fresh(|| device.clone(), &runtime, OpenOptions::default()).await;
+        let v = engine.create_volume("v", 400_000 * BLOCK).await.unwrap().id;
+        put(&engine, v, 0, 1).await.unwrap();
+        // Many leaves, by clones that take no space but the map's.
+        let clone = |from: u64, to: u64| {
+            let (from_offset, to_offset) = (from * BLOCK, to * BLOCK);
+            Op::Clone { from: v, from_offset, to: v, to_offset, length: BLOCK }
+        };
+        for vector in 0..1000 {
+            let ops = (0..100).map(|n| clone(0, 4 * (100 * vector + n))).collect();
+            engine.atomic(ops, Durability::Buffered).await.unwrap();
+        }
+        let mut prepared = Vec::new();
+        for number in 0..64 {
+            let id = TransactionId(100 + number);
+            let scattered = |n: u64| (n * 64 + number as u64) * 7919 % 100_000 * 4 + 2;
+            let changes = (0..100).map(|n| Change::Bytes(clone(0, scattered(n))));
+            match engine.prepare(id, changes.collect()).await {
+                Ok(()) => prepared.push(id),
+                Err(error) => assert_eq!(error.kind, ErrorKind::NoSpace, "{error}"),
+            }
+        }
+        assert!(prepared.len() > 3, "{}", prepared.len());
+        for lba in 0.. {
+            if let Err(error) = put(&engine, v, 100_000 + 4 * lba + 1, 3).await {
+                assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
+                break;
+            }
+        }
+        for (index, id) in prepared.iter().enumerate() {
+            let outcome = engine.commit(*id).await;
+            outcome.unwrap_or_else(|error| panic!("commit {index}: {error}"));
+        }
+        engine = crashed(&mut device, &runtime, engine).await;
+        assert_sound(&engine).await;
+        for id in prepared {
+            assert_eq!(engine.transaction(id), TransactionState::Committed);
+        }
+        engine.close().await.unwrap();
+    });
+}
+
+/// Records as a damaged or forged log may have them, behind the creation of volume 1.
+async fn opened_with(runtime: &Tick, records: &[Vec<u8>]) -> Result<(), mjolnir_store::Error> {
+    let device = MemoryDevice::of_zones(48, 64);
+    crate::support::format(device.clone(), runtime).await;
+    let warm = MemoryWarmLog::default();
+    let open = async |device: MemoryDevice, warm: &MemoryWarmLog| {
+        let warm: Box<dyn WarmLog> = Box::new(warm.clone());
+        let (device, options) = (AnyDevice::new(device), OpenOptions::default());
+        Engine::open_warm(device, runtime.clone(), options, Some(warm)).await
+    };
+    let engine = open(device.clone(), &warm).await.unwrap();
+    assert_eq!(engine.create_volume("v", 8 * BLOCK).await.unwrap().id, TreeId(1));
+    let mut left = warm.crash();
+    drop(engine);
+    device.cut_power();
+    for (number, record) in (2..).zip(records) {
+        assert!(left.note(number, record, &[], 0));
+    }
+    let engine = open(device.crash(1), &left).await?;
+    assert_sound(&engine).await;
+    Ok(())
+}
+
+#[test]
+fn a_transaction_that_makes_what_exists_is_damage() {
+    let make =
+        |tree: u32| [&[16][..], &tree.to_le_bytes(), &4096_u64.to_le_bytes(), b"\x01x"].concat();
+    let stage = || [&[8][..], &2_u32.to_le_bytes(), &1_u64.to_le_bytes()].concat();
+    let prepare = |changes: &[Vec<u8>]| {
+        let head = [&[18][..], &1_u128.to_le_bytes(), &2_u32.to_le_bytes()].concat();
+        [&head[..], &[changes.len() as u8], &changes.concat()].concat()
+    };
+    let commit = || [&[6][..], &2_u32.to_le_bytes()].concat();
+    run(async |runtime| {
+        opened_with(&runtime, &[stage(), prepare(&[make(3)]), commit()]).await.unwrap();
+        opened_with(&runtime, &[stage(), prepare(&[make(u32::MAX)])]).await.unwrap();
+        for made in [&[make(1)][..], &[make(3), make(3)], &[make(u32::MAX - 1)]] {
+            let error = opened_with(&runtime, &[stage(), prepare(made), commit()]).await;
+            let error = error.expect_err("it makes what cannot be");
+            assert_eq!(error.kind, ErrorKind::Damaged, "{error}");
         }
     });
 }

@@ -1,4 +1,4 @@
-//! Sockets are made, found stale, refused and removed.
+//! Tests that sockets are made, found stale, refused and removed.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

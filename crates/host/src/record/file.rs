@@ -17,19 +17,19 @@ use crate::{HostError, HostErrorKind};
 /// Frames that may wait for the disk: about 8 MiB, some two million requests.
 const QUEUE_FRAMES: usize = 128;
 
-/// How often a file is opened that is found to be removed.
+/// The most tries to open a file that turns out to be removed.
 const OPENED_MAX: u32 = 8;
 
-/// The way of frames to the file.
+/// The queue of frames to the file's thread.
 pub(super) struct Frames {
     queue: SyncSender<Batch>,
-    /// Buffers that were written, to be filled again.
+    /// Written buffers, to be reused.
     spent: Receiver<Vec<u8>>,
     thread: JoinHandle<()>,
     outcome: Arc<Outcome>,
 }
 
-/// The file of a recording that is about to begin. If nobody waits for that any more, it goes.
+/// The file of a recording about to begin. Dropping this removes the file.
 pub(super) struct Created {
     path: PathBuf,
     frames: Option<Frames>,
@@ -49,7 +49,7 @@ impl Created {
 impl Drop for Created {
     fn drop(&mut self) {
         if self.frames.is_some() {
-            // Before its lock goes, after which another's might be there.
+            // Before the lock goes: after that, the path might lead to another program's file.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -62,7 +62,7 @@ pub(super) struct Batch {
     pub(super) requests: u64,
 }
 
-/// What the thread has done.
+/// The thread's progress.
 #[derive(Default)]
 struct Outcome {
     /// Requests in the file.
@@ -72,7 +72,7 @@ struct Outcome {
     failed: OnceLock<String>,
 }
 
-/// Refuses a path to record to that is taken.
+/// Refuses to record to a path in use.
 ///
 /// # Errors
 ///
@@ -99,7 +99,7 @@ fn taken(path: &Path) -> HostError {
     )
 }
 
-/// Opens a file that is to be replaced, if it holds a recording or nothing.
+/// Opens a file to be replaced, if it holds a recording or is empty.
 fn open_recording(path: &Path) -> Result<File, HostError> {
     let name = path.display();
     let refuse = |why: &str| {
@@ -107,7 +107,7 @@ fn open_recording(path: &Path) -> Result<File, HostError> {
         Err(HostError::new(HostErrorKind::Invalid, message))
     };
     let failed = || HostError::of(format!("replacing the recording {name}"));
-    // Opening others, a pipe or a device, may have effects.
+    // Opening another kind of file, such as a pipe or a device, may have effects.
     if !path.metadata().map_err(failed())?.is_file() {
         return refuse("is no plain file");
     }
@@ -120,7 +120,7 @@ fn open_recording(path: &Path) -> Result<File, HostError> {
     Ok(file)
 }
 
-/// Whether it is that file that has this name.
+/// Whether the path leads to this file.
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let of_file = file.metadata()?;
     match path.metadata() {
@@ -145,14 +145,15 @@ impl Frames {
                 Err(_) => return Err(taken(path)),
             };
             match file.try_lock() {
-                // Where files cannot be locked there is no telling.
+                // On file systems without locks, the check is impossible.
                 Ok(()) | Err(TryLockError::Error(_)) => {}
                 Err(TryLockError::WouldBlock) => {
                     let message = format!("another server is recording to {}", path.display());
                     return Err(HostError::new(HostErrorKind::Busy, message));
                 }
             }
-            // Who had it locked may have removed it since it was opened; but not again and again.
+            // The holder of the lock may have removed the file since it was opened, but not
+            // repeatedly.
             tries += 1;
             if is_new || tries == OPENED_MAX || is_at(&file, path).map_err(HostError::of(what()))? {
                 break (file, is_new);
@@ -186,8 +187,8 @@ impl Frames {
         self.spent.try_recv().unwrap_or_else(|_| Vec::with_capacity(room))
     }
 
-    /// Puts frames into the queue; why not, if that cannot be. Then none is taken after it, so that
-    /// none is missing between those that are.
+    /// Puts frames into the queue; the error says why not. After an error the queue takes no
+    /// frames, so that the file has no gap.
     pub(super) fn send(&mut self, batch: Batch) -> Result<(), String> {
         if let Some(why) = self.failed() {
             return Err(why);
@@ -202,7 +203,7 @@ impl Frames {
         })
     }
 
-    /// Why no more is written, if so.
+    /// Why writing stopped; `None` while it goes on.
     pub(super) fn failed(&self) -> Option<String> {
         self.outcome.failed.get().cloned()
     }
@@ -212,14 +213,14 @@ impl Frames {
         self.outcome.written()
     }
 
-    /// Writes `rest` after all that was sent, and waits for it. Returns what is in the file, as
-    /// [`written`](Self::written) does, and what went wrong.
+    /// Writes `rest` after all frames sent, and waits for it. Returns the content of the file, as
+    /// [`written`](Self::written) does, and the error, if any.
     pub(super) async fn finish(self, rest: Vec<Batch>) -> ((u64, u64), Option<String>) {
         let Frames { queue, spent, thread, outcome } = self;
         blocking::unblock(move || {
             for batch in rest {
-                // After a frame that was lost there must be none; and the thread takes none once it has
-                // failed, and has said so.
+                // No frame may follow a lost frame. A failed thread has reported its error and
+                // takes no more frames.
                 if outcome.failed.get().is_some() || queue.send(batch).is_err() {
                     break;
                 }
@@ -252,7 +253,7 @@ fn write_all(mut file: File, queue: Receiver<Batch>, back: SyncSender<Vec<u8>>, 
         let (whole, _) = outcome.written();
         if let Err(error) = file.write_all(&frames) {
             let _ = outcome.failed.set(error.to_string());
-            // Half a frame would only be passed over by readers.
+            // Readers would skip a partial frame.
             let _ = file.set_len(whole);
             return;
         }

@@ -9,14 +9,14 @@ use mjolnir_workload::Op as Asked;
 
 use super::Recorder;
 
-/// A store as one client sees it, with every read, write, trim, zeroing and flush told to a
-/// [`Recorder`]. What the recorder's format has no word for passes unrecorded: extents, cache
-/// hints and atomic vectors.
+/// A store as one client sees it, which reports every read, write, trim, zeroing and flush to a
+/// [`Recorder`]. The recorder's format has no extents, cache hints and atomic vectors: these are
+/// not recorded.
 #[derive(Clone, Debug)]
 pub struct Recorded<S> {
     store: S,
     recorder: Rc<Recorder>,
-    /// What the client uses: a flush is told as one of this.
+    /// The client's target: flushes are recorded for it.
     target: TreeId,
 }
 

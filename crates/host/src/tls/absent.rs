@@ -1,4 +1,4 @@
-//! What stands here when TLS is not built in: nothing that could be made.
+//! Stand-ins for a build without TLS: types without values.
 
 use std::convert::Infallible;
 use std::io;
@@ -10,7 +10,7 @@ use futures_io::{AsyncRead, AsyncWrite};
 use super::TlsKeys;
 use crate::{HostError, HostErrorKind, Stream};
 
-/// The server's side of TLS. This build has none, so there is no value of this.
+/// The server's side of TLS. This build has none, so the type has no value.
 #[derive(Clone, Debug)]
 pub struct Tls(Infallible);
 

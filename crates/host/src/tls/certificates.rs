@@ -34,7 +34,7 @@ pub(super) fn show(context: &mut SslContextBuilder, folder: &Path) -> Result<(),
     }
     let path = folder.join(SERVER_KEY);
     let pem = read_secret(&path, "private key")?;
-    // No password: there is nobody to ask when a server starts.
+    // No password: a starting server cannot ask for one.
     let key = PKey::private_key_from_pem_callback(&pem, |_| Ok(0)).map_err(|_| {
         invalid(format!(
             "{} holds no private key in PEM form, or needs a password for it",
@@ -49,7 +49,7 @@ pub(super) fn show(context: &mut SslContextBuilder, folder: &Path) -> Result<(),
     })
 }
 
-/// Has the server let only clients in whose certificate the authority in `folder` signed.
+/// Has the server admit only clients with a certificate signed by the authority in `folder`.
 pub(super) fn demand(context: &mut SslContextBuilder, folder: &Path) -> Result<(), HostError> {
     let path = folder.join(AUTHORITY);
     let mut names = Stack::<X509Name>::new().map_err(internal)?;
@@ -59,7 +59,7 @@ pub(super) fn demand(context: &mut SslContextBuilder, folder: &Path) -> Result<(
     }
     context.set_client_ca_list(names);
     let path = folder.join(REVOKED);
-    // Whatever it is that is there, and whether or not it can be looked at, it must not count for none.
+    // Any file at the path, even an unreadable one, must not count as absent.
     let absent = path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
     if !absent {
         let store = context.cert_store_mut();
@@ -88,7 +88,7 @@ fn invalid(why: String) -> HostError {
     HostError::new(HostErrorKind::Invalid, why)
 }
 
-/// What the library refuses though nothing is wrong with what was asked.
+/// An error of the library on a valid request.
 pub(super) fn internal(error: ErrorStack) -> HostError {
     HostError::new(HostErrorKind::Io, format!("setting up TLS: {error}"))
 }

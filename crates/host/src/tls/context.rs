@@ -1,4 +1,4 @@
-//! What a server knows before any client comes.
+//! A server's TLS settings, loaded before any client connects.
 
 use std::fmt;
 use std::io;
@@ -12,9 +12,9 @@ use super::secrets::PskFile;
 use super::{TlsKeys, TlsStream, certificates, certificates::internal};
 use crate::{HostError, Stream};
 
-/// Suites of TLS 1.2 where certificates are shown; those of 1.3 are all good.
+/// Suites of TLS 1.2 with certificates; those of 1.3 are all good.
 const CERTIFICATE_SUITES: &str = "ECDHE+AESGCM:ECDHE+CHACHA20";
-/// Suites of TLS 1.2 with pre-shared keys: the only one with forward secrecy and a cipher of today.
+/// Suites of TLS 1.2 with pre-shared keys: the only one with forward secrecy and a modern cipher.
 const PSK_SUITES: &str = "ECDHE-PSK-CHACHA20-POLY1305";
 
 /// The server's side of TLS. Clones are handles of one.
@@ -30,12 +30,12 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Reads the keys. They are not read again: who renews them starts the server anew.
+    /// Reads the keys, once: renewed keys need a restart of the server.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::HostErrorKind::Invalid) if a file is not what it should be, or if others
-    /// may access a secret; [`Io`](crate::HostErrorKind::Io) if one cannot be read.
+    /// [`Invalid`](crate::HostErrorKind::Invalid) if a file has the wrong content, or if others may
+    /// access a secret; [`Io`](crate::HostErrorKind::Io) if one cannot be read.
     pub fn load(keys: &TlsKeys) -> Result<Self, HostError> {
         let mut context = SslContext::builder(SslMethod::tls_server()).map_err(internal)?;
         restrict(&mut context, keys).map_err(internal)?;
@@ -48,7 +48,7 @@ impl Tls {
             }
             TlsKeys::Psk { file } => {
                 let keys = PskFile::load(file)?;
-                // 0 says that there is no such identity.
+                // 0 means that the identity is unknown.
                 context.set_psk_server_callback(move |_, identity, space| {
                     let key = identity.and_then(|identity| keys.key(identity)).unwrap_or_default();
                     let Some(space) = space.get_mut(..key.len()) else { return Ok(0) };
@@ -60,14 +60,14 @@ impl Tls {
         Ok(Tls { context: context.build() })
     }
 
-    /// Secures a connection of which nothing was read ahead. Takes as long as the client does: the
-    /// caller limits the time by dropping the future.
+    /// Secures a connection without bytes read ahead. Takes as long as the client does: the caller
+    /// limits the time by dropping the future.
     ///
     /// # Errors
     ///
     /// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) if the client left meanwhile;
     /// [`PermissionDenied`](io::ErrorKind::PermissionDenied) if the two do not agree, or do not
-    /// know each other; else what the socket said.
+    /// trust each other; else the socket's error.
     pub async fn accept(&self, stream: Stream) -> io::Result<TlsStream> {
         let ssl = Ssl::new(&self.context).map_err(io::Error::other)?;
         TlsStream::accept(ssl, stream).await

@@ -1,6 +1,6 @@
-//! Files with secrets: who may read them, and what is in a file of pre-shared keys.
+//! Files with secrets: the check of their permissions, and the parser of pre-shared keys.
 //!
-//! No error here repeats what a file says: a line that is wrong may be a key all the same.
+//! No error here repeats a file's content: even a malformed line may contain a key.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,30 +11,30 @@ use std::path::Path;
 
 use crate::{HostError, HostErrorKind};
 
-/// The longest file that is read, in bytes.
+/// The longest file read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// The longest identity, in bytes: more does not pass through every TLS library.
+/// The longest identity, in bytes: some TLS libraries take no longer ones.
 const IDENTITY_BYTES_MAX: usize = 128;
 /// The shortest key, in bytes: a shorter one can be guessed, and a recorded handshake lets an
 /// attacker try.
 const KEY_BYTES_MIN: usize = 16;
-/// The longest key, in bytes: more does not pass through every TLS library.
+/// The longest key, in bytes: some TLS libraries take no longer ones.
 const KEY_BYTES_MAX: usize = 64;
-/// Permissions that a secret's file must not give: any to its group or to others.
+/// Forbidden permissions of a secret's file: any for its group or for others.
 const MODE_FORBIDDEN: u32 = 0o077;
 
 /// Reads a file that holds secrets; `what` names it in errors.
 ///
 /// # Errors
 ///
-/// [`Invalid`](HostErrorKind::Invalid) if others than its owner may access the file, or if it is
-/// none or too long; [`Io`](HostErrorKind::Io) if it cannot be read.
+/// [`Invalid`](HostErrorKind::Invalid) if others than its owner may access the file, or if it is no
+/// file or too long; [`Io`](HostErrorKind::Io) if it cannot be read.
 pub(super) fn read_secret(path: &Path, what: &str) -> Result<Vec<u8>, HostError> {
     let name = path.display();
     let failed = || HostError::of(format!("reading the {what} {name}"));
     let invalid = |why: String| HostError::new(HostErrorKind::Invalid, why);
     let file = File::open(path).map_err(failed())?;
-    // Of the open file: what is at the path may change meanwhile.
+    // Checks the open file: the path may lead to another file meanwhile.
     let meta = file.metadata().map_err(failed())?;
     if !meta.is_file() {
         return Err(invalid(format!("the {what} {name} is not a plain file")));
@@ -54,7 +54,7 @@ pub(super) fn read_secret(path: &Path, what: &str) -> Result<Vec<u8>, HostError>
     Ok(bytes)
 }
 
-/// Pre-shared keys by identity. Printing it tells how many there are.
+/// Pre-shared keys by identity. Printing this shows only their number.
 #[derive(Default)]
 pub(super) struct PskFile {
     keys: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -71,8 +71,8 @@ impl PskFile {
     ///
     /// # Errors
     ///
-    /// As [`read_secret`]; [`Invalid`](HostErrorKind::Invalid), with the number of the line, for
-    /// a line that makes no sense or a key that is too short.
+    /// As [`read_secret`]; [`Invalid`](HostErrorKind::Invalid), with the number of the line, for a
+    /// malformed line or a key that is too short.
     pub(super) fn load(path: &Path) -> Result<Self, HostError> {
         let bytes = read_secret(path, "file of pre-shared keys")?;
         let parsed = Self::parse(&bytes).and_then(|file| match file.keys.is_empty() {
@@ -109,7 +109,7 @@ impl PskFile {
 }
 
 fn parse_line(line: &[u8]) -> Result<(Vec<u8>, Vec<u8>), String> {
-    // From the end: an identity may hold colons, a key cannot.
+    // Splits at the last colon: an identity may have colons, a key cannot.
     let colon = line.iter().rposition(|byte| *byte == b':');
     let colon = colon.ok_or("it is not of the form identity:key, as psktool writes it")?;
     let (identity, key) = (&line[..colon], &line[colon + 1..]);

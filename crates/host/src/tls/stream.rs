@@ -12,10 +12,10 @@ use openssl::x509::X509VerifyResult;
 
 use crate::Stream;
 
-/// Bytes that are sealed in one go: the most that a record of TLS holds.
+/// Bytes sealed at once: the most in a TLS record.
 const RECORD_BYTES: usize = 16 << 10;
-/// Bytes that are read in one go, at most. The library goes on by itself while what it reads is no data,
-/// and a client could send such for ever.
+/// The most bytes read at once. The library continues by itself while it reads records without
+/// data, and a client could send these for ever.
 const READ_BYTES: usize = 2 * RECORD_BYTES;
 
 /// A connection that TLS secures, on the server's side.
@@ -34,7 +34,7 @@ impl std::fmt::Debug for TlsStream {
 }
 
 impl TlsStream {
-    /// Shakes hands.
+    /// Does the handshake.
     pub(super) async fn accept(ssl: Ssl, stream: Stream) -> io::Result<Self> {
         let ssl = SslStream::new(ssl, Wire { stream, left: 0 }).map_err(io::Error::other)?;
         let (pending, sent, wakers) = (Vec::new(), 0, Arc::default());
@@ -45,11 +45,11 @@ impl TlsStream {
         }
     }
 
-    /// Does something until it is done or has to wait for the socket. `None` is the end of the
+    /// Repeats an operation until it is done or must wait for the socket. `None` is the end of the
     /// stream.
     ///
-    /// Either side may have to wait for either direction of the socket, and a socket remembers one
-    /// waker a direction: so it gets one that wakes both sides.
+    /// Reader and writer may each have to wait for either direction of the socket, and a socket
+    /// remembers one waker per direction: so it gets a waker that wakes both.
     fn poll_tls<R>(
         &mut self,
         cx: &mut Context<'_>,
@@ -66,13 +66,13 @@ impl TlsStream {
                 ErrorCode::WANT_READ => true,
                 ErrorCode::WANT_WRITE => false,
                 ErrorCode::ZERO_RETURN => return Poll::Ready(Ok(None)),
-                // The end of the socket's stream, without a goodbye of TLS. It is as one with it:
-                // NBD itself tells whether the end came in order.
+                // The socket's stream ended without TLS's closing message. This is treated as a
+                // normal end: NBD itself shows whether the end was in order.
                 ErrorCode::SYSCALL if error.io_error().is_none() => return Poll::Ready(Ok(None)),
                 _ => return Poll::Ready(Err(self.explain(error))),
             };
             if waits_to_read && self.ssl.get_ref().left == 0 {
-                // The others' turn; then it goes on.
+                // Yields to other tasks, then continues.
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -87,8 +87,8 @@ impl TlsStream {
         }
     }
 
-    /// An error of the socket as it is, one of the protocol in the library's words, without where
-    /// in the library it arose.
+    /// Returns a socket's error unchanged, and a protocol's error in the library's words, without
+    /// its place in the library.
     fn explain(&self, error: Error) -> io::Error {
         let denied = |why: &str| io::Error::new(io::ErrorKind::PermissionDenied, why.to_owned());
         let error = match error.into_io_error() {
@@ -107,7 +107,7 @@ impl TlsStream {
         }
     }
 
-    /// Seals and sends what waits. Ready once all is with the socket.
+    /// Seals and sends the pending bytes. Ready once the socket has all of them.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.sent < self.pending.len() {
             // Taken, so that `self` can be borrowed; it comes back on every way out.
@@ -140,8 +140,7 @@ impl AsyncRead for TlsStream {
     }
 }
 
-/// Bytes are taken over and sealed by the record; what was taken waits no longer than the next
-/// flush.
+/// Takes bytes over and seals them by the record. Bytes taken wait at most until the next flush.
 impl AsyncWrite for TlsStream {
     fn poll_write(
         self: Pin<&mut Self>,

@@ -1,7 +1,7 @@
-//! The messages of the protocol as values: decoding what a client sends, encoding what it gets.
+//! The messages of the protocol as values: decoding of requests, encoding of replies.
 //!
-//! Pure functions over bytes, without I/O. This is the parser of foreign bytes, so it is what
-//! gets fuzzed: it never panics, and decoding allocates nothing.
+//! Pure functions over bytes, without I/O. It parses foreign bytes, so it is fuzzed: it never
+//! panics, and decoding allocates nothing.
 
 mod constants;
 mod negotiation;

@@ -6,7 +6,7 @@ use super::constants::{
 };
 use super::transmission::{Malformed, message};
 
-/// What the server sends first: two magics and its handshake flags.
+/// The server's first message: two magics and its handshake flags.
 pub fn greeting() -> [u8; 18] {
     let flags = handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES;
     message([&GREETING_MAGIC.to_be_bytes(), &OPTION_MAGIC.to_be_bytes(), &flags.to_be_bytes()])
@@ -15,9 +15,9 @@ pub fn greeting() -> [u8; 18] {
 /// The client's answer to the greeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientFlags {
-    /// It understands replies to options.
+    /// The client understands replies to options.
     pub fixed_newstyle: bool,
-    /// It does not want the zeroes after an `EXPORT_NAME` reply.
+    /// The client does not want the zeroes after an `EXPORT_NAME` reply.
     pub no_zeroes: bool,
 }
 
@@ -43,7 +43,7 @@ impl ClientFlags {
     }
 }
 
-/// What precedes the data of an option.
+/// The header of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionHeader {
     /// Its number.
@@ -96,7 +96,7 @@ pub enum ClientOption<'a> {
     Unknown(u32),
 }
 
-/// What `INFO` and `GO` ask for.
+/// The arguments of `INFO` and `GO`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InfoRequest<'a> {
     /// The export.
@@ -109,7 +109,7 @@ pub struct InfoRequest<'a> {
     pub block_size: bool,
 }
 
-/// What `LIST_META_CONTEXT` and `SET_META_CONTEXT` ask for.
+/// The arguments of `LIST_META_CONTEXT` and `SET_META_CONTEXT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetaRequest<'a> {
     /// The export.
@@ -148,7 +148,7 @@ impl<'a> ClientOption<'a> {
         let mut rest = Rest(data);
         Ok(match number {
             option::EXPORT_NAME => ClientOption::ExportName(rest.text(data.len())?),
-            // Whatever comes with a goodbye, it is one.
+            // `ABORT` is valid with any data.
             option::ABORT => ClientOption::Abort,
             option::LIST => rest.end(ClientOption::List)?,
             option::STARTTLS => rest.end(ClientOption::StartTls)?,
@@ -221,7 +221,7 @@ impl<'a> Rest<'a> {
                 info::NAME => request.canonical_name = true,
                 info::DESCRIPTION => request.description = true,
                 info::BLOCK_SIZE => request.block_size = true,
-                // `EXPORT` is always told; what is unknown may be ignored.
+                // The reply always has `EXPORT`; unknown requests may be ignored.
                 _ => {}
             }
         }

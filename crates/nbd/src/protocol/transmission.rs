@@ -4,12 +4,12 @@ use std::fmt;
 
 use super::constants::{REQUEST_MAGIC, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC};
 
-/// Bytes that cannot be what they should be; the stream cannot be trusted any further.
+/// Malformed bytes: the stream cannot be trusted any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// What was expected there.
+    /// The expected item.
     pub what: &'static str,
-    /// What was there.
+    /// The value found.
     pub found: u64,
 }
 
@@ -72,8 +72,8 @@ impl Request {
         ])
     }
 
-    /// Bytes of payload that follow the request on the wire. Only writes have any, and what is
-    /// unknown is taken to have none.
+    /// Bytes of payload that follow the request on the wire. Only writes have any; unknown commands
+    /// count as without.
     pub fn payload_bytes(&self) -> u32 {
         if self.command == Command::Write as u16 { self.length } else { 0 }
     }
@@ -97,7 +97,7 @@ pub enum Command {
     Cache = 5,
     /// Make a range read as zeroes.
     WriteZeroes = 6,
-    /// Tell what is allocated.
+    /// Report the allocated ranges.
     BlockStatus = 7,
 }
 
@@ -161,7 +161,7 @@ pub fn simple_reply(cookie: u64, error: u32) -> [u8; 16] {
     message([&SIMPLE_REPLY_MAGIC.to_be_bytes(), &error.to_be_bytes(), &cookie.to_be_bytes()])
 }
 
-/// What precedes a chunk's `length` bytes of payload; `done` on the last chunk of a reply.
+/// The header before a chunk's `length` bytes of payload; `done` on the last chunk of a reply.
 pub fn chunk_header(kind: Chunk, done: bool, cookie: u64, length: u32) -> [u8; 20] {
     message([
         &STRUCTURED_REPLY_MAGIC.to_be_bytes(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mjolnir_device::Runtime;
-use mjolnir_store::{Change, ErrorKind, Op as StoreOp, TransactionId, TransactionState};
+use mjolnir_store::{Change, Error, ErrorKind, Op as StoreOp, TransactionId, TransactionState};
 use mjolnir_vtime::Chance;
 
 use super::Kind;
@@ -236,7 +236,7 @@ impl<S: Subject> Ground<S> {
             if let Err(error) = self.store.abort(id).await {
                 set(Stage::Unclear);
                 guard.keep_for_ever();
-                return self.weigh("the abort of a transaction", &error, &[]);
+                return self.refused("the abort", id, &error);
             }
             set(Stage::Aborted);
             self.count(Kind::Transaction);
@@ -250,6 +250,9 @@ impl<S: Subject> Ground<S> {
             model.invoke(format!("transaction {id}: {}", of.what), true, of.writes.clone())
         };
         let result = self.store.commit(id).await;
+        if let Err(error) = &result {
+            self.refused("the commit", id, error)?;
+        }
         if self.settle(&op, guard, true, result).await?.is_none() {
             set(Stage::Unclear);
             return Ok(());
@@ -265,6 +268,14 @@ impl<S: Subject> Ground<S> {
             }
         }
         Ok(())
+    }
+
+    /// Neither space nor other transactions are a reason not to end one.
+    fn refused(&self, what: &str, id: TransactionId, error: &Error) -> Result<(), Violation> {
+        if self.disk.faults().faults() > 0 || self.disk.is_off() {
+            return Ok(());
+        }
+        Err(Violation::new(format!("{what} of transaction {id} was refused: {error}")))
     }
 
     fn expect(&self, id: TransactionId, expected: TransactionState) -> Result<(), Violation> {

@@ -1,10 +1,10 @@
-//! What a check says.
+//! The report of a check.
 
 use serde::{Deserialize, Serialize};
 
 use crate::report::{LogLoss, Loss, MissingPart, ReadError, RecoveryReport};
 
-/// What a check looked at and found.
+/// The coverage and findings of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckReport {
     /// Volumes and snapshots whose whole map was walked.
@@ -15,28 +15,27 @@ pub struct CheckReport {
     pub mapped_bytes: u64,
     /// Segments whose entry was checked.
     pub segments: u64,
-    /// What is wrong, in words; empty if all is well.
+    /// The problems found, in words; empty if all is well.
     pub problems: Vec<String>,
     /// Ranges of volumes and snapshots that cannot be read any more.
     #[serde(default)]
     pub losses: Vec<Loss>,
-    /// What of the log is lost, if the store could only be opened by leaving that out.
+    /// The lost part of the log, if the store could only be opened without it.
     #[serde(default)]
     pub log: Option<LogLoss>,
-    /// What opening the store left out, and what it found damaged.
+    /// The records that opening the store left out, and the damage that it found.
     #[serde(default)]
     pub recovery: RecoveryReport,
-    /// What lay in the part that is missing, if the medium has become shorter.
+    /// The content of the missing part, if the medium has become shorter.
     #[serde(default)]
     pub missing: Option<MissingPart>,
-    /// Reads of the device that failed since the store was opened, for whatever purpose, those of this check
-    /// included.
+    /// Failed reads of the device since the store was opened, for any purpose, this check included.
     #[serde(default)]
     pub read_errors: u64,
-    /// Times since then that what was read did not match its checksum.
+    /// Checksum mismatches of reads since then.
     #[serde(default)]
     pub checksum_errors: u64,
-    /// Of both, those that this check met, or that were met of the map meanwhile: the last ones.
+    /// The last errors of both kinds that this check met, or reads of the map met meanwhile.
     #[serde(default)]
     pub met: Vec<ReadError>,
 }

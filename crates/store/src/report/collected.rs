@@ -1,14 +1,14 @@
-//! What a caller of reclaim won.
+//! The result of a call of reclaim.
 
-/// What a collection won.
+/// The space that a collection won.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// Segments given up, of those that were there when it was called.
+    /// Segments given up, of those that existed at the call.
     pub segments: u64,
-    /// Bytes of clients' data that were moved for it.
+    /// Bytes of client data moved for this.
     pub moved_bytes: u64,
-    /// Free segments whose bytes were given back to the host.
+    /// Free segments whose bytes went back to the host.
     pub released: u64,
-    /// Bytes that this gave back: what was a hole already gives nothing.
+    /// Bytes that went back to the host; existing holes do not count.
     pub released_bytes: u64,
 }

@@ -1,11 +1,11 @@
-//! What growing a store came to.
+//! The result of growing a store.
 
-/// What growing a store came to.
+/// The result of growing a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Growth {
-    /// What the store has now, in bytes.
+    /// The store's size now, in bytes.
     pub bytes: u64,
-    /// Of those, what was added since whoever asked for a growth last had this answer, or since the
-    /// checkpoint that the store was opened by: what one added that was cut short counts.
+    /// Bytes added since the last completed call of `grow`, or since the checkpoint that the store
+    /// was opened from. Bytes that an interrupted call added count.
     pub added: u64,
 }

@@ -1,4 +1,4 @@
-//! Latencies of operations.
+//! Summaries of operations' latencies.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What damage took: of the log, and of the map.
+//! Losses by damage: of the log, and of volumes.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub struct Loss {
     pub length: u64,
 }
 
-/// Numbers of records, both ends included.
+/// A range of record numbers, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordRange {
     /// The first.
@@ -22,7 +22,7 @@ pub struct RecordRange {
     pub last: u64,
 }
 
-/// A place on the medium that cannot be read for what it should hold.
+/// A place on the medium whose content is damaged or unreadable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DamagedPlace {
     /// The zone.
@@ -33,36 +33,36 @@ pub struct DamagedPlace {
     pub what: String,
 }
 
-/// What was logged after the newest checkpoint and cannot be had, because a part of the log is
-/// damaged: everything behind the last record that is whole together with all before it.
+/// The records after the newest checkpoint that are lost because a part of the log is damaged: all
+/// records behind the last one up to which every record is whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogLoss {
-    /// The store is as of this record: all up to it are whole.
+    /// The store's state is that of this record: all records up to it are whole.
     pub whole_to: u64,
-    /// All up to this one are known to have been durable.
+    /// All records up to this one are known to have been durable.
     pub durable_to: u64,
     /// Where the damage is.
     pub places: Vec<DamagedPlace>,
-    /// Records that are missing: what they were is not known.
+    /// The missing records, of unknown content.
     pub missing: Vec<RecordRange>,
-    /// At most so many bytes of data were written by records that are missing, anywhere.
+    /// The missing records wrote at most this many bytes of data, at unknown places.
     pub unknown_bytes: u64,
-    /// Records that can be read, but count no more, because one before them is missing.
+    /// Readable records that were dropped, because a record before them is missing.
     pub dropped_records: u64,
-    /// What those wrote or changed: these ranges hold what they held before.
+    /// The ranges that the dropped records wrote: these hold their earlier content.
     pub ranges: Vec<Loss>,
-    /// Other changes that those made and that are undone, in words.
+    /// Other changes of the dropped records, in words; they are undone.
     pub changes: Vec<String>,
 }
 
 impl LogLoss {
-    /// Whether nothing is.
+    /// Whether nothing is lost.
     pub fn is_nothing(&self) -> bool {
         self.places.is_empty() && self.missing.is_empty() && self.dropped_records == 0
     }
 
-    /// What is lost, a line each, for people; without the ranges. At most `most` lines of each
-    /// sort, and one that says how many more there are.
+    /// The losses, one a line, for people; without the ranges. At most `most` lines of each sort,
+    /// and a line with the number of the others.
     pub fn lines(&self, most: usize) -> Vec<String> {
         let more = |lines: &mut Vec<String>, all: usize, what: &str| {
             if all > most {
@@ -99,7 +99,7 @@ impl LogLoss {
     }
 }
 
-/// Sorts ranges, and makes one of those that touch.
+/// Sorts ranges, and joins those that touch.
 pub fn join(ranges: &mut Vec<Loss>) {
     ranges.retain(|range| range.length > 0);
     ranges.sort();

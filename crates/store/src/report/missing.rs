@@ -1,16 +1,17 @@
-//! What lay in the part that a medium has lost by becoming shorter, as far as the rest of it tells. It reads as
-//! zeroes, so all that a check finds damaged is what making the medium as long again would leave damaged.
+//! The content of the part that a medium lost by becoming shorter, as far as the rest of the medium
+//! records it. The part reads as zeroes. So a check finds the damage that would remain if the
+//! medium got its old length back.
 
 use serde::{Deserialize, Serialize};
 
-/// The segments of which a part is missing, all of it or the end. Each is in one of the lists.
+/// The segments that are missing wholly or at their end. Each is in one of the lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissingPart {
-    /// Of these something that was in use is missing.
+    /// Segments of which a part in use is missing.
     pub in_use: Vec<u32>,
-    /// These may have been written to since the newest checkpoint, and nothing would tell. None, if the store
-    /// was closed in order.
+    /// Segments that may have been written since the newest checkpoint, with no record of it. Empty
+    /// if the store was closed.
     pub unsure: Vec<u32>,
-    /// Of these nothing is missing that was in use: they were free, or not filled as far.
+    /// Segments of which only unused space is missing: they were free, or not filled as far.
     pub free: Vec<u32>,
 }

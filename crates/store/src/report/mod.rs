@@ -1,4 +1,4 @@
-//! What a store tells its operator, as plain data.
+//! A store's reports to its operator, as plain data.
 
 mod check;
 mod collected;

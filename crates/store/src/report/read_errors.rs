@@ -1,14 +1,14 @@
-//! Errors of reads of the device, by what was read for.
+//! Errors of device reads, by purpose.
 
 use serde::{Deserialize, Serialize};
 
-/// What a read of the device is for.
+/// The purpose of a device read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReadPurpose {
-    /// What a client reads, or writes a part of.
+    /// A client's read, or its write of a part of a block.
     Client,
-    /// Copies of what is live in a victim.
+    /// Copies of a victim's live blocks.
     Reclaim,
     /// Nodes of the map.
     Map,
@@ -31,7 +31,7 @@ impl ReadPurpose {
         ReadPurpose::Check,
     ];
 
-    /// As `--json` names it.
+    /// The purpose's name in `--json`.
     pub fn name(self) -> &'static str {
         match self {
             ReadPurpose::Client => "client",
@@ -44,7 +44,7 @@ impl ReadPurpose {
     }
 }
 
-/// Errors by what was read for.
+/// Numbers of errors, by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReadErrorCounts {
@@ -63,13 +63,13 @@ pub struct ReadErrorCounts {
 }
 
 impl ReadErrorCounts {
-    /// Those of one purpose.
+    /// The count of one purpose.
     pub fn of(&self, purpose: ReadPurpose) -> u64 {
         let mut counts = *self;
         *counts.of_mut(purpose)
     }
 
-    /// The same, to be counted.
+    /// The count of one purpose, to be changed.
     pub fn of_mut(&mut self, purpose: ReadPurpose) -> &mut u64 {
         match purpose {
             ReadPurpose::Client => &mut self.client,
@@ -87,31 +87,31 @@ impl ReadErrorCounts {
     }
 }
 
-/// What was wrong with a read.
+/// The kind of a read error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReadErrorKind {
     /// The device returned an error.
     Failed,
-    /// It returned other bytes than were written.
+    /// The device returned other bytes than were written.
     Mismatch,
 }
 
 /// A read that failed, or did not verify.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadError {
-    /// What was wrong.
+    /// Failed or mismatched.
     pub kind: ReadErrorKind,
-    /// What was read for.
+    /// The purpose of the read.
     pub purpose: ReadPurpose,
-    /// The device's block: the first one of a read that failed, or the one that does not match.
+    /// The device's block: the first block of a failed read, or the mismatched block.
     pub block: u64,
-    /// Blocks that were read at once, if that failed; else 1.
+    /// Blocks of a failed read; 1 for a mismatch.
     pub blocks: u64,
-    /// The segment that it lies in.
+    /// The block's segment.
     pub segment: u32,
     /// Milliseconds since the store was opened.
     pub at_ms: u64,
-    /// What the device said, or what does not match.
+    /// The device's error, or a description of the mismatch.
     pub message: String,
 }

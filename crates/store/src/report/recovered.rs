@@ -1,50 +1,53 @@
-//! What recovery had to leave out, and what it found damaged, of a store that it opened all the same.
+//! The records that recovery left out, and the damage that it found, in a store that it opened
+//! nevertheless.
 
 use serde::{Deserialize, Serialize};
 
 use crate::report::{DamagedPlace, LogLoss};
 
-/// What opening a store after a crash found besides records to replay.
+/// Findings of opening a store after a crash, besides the records replayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecoveryReport {
-    /// Records that were found and left out, since one before them is missing. No flush had covered them: that
+    /// Records left out because a record before them is missing. No flush had covered them, so this
     /// is no damage.
     #[serde(default)]
     pub dropped: Option<LogLoss>,
-    /// Blocks that a flush had covered and that do not hold any more what was written. Reads of them fail.
+    /// Blocks that a flush had covered and whose content is damaged. Reads of them fail.
     #[serde(default)]
     pub damaged: Vec<DamagedPlace>,
-    /// Records that were acknowledged and not written when the server died, and that its warm log brought
-    /// back.
+    /// Records that were acknowledged but not written when the server died, and that its warm log
+    /// restored.
     #[serde(default)]
     pub rescued_records: u64,
-    /// Such records that were found and left out, since the store is open for reading only.
+    /// Such records left out because the store is open for reading only.
     #[serde(default)]
     pub unrescued_records: u64,
-    /// A warm log of the store that belongs to another opening than the one that wrote the root: the store was
-    /// opened for writing without it since, or an older copy was put in its place. Its records are not taken.
+    /// A warm log of another opening than the one that wrote the root: the store was opened for
+    /// writing without the log since, or an older copy of the store was put in place. Recovery does
+    /// not take its records.
     #[serde(default)]
     pub foreign: Option<WarmLeft>,
-    /// A warm log of the opening that wrote the root, which lies where another device number has its place. It is
-    /// told of a store that is open for reading only; another is not opened.
+    /// A warm log of the opening that wrote the root, found at the place of another device number.
+    /// Reported only for a store open for reading only; a store with such a log does not open for
+    /// writing.
     #[serde(default)]
     pub elsewhere: Option<WarmLeft>,
 }
 
-/// A warm log of which nothing was taken.
+/// A warm log whose records were not taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WarmLeft {
-    /// Where it lies.
+    /// The log's place.
     pub place: String,
-    /// The records in it that the store does not hold.
+    /// The log's records that the store does not have.
     pub records: u64,
-    /// The command that has the store find it, if one does.
+    /// The command that makes the store find the log, if there is one.
     #[serde(default)]
     pub take: Option<String>,
 }
 
 impl WarmLeft {
-    /// How many changes of a server it holds, in words.
+    /// The number of a server's changes in the log, in words.
     pub fn holds(&self) -> String {
         let changes = if self.records == 1 { "change" } else { "changes" };
         format!(
@@ -53,7 +56,7 @@ impl WarmLeft {
         )
     }
 
-    /// What to do about it, where it lies elsewhere.
+    /// Advice for a log that lies elsewhere.
     pub fn advice(&self) -> String {
         format!(
             "that server had this store under another device or inode number, or served the store that this is a \
@@ -65,7 +68,7 @@ impl WarmLeft {
 }
 
 impl RecoveryReport {
-    /// What was dropped, a line each, for people; at most `most` lines of each sort.
+    /// The dropped records, one a line, for people; at most `most` lines of each sort.
     pub fn dropped_lines(&self, most: usize) -> Vec<String> {
         let Some(dropped) = &self.dropped else { return Vec::new() };
         let records = dropped.dropped_records;

@@ -1,22 +1,22 @@
-//! What a scrub says.
+//! The report of a scrub.
 
 use serde::{Deserialize, Serialize};
 
 use crate::report::Loss;
 
-/// What a scrub found.
+/// The findings of a scrub.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScrubReport {
     /// Segments read.
     pub segments: u64,
     /// Bytes read and verified.
     pub verified_bytes: u64,
-    /// What could not be read or did not verify, in words, with its address.
+    /// Blocks that could not be read or did not verify, in words, with addresses.
     pub damage: Vec<String>,
     /// Ranges of volumes and snapshots that the damage hits.
     pub losses: Vec<Loss>,
-    /// Blocks that did not verify, but that nothing refers to: a crash or a full disk left them
-    /// half written, or the medium is failing. They go away with reclaim.
+    /// Unreferenced blocks that did not verify. A crash or a full disk left them half written, or
+    /// the medium is failing. Reclaim removes them.
     #[serde(default)]
     pub stale_blocks: u64,
 }

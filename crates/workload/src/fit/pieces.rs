@@ -1,4 +1,4 @@
-//! What one request becomes.
+//! The requests that one fitted request becomes.
 
 use super::REGION_BYTES;
 use crate::{Op, Request};

@@ -1,4 +1,4 @@
-//! What fitting changed.
+//! The changes made by fitting.
 
 use mjolnir_units::ByteSize;
 use serde::Serialize;

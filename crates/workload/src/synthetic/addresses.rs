@@ -1,4 +1,4 @@
-//! Where requests go, in slots: multiples of the job's alignment within its part of the volume.
+//! Addresses of requests, in slots: multiples of the job's alignment within its part of the volume.
 
 use super::chance::Chance;
 use super::error::Mistake;

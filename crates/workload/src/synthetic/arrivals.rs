@@ -1,4 +1,4 @@
-//! When requests come, where they do not wait for completions.
+//! Arrival times of requests that do not wait for completions.
 
 use mjolnir_units::Instant;
 

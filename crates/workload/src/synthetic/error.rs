@@ -1,4 +1,4 @@
-//! What is wrong with a specification.
+//! Errors in a specification.
 
 use std::fmt;
 

@@ -1,9 +1,9 @@
 //! Logarithm and exponential that give the same bits on every machine.
 //!
-//! The platform's own may differ in the last place, and one request that falls on the other side
-//! of a block boundary changes all that comes after. These use addition, multiplication and
-//! division alone, which IEEE 754 defines to the bit, and no fused operations. They are within a
-//! few units in the last place of the true values.
+//! The platform's own may differ in the last place, and one request on the other side of a block
+//! boundary changes all later requests. These use addition, multiplication and division alone,
+//! which IEEE 754 defines to the bit, and no fused operations. They are within a few units in the
+//! last place of the true values.
 
 const LN_2: f64 = std::f64::consts::LN_2;
 /// ln 2 in two parts: the first has zeroes at its end, so that its product with a small whole

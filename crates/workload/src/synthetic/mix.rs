@@ -1,4 +1,4 @@
-//! What kind of request comes next, and how large it is.
+//! The kind and size of the next request.
 
 use super::chance::Chance;
 use super::error::Mistake;

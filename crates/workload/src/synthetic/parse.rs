@@ -1,4 +1,4 @@
-//! Values of fields, from what a person wrote.
+//! Parses the values of fields.
 
 use mjolnir_units::ByteSize;
 

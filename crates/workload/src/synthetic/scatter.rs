@@ -1,4 +1,4 @@
-//! Scatters ranks over a range: which block is the most popular is no matter of its address.
+//! Scatters ranks over a range, so that a block's popularity does not depend on its address.
 
 use crate::mix::mix;
 

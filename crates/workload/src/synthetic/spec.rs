@@ -1,4 +1,4 @@
-//! What a person writes.
+//! The specification of a workload, as a person writes it.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! From one format to another.
+//! Converts one format to another.
 
 use std::fmt;
 use std::io::{self, Read, Write};

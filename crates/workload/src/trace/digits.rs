@@ -1,4 +1,4 @@
-//! Numbers, parsed from bytes by hand: this is where the time of reading a text trace goes.
+//! Numbers, parsed from bytes by hand: reading a text trace spends most of its time here.
 
 use super::fault::{Fault, Malformed};
 

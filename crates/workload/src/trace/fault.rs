@@ -1,4 +1,4 @@
-//! What can be wrong with a trace, and how that is said.
+//! Faults of a trace, and their messages.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! The formats, their names, and what each can hold.
+//! The formats, with their names and abilities.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! The bytes of a trace, unpacked where it is packed.
+//! The bytes of a trace, unpacked if compressed.
 
 use std::io::{self, Chain, Cursor, Read};
 

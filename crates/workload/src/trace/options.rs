@@ -1,4 +1,4 @@
-//! How a reader takes what is wrong.
+//! A reader's treatment of faults.
 
 use super::format::Format;
 

@@ -1,4 +1,4 @@
-//! What a reader did to get requests from a trace.
+//! A report of what a reader assumed, skipped and changed in a trace.
 
 use mjolnir_units::TimeSpan;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! What requests add up to.
+//! Totals of requests.
 
 use mjolnir_units::{BLOCK_SIZE, Instant};
 use serde::Serialize;

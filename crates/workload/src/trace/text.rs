@@ -1,7 +1,7 @@
 //! The text formats, one file each.
 //!
-//! A parser turns a line into a [`Raw`] request in bytes and the trace's own time, or says what is
-//! wrong with it. What all formats share (limits, clocks, volumes) is the reader's.
+//! A parser turns a line into a [`Raw`] request in bytes and the trace's own time, or names the
+//! fault. The reader handles what all formats share (limits, clocks, volumes).
 
 mod alibaba;
 mod blkparse;

@@ -1,4 +1,4 @@
-//! Writes requests in the formats that can be written, and counts what is lost.
+//! Writes requests in the writable formats, and counts losses.
 
 mod labels;
 mod losses;

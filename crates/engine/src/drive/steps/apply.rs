@@ -1,5 +1,7 @@
 //! Applies records without payload, by the same code live and in recovery.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use mjolnir_map::Absent;
 use mjolnir_store::Error;
@@ -78,7 +80,7 @@ impl State {
             Record::Prepare(prepared) => {
                 let made = prepared.changes.iter().filter_map(made_tree);
                 let last = made.chain([prepared.staging]).max();
-                self.catalog.reserve_ids(last.map_or(0, |tree| tree.0 + 1));
+                self.catalog.reserve_ids(last.map_or(0, |tree| tree.0.saturating_add(1)));
                 self.transactions.prepared.push(prepared.clone());
             }
             Record::Commit { staging } => {
@@ -205,6 +207,7 @@ impl State {
         if let [only @ Record::Remap(_)] = changes {
             return self.change_map(only);
         }
+        self.check_made(changes)?;
         let mut changed: Vec<TreeId> = changes.iter().flat_map(changed_trees).flatten().collect();
         changed.sort();
         changed.dedup();
@@ -230,6 +233,20 @@ impl State {
         if let Some(entry) = self.catalog.get_mut(tree) {
             entry.short = short;
         }
+    }
+
+    /// Refuses to make a tree that exists, twice, or with an id that no tree can have: the log is damaged.
+    fn check_made(&self, changes: &[Record]) -> Result<(), Error> {
+        let mut made = BTreeSet::new();
+        for tree in changes.iter().filter_map(made_tree) {
+            if tree.0 >= IDS_END || self.map.contains(tree) || !made.insert(tree) {
+                return Err(fault::damaged(format!(
+                    "a transaction in the log makes tree {}, which exists or cannot be",
+                    tree.0
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Resizes a volume, and makes the one block of `tail` its last.

@@ -51,7 +51,8 @@ impl State {
         let manifest = 40 * segments + 200 * trees + 8 * pages + transactions;
         // Each dirty node may cause one page of the node table to be rewritten.
         let tables = pages * mjolnir_map::TABLE_PAGE * 8;
-        self.undurable_map_bytes() + (tables + 2 * manifest) as u64
+        let commit = self.transactions.commit_bytes();
+        self.undurable_map_bytes() + commit + (tables + 2 * manifest) as u64
     }
 
     /// Bytes of nodes that the running or the next checkpoint must write.

@@ -15,6 +15,11 @@ impl State {
         Ok(TargetInfo { name, id: tree, size: self.size(tree)?, read_only })
     }
 
+    /// Whether a tree holds blocks that wait for a vector or a transaction. Clients do not know of it.
+    pub fn is_staged(&self, tree: TreeId) -> bool {
+        matches!(self.kind(tree), Ok(TreeKind::Staging))
+    }
+
     fn kind(&self, tree: TreeId) -> Result<&TreeKind, Error> {
         self.catalog.get(tree).map(|entry| &entry.kind).ok_or_else(gone)
     }
@@ -51,8 +56,11 @@ impl State {
         self.check_range(tree, self.size(tree)?, offset, length)
     }
 
-    /// Refuses to change a byte range outside the tree, or a read-only tree.
+    /// Refuses a client that would change a byte range outside the tree, a read-only tree, or blocks that are staged.
     pub fn check_write(&self, tree: TreeId, offset: u64, length: u64) -> Result<(), Error> {
+        if self.is_staged(tree) {
+            return Err(gone());
+        }
         self.check_range(tree, self.writable(tree)?, offset, length)
     }
 

@@ -1,4 +1,4 @@
-//! Finds the frames of a recording of our own, and what is left of one that was cut.
+//! Finds the frames of a Mjolnir recording, and the remains of one that was cut off.
 
 use std::io::{self, Read};
 

@@ -1,5 +1,5 @@
-//! What `blkparse` prints by default:
-//! `device cpu sequence seconds pid action RWBS sector + sectors [process]`.
+//! The default output of `blkparse`: `device cpu sequence seconds pid action RWBS sector + sectors
+//! [process]`.
 //!
 //! One request shows up once for each stage it passes (queued, issued, completed ...): one action
 //! is read, the others are passed over. RWBS is an optional `F` (flush first), then the operation

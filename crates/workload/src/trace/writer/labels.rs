@@ -1,4 +1,4 @@
-//! What a format calls the volumes of a trace.
+//! A format's names for the volumes of a trace.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What a format could not hold.
+//! Values that a format could not hold.
 
 use serde::Serialize;
 

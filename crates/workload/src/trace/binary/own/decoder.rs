@@ -1,4 +1,4 @@
-//! Takes requests out of frames.
+//! Decodes requests from frames.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Puts requests into frames.
+//! Encodes requests into frames.
 
 use super::varint::{Scratch, amount, distance, zigzag};
 use super::{Context, FrameHeader, FrameKind, MAX_FRAME_BYTES, tag};
