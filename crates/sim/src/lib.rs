@@ -10,10 +10,9 @@
 //! disk, model and workload know nothing of the engine.
 //! **Leaves out** real time, real threads and real files, and the time that flash takes (`study`).
 //!
-//! What runs do not try: transactions that make or change volumes as a whole (the engine's own tests do), damage to the medium before a power cut (a bit that flips in what was
-//! logged last cannot be told from a torn write), a flush that fails and takes data with it, volumes
-//! whose size is no multiple of a block, growing the device. The head of the model says what the
-//! checks cannot see.
+//! What runs do not try: transactions that make or change volumes as a whole (the engine's own tests do), damage to
+//! the medium before a power cut (a bit that flips in what was logged last cannot be told from a torn write), a flush
+//! that fails and takes data with it, growing the device. The head of the model says what the checks cannot see.
 //!
 //! Invariants:
 //!

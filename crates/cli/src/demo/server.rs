@@ -12,14 +12,12 @@ use anyhow::{Context, Result, anyhow, ensure};
 use async_channel::{Receiver, Sender};
 use mjolnir_backends::{CreateOptions, FileDevice};
 use mjolnir_device::Runtime;
-use mjolnir_engine::{Engine, FormatOptions, OpenOptions};
-use mjolnir_host::{HostRuntime, Listener, Stream};
+use mjolnir_engine::{FormatOptions, OpenOptions};
+use mjolnir_host::{HostRuntime, Listener, LocalStore, Stream};
 use mjolnir_store::report::{CheckReport, Stats};
 use mjolnir_units::BLOCK_SIZE;
 
 use super::client::PATIENCE;
-
-type Store = Engine<FileDevice, HostRuntime>;
 
 /// Only the user who runs the demo may connect.
 const SOCKET_PERMISSIONS: u32 = 0o600;
@@ -171,7 +169,7 @@ async fn open(
     socket: &Path,
     options: OpenOptions,
     new: Option<NewStore>,
-) -> Result<(Store, Listener)> {
+) -> Result<(LocalStore, Listener)> {
     let name = file.display();
     let device = || FileDevice::open(file, Default::default(), runtime);
     if let Some(new) = &new {
@@ -184,11 +182,11 @@ async fn open(
             overwrite: false,
         };
         FileDevice::create(file, create).with_context(|| format!("creating {name}"))?;
-        Engine::format(device()?, runtime.clone(), FormatOptions::default())
+        LocalStore::format(device()?, runtime.clone(), FormatOptions::default())
             .await
             .with_context(|| format!("formatting {name}"))?;
     }
-    let store = Engine::open(device()?, runtime.clone(), options)
+    let store = LocalStore::open(device()?, runtime.clone(), options)
         .await
         .with_context(|| format!("opening the store in {name}"))?;
     if let Some(NewStore { volume: (volume, bytes), .. }) = &new {
@@ -204,7 +202,7 @@ async fn open(
 /// Serves until the channel is closed, then closes the store.
 async fn serve(
     runtime: HostRuntime,
-    store: Store,
+    store: LocalStore,
     listener: Listener,
     commands: Receiver<Command>,
 ) -> Result<()> {
@@ -219,7 +217,7 @@ async fn serve(
 
 async fn accept(
     runtime: HostRuntime,
-    store: Store,
+    store: LocalStore,
     listener: Listener,
     connections: Rc<RefCell<Vec<Stream>>>,
 ) {
@@ -235,7 +233,7 @@ async fn accept(
 }
 
 /// Carries a command out. Whoever asked may be gone by the time it is done.
-async fn execute(store: Store, command: Command) {
+async fn execute(store: LocalStore, command: Command) {
     match command {
         Command::Stats(answer) => drop(answer.send(store.stats())),
         Command::Check(answer) => drop(answer.send(store.check().await.map_err(Into::into))),
