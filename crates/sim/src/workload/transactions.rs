@@ -103,8 +103,14 @@ impl Transactions {
                 {
                     return broken("is called committed, but is not in force");
                 }
-                TransactionState::Prepared | TransactionState::Unknown if shows => {
-                    return broken(&format!("is {state:?}, but a part of it is in force"));
+                TransactionState::Prepared if shows => {
+                    return broken("is called prepared, but a part of it is in force");
+                }
+                // A commit that was forgotten is unknown, too.
+                TransactionState::Unknown
+                    if shows && !matches!(was, Stage::Forgetting | Stage::Unclear) =>
+                {
+                    return broken("is not known, but a part of it is in force");
                 }
                 _ => {}
             }
