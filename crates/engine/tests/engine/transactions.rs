@@ -403,32 +403,34 @@ fn clients_do_not_reach_what_waits_with_a_transaction() {
 #[test]
 fn large_commits_on_a_full_store_of_small_segments_are_not_refused() {
     run(async |runtime| {
-        let mut device = MemoryDevice::of_zones(96, 64);
+        let device = MemoryDevice::of_zones(96, 64);
         let mut engine = fresh(|| device.clone(), &runtime, OpenOptions::default()).await;
-        let v = engine.create_volume("v", 400_000 * BLOCK).await.unwrap().id;
+        let v = engine.create_volume("v", 100_000 * BLOCK).await.unwrap().id;
+        let map = engine.create_volume("map", (1 << 22) * BLOCK).await.unwrap().id;
         put(&engine, v, 0, 1).await.unwrap();
+        put(&engine, v, 1, 2).await.unwrap();
         // Many leaves, by clones that take no space but the map's.
         let clone = |from: u64, to: u64| {
             let (from_offset, to_offset) = (from * BLOCK, to * BLOCK);
-            Op::Clone { from: v, from_offset, to: v, to_offset, length: BLOCK }
+            Op::Clone { from: v, from_offset, to: map, to_offset, length: BLOCK }
         };
         for vector in 0..1000 {
-            let ops = (0..100).map(|n| clone(0, 4 * (100 * vector + n))).collect();
+            let ops = (1..=100).map(|n| clone(0, 4 * (100 * vector + n))).collect();
             engine.atomic(ops, Durability::Buffered).await.unwrap();
         }
-        let mut prepared = Vec::new();
-        for number in 0..64 {
+        engine.checkpoint().await.unwrap();
+        let (mut spot, mut prepared) = (1, Vec::new());
+        for number in 0..PREPARED_MAX as u128 {
+            let changes = (0..100).map(|_| {
+                spot = (spot + 2 * 7919) % 400_000;
+                Change::Bytes(clone(1, spot))
+            });
             let id = TransactionId(100 + number);
-            let scattered = |n: u64| (n * 64 + number as u64) * 7919 % 100_000 * 4 + 2;
-            let changes = (0..100).map(|n| Change::Bytes(clone(0, scattered(n))));
-            match engine.prepare(id, changes.collect()).await {
-                Ok(()) => prepared.push(id),
-                Err(error) => assert_eq!(error.kind, ErrorKind::NoSpace, "{error}"),
-            }
+            engine.prepare(id, changes.collect()).await.unwrap();
+            prepared.push(id);
         }
-        assert!(prepared.len() > 3, "{}", prepared.len());
-        for lba in 0.. {
-            if let Err(error) = put(&engine, v, 100_000 + 4 * lba + 1, 3).await {
+        for lba in 2.. {
+            if let Err(error) = put(&engine, v, lba, 3).await {
                 assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
                 break;
             }
@@ -437,7 +439,8 @@ fn large_commits_on_a_full_store_of_small_segments_are_not_refused() {
             let outcome = engine.commit(*id).await;
             outcome.unwrap_or_else(|error| panic!("commit {index}: {error}"));
         }
-        engine = crashed(&mut device, &runtime, engine).await;
+        engine.close().await.unwrap();
+        engine = open(device, runtime.clone(), OpenOptions::default()).await.unwrap();
         assert_sound(&engine).await;
         for id in prepared {
             assert_eq!(engine.transaction(id), TransactionState::Committed);
