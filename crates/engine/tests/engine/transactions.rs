@@ -403,7 +403,7 @@ fn clients_do_not_reach_what_waits_with_a_transaction() {
 #[test]
 fn large_commits_on_a_full_store_of_small_segments_are_not_refused() {
     run(async |runtime| {
-        let device = MemoryDevice::of_zones(96, 64);
+        let mut device = MemoryDevice::of_zones(96, 64);
         let mut engine = fresh(|| device.clone(), &runtime, OpenOptions::default()).await;
         let v = engine.create_volume("v", 100_000 * BLOCK).await.unwrap().id;
         let map = engine.create_volume("map", (1 << 22) * BLOCK).await.unwrap().id;
@@ -439,8 +439,7 @@ fn large_commits_on_a_full_store_of_small_segments_are_not_refused() {
             let outcome = engine.commit(*id).await;
             outcome.unwrap_or_else(|error| panic!("commit {index}: {error}"));
         }
-        engine.close().await.unwrap();
-        engine = open(device, runtime.clone(), OpenOptions::default()).await.unwrap();
+        engine = crashed(&mut device, &runtime, engine).await;
         assert_sound(&engine).await;
         for id in prepared {
             assert_eq!(engine.transaction(id), TransactionState::Committed);

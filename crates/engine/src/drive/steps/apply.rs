@@ -211,6 +211,10 @@ impl State {
         let mut changed: Vec<TreeId> = changes.iter().flat_map(changed_trees).flatten().collect();
         changed.sort();
         changed.dedup();
+        self.find_ways(changes.iter().filter_map(|change| match change {
+            Record::Remap(remap) => Some(remap),
+            _ => None,
+        }))?;
         let made =
             self.wholly(&changed, |state| changes.iter().try_for_each(|c| state.change_map(c)));
         if made.is_err() {
@@ -334,7 +338,27 @@ impl State {
         let mut changed: Vec<TreeId> = remaps.iter().flat_map(remapped_trees).collect();
         changed.sort();
         changed.dedup();
+        self.find_ways(remaps)?;
         self.wholly(&changed, |state| remaps.iter().try_for_each(|remap| state.apply_remap(remap)))
+    }
+
+    /// Names an absent node on the way to the ends of these ranges, if there is one. An attempt that meets it half
+    /// way is undone, but the nodes that it copied stay dirty until a mark: with many ranges on a map that is not in
+    /// memory, the attempts would make more of the map dirty than a full store can write.
+    fn find_ways<'a>(&self, remaps: impl IntoIterator<Item = &'a Remap>) -> Result<(), Hurdle> {
+        for (tree, first, blocks) in remaps.into_iter().flat_map(ranges) {
+            let Some(size) = self.map.blocks(tree) else { continue };
+            let end = first.saturating_add(blocks);
+            // A range is cut off from the blocks on both sides of it.
+            for lba in [first.saturating_sub(1), first, end.saturating_sub(1), end] {
+                if lba < size
+                    && let Some(absent) = self.map.way_to(tree, Lba(lba)).absent
+                {
+                    return Err(Absent(absent).into());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Applies a change of several steps to these trees wholly or not at all. A later step may need
@@ -360,6 +384,19 @@ impl State {
         }
         outcome
     }
+}
+
+/// The ranges that a remap reads or changes: tree, first block and blocks.
+fn ranges(remap: &Remap) -> impl Iterator<Item = (TreeId, u64, u64)> + use<> {
+    let (first, second) = match *remap {
+        Remap::Trim { tree, lba, bytes } => ((tree, lba, blocks_of(bytes)), None),
+        Remap::Clone { from, from_lba, to, to_lba, bytes }
+        | Remap::Move { from, from_lba, to, to_lba, bytes } => {
+            let blocks = blocks_of(bytes);
+            ((from, from_lba, blocks), Some((to, to_lba, blocks)))
+        }
+    };
+    std::iter::once(first).chain(second)
 }
 
 /// The trees whose map a remap changes.
