@@ -83,6 +83,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if let Some(warm) = warm {
             engine.begin_warm(warm);
         }
+        engine.spawn(engine.clone().log_again_task());
+        engine.spawn(engine.clone().trial_task());
         engine.spawn(engine.clone().linger_task());
         engine.spawn(engine.clone().checkpoint_task());
         engine.spawn(engine.clone().reclaim_task());
@@ -144,6 +146,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             &self.inner.reset_wanted,
             &self.inner.release_wanted,
             &self.inner.lead_wanted,
+            &self.inner.refused,
+            &self.inner.bad_noticed,
             &self.inner.group_begun,
             &self.inner.buffers_grown,
             &self.inner.promise_wanted,

@@ -73,6 +73,12 @@ impl Map {
         !(dirty.is_empty() && freed.is_empty() && released.is_empty() && unswept.is_empty())
     }
 
+    /// The nodes that changed since they were last frozen.
+    pub fn dirty_nodes(&self) -> Vec<NodeId> {
+        let is_dirty = |id: &NodeId| self.table.slot(*id).has(DIRTY);
+        self.table.dirty.iter().copied().filter(is_dirty).collect()
+    }
+
     /// Notes that the frozen version of `id` now lies at `address` (not 0). It must stay readable
     /// there until the address is returned as superseded or released. Returns the superseded
     /// address.

@@ -105,6 +105,7 @@ pub fn run_swarm<S: Subject>(seed: u64, swarm: Swarm, loud: bool, size: RunSize)
         model: model.clone(),
         tally: tally.clone(),
         transactions: Default::default(),
+        damage: Vec::new(),
     };
     let outcome = catch_unwind(AssertUnwindSafe(|| sim.run(story.tell::<S>())));
     let message = match outcome {
@@ -146,6 +147,8 @@ struct Story<'a> {
     model: Rc<RefCell<Model>>,
     tally: Rc<RefCell<Tally>>,
     transactions: Transactions,
+    /// Bad places of the medium.
+    damage: Vec<(mjolnir_units::Pba, mjolnir_device::filter::Damage)>,
 }
 
 /// How a life of a store ended.
@@ -182,7 +185,11 @@ impl Story<'_> {
         let after = if self.chance.one_in(4) { AfterCut::Gone } else { AfterCut::Silence };
         let mut delays = self.swarm.delays;
         delays.seed = self.chance.bits();
-        (SimDisk::new(memory.clone(), runtime.clone(), delays, after), runtime)
+        let disk = SimDisk::new(memory.clone(), runtime.clone(), delays, after);
+        for (pba, damage) in &self.damage {
+            disk.faults().damage(*pba, *damage);
+        }
+        (disk, runtime)
     }
 
     /// Opens the store, however often the power goes meanwhile.
@@ -205,6 +212,9 @@ impl Story<'_> {
                 let rates = FaultRates { flip: 0, ..rates };
                 disk.faults().by_chance(self.chance.bits(), rates);
             }
+            if self.swarm.trouble == Trouble::BadPlaces && cuts_left > 0 {
+                self.stir(&disk);
+            }
             let open =
                 async { Some(S::open(disk.clone(), runtime.clone(), &self.swarm.subject).await) };
             let opened = or(open, async {
@@ -217,8 +227,17 @@ impl Story<'_> {
                     return Ok((store, disk, runtime));
                 }
                 Some(Err(error)) if !disk.is_off() => {
-                    let faulted = disk.faults().faults() > 0;
-                    if !faulted {
+                    if self.swarm.trouble == Trouble::BadPlaces
+                        && error.kind == mjolnir_store::ErrorKind::Damaged
+                        && !self.damage.is_empty()
+                    {
+                        // The power went after a write had failed, and before the log could say
+                        // so: that is no different from damage. Once all can be read, all is
+                        // there.
+                        for (pba, _) in disk.faults().damaged() {
+                            disk.faults().repair(pba);
+                        }
+                    } else if !self.excuses(&disk, &error) {
                         return Err(Violation::new(format!("the store does not open: {error}")));
                     }
                     cuts_left = cuts_left.saturating_sub(1);
@@ -230,6 +249,7 @@ impl Story<'_> {
             tally.cuts_in_recovery += 1;
             drop(tally);
             self.sim.kill(runtime.world());
+            self.keep_damage(&disk);
             memory = disk.memory().crash(self.chance.bits());
         }
     }
@@ -277,7 +297,15 @@ impl Story<'_> {
         tally.faults += disk.faults().faults();
         drop(tally);
         self.sim.kill(runtime.world());
+        self.keep_damage(disk);
         disk.memory().crash(self.chance.bits())
+    }
+
+    /// Bad places stay bad over a restart.
+    fn keep_damage(&mut self, disk: &SimDisk) {
+        if self.swarm.trouble == Trouble::BadPlaces {
+            self.damage = disk.faults().damaged();
+        }
     }
 
     /// Begins this life's trouble.
@@ -302,10 +330,18 @@ impl Story<'_> {
         when: &str,
     ) -> Result<(), Violation> {
         match store.check().await {
-            Err(error) if disk.faults().faults() == 0 && !disk.is_off() => {
+            Err(error) if !self.excuses(disk, &error) && !disk.is_off() => {
                 Err(Violation::new(format!("{when} the structure is broken: {error}")))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Whether the disk did what a store need not endure: bad places may leave it no room.
+    fn excuses(&self, disk: &SimDisk, error: &mjolnir_store::Error) -> bool {
+        match self.swarm.trouble {
+            Trouble::BadPlaces => error.kind == mjolnir_store::ErrorKind::NoSpace,
+            _ => disk.faults().faults() > 0,
         }
     }
 
@@ -382,6 +418,7 @@ impl Story<'_> {
         let closed = store.close().await;
         self.tally.borrow_mut().faults += disk.faults().faults();
         self.sim.kill(runtime.world());
+        self.keep_damage(disk);
         match closed {
             Ok(()) if self.chance.one_in(2) => {
                 self.model.borrow_mut().closed();
@@ -391,7 +428,9 @@ impl Story<'_> {
                 self.model.borrow_mut().closed();
                 Ok(disk.memory().reopen())
             }
-            Err(_) if !quiet => Ok(disk.memory().crash(self.chance.bits())),
+            Err(error) if !quiet || self.excuses(disk, &error) => {
+                Ok(disk.memory().crash(self.chance.bits()))
+            }
             Err(error) => Err(Violation::new(format!("closing failed: {error}"))),
         }
     }
@@ -399,7 +438,7 @@ impl Story<'_> {
     /// Ends this life's trouble; true if there was none.
     fn stop_trouble(&self, disk: &SimDisk) -> bool {
         disk.faults().by_chance(0, Default::default());
-        disk.faults().faults() == 0
+        disk.faults().faults() == 0 || self.swarm.trouble == Trouble::BadPlaces
     }
 }
 

@@ -1,7 +1,7 @@
 //! A device that fails, by script or by chance.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::rc::Rc;
 
@@ -19,6 +19,9 @@ use crate::{Abilities, AlignedBuf, Device, DeviceError, DeviceInfo, ErrorKind};
 pub struct FaultRates {
     /// Appends that fail with [`ErrorKind::Io`].
     pub append: u64,
+    /// Appends that fail with [`ErrorKind::Io`], of which each block has landed or not, and some
+    /// blocks of payload (all but the first) are [`Damage::Unreadable`] from then on.
+    pub bad_place: u64,
     /// Appends that fail with [`ErrorKind::NoSpace`].
     pub no_space: u64,
     /// Reads that fail, this time only: those of even number with [`ErrorKind::Unreadable`], the others with
@@ -28,6 +31,8 @@ pub struct FaultRates {
     pub flip: u64,
     /// Flushes that fail with [`ErrorKind::Io`].
     pub flush: u64,
+    /// Seals, resets, releases and writes of the root that fail with [`ErrorKind::Io`].
+    pub zones: u64,
     /// Any other request that fails with [`ErrorKind::Io`].
     pub other: u64,
 }
@@ -66,6 +71,8 @@ struct Plan {
     script: Vec<Scripted>,
     outages: BTreeMap<Verb, ErrorKind>,
     damage: BTreeMap<Pba, Damage>,
+    /// Zones of which all appends fail.
+    worn_out: BTreeSet<ZoneId>,
     rates: FaultRates,
     chance: Pcg32,
     faults: u64,
@@ -84,6 +91,8 @@ struct Scripted {
 struct Mishap {
     error: ErrorKind,
     landed: bool,
+    /// Each block of an append has a fate of its own.
+    in_parts: bool,
 }
 
 impl FaultControl {
@@ -102,6 +111,16 @@ impl FaultControl {
         match error {
             Some(error) => outages.insert(verb, error),
             None => outages.remove(&verb),
+        };
+    }
+
+    /// From now on each append to this zone fails with [`ErrorKind::Io`], before it reaches the medium, or none does
+    /// for that reason.
+    pub fn wear_out(&self, zone: ZoneId, fails: bool) {
+        let worn_out = &mut self.plan.borrow_mut().worn_out;
+        match fails {
+            true => worn_out.insert(zone),
+            false => worn_out.remove(&zone),
         };
     }
 
@@ -141,10 +160,11 @@ impl FaultControl {
         let count = plan.counts.entry(verb).or_insert(0);
         *count += 1;
         let outage = plan.outages.get(&verb);
-        let mut mishap = outage.map(|error| Mishap { error: *error, landed: false });
+        let mishap_of = |error, landed| Mishap { error, landed, in_parts: false };
+        let mut mishap = outage.map(|error| mishap_of(*error, false));
         if let Some(at) = plan.script.iter().position(|s| s.verb == verb && s.at == *count) {
             let Scripted { error, landed, .. } = plan.script.swap_remove(at);
-            mishap = Some(Mishap { error, landed });
+            mishap = Some(mishap_of(error, landed));
         }
         let rates = match verb {
             Verb::Append => {
@@ -155,15 +175,41 @@ impl FaultControl {
                 [(plan.rates.read, kinds[(*count % 2) as usize]), (0, ErrorKind::Io)]
             }
             Verb::Flush => [(plan.rates.flush, ErrorKind::Io), (0, ErrorKind::Io)],
+            Verb::Seal | Verb::Reset | Verb::Release | Verb::WriteRoot => {
+                [(plan.rates.other, ErrorKind::Io), (plan.rates.zones, ErrorKind::Io)]
+            }
             _ => [(plan.rates.other, ErrorKind::Io), (0, ErrorKind::Io)],
         };
         for (rate, error) in rates {
             if one_in(&mut plan.chance, rate) && mishap.is_none() {
-                mishap = Some(Mishap { error, landed: one_in(&mut plan.chance, 2) });
+                mishap = Some(mishap_of(error, one_in(&mut plan.chance, 2)));
             }
+        }
+        if verb == Verb::Append && one_in(&mut plan.chance, plan.rates.bad_place) {
+            mishap.get_or_insert(Mishap { in_parts: true, ..mishap_of(ErrorKind::Io, true) });
         }
         plan.faults += u64::from(mishap.is_some());
         mishap
+    }
+
+    /// Loses some blocks of an append at `at`, and spoils others but the first.
+    fn tear(&self, at: Pba, data: &[Bytes]) -> Vec<Bytes> {
+        let plan = &mut *self.plan.borrow_mut();
+        let mut torn = data.concat();
+        for (index, block) in torn.chunks_exact_mut(BLOCK_BYTES).enumerate() {
+            if one_in(&mut plan.chance, 2) {
+                block.fill(0);
+            }
+            if index > 0 && one_in(&mut plan.chance, 8) {
+                plan.damage.insert(at.plus(index as u64), Damage::Unreadable);
+            }
+        }
+        vec![Bytes::from(torn)]
+    }
+
+    /// The blocks that are damaged now.
+    pub fn damaged(&self) -> Vec<(Pba, Damage)> {
+        self.plan.borrow().damage.iter().map(|(pba, damage)| (*pba, *damage)).collect()
     }
 
     /// Applies damage to the blocks that were read from `from` on.
@@ -198,6 +244,7 @@ impl<D: Device> Fault<D> {
             script: Vec::new(),
             outages: BTreeMap::new(),
             damage: BTreeMap::new(),
+            worn_out: BTreeSet::new(),
             rates: FaultRates::default(),
             chance: Pcg32::seed_from_u64(0),
             faults: 0,
@@ -260,9 +307,15 @@ impl<D: Device> Device for Fault<D> {
         at: Pba,
         mut data: Vec<Bytes>,
     ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
-        let mishap = self.control.meet(Verb::Append);
+        let mut mishap = self.control.meet(Verb::Append);
+        if self.control.plan.borrow().worn_out.contains(&self.inner.info().zone_of(at)) {
+            mishap = Some(Mishap { error: ErrorKind::Io, landed: false, in_parts: false });
+        }
         if mishap.is_some_and(|mishap| !mishap.landed) {
             data.iter_mut().for_each(|piece| *piece = Bytes::from(vec![0; piece.len()]));
+        }
+        if mishap.is_some_and(|mishap| mishap.in_parts) {
+            data = self.control.tear(at, &data);
         }
         let error = mishap.map(|mishap| self.error(mishap, format!("append at {at}")));
         let request = self.inner.append(at, data);

@@ -69,7 +69,10 @@ impl State {
         let segments = self
             .space
             .zones()
-            .filter(|(zone, segment)| segment.state != SegmentState::Free && !freed.contains(zone))
+            .filter(|(zone, segment)| {
+                !matches!(segment.state, SegmentState::Free | SegmentState::Bad)
+                    && !freed.contains(zone)
+            })
             .map(|(zone, segment)| SegmentEntry {
                 zone,
                 stream: segment.stream,
@@ -81,12 +84,13 @@ impl State {
             })
             .collect();
         let mut free = self.space.free_order();
-        free.extend_from_slice(freed);
+        free.extend(freed.iter().filter(|zone| !self.space.is_bad(**zone)));
         Manifest {
             zones: self.space.segments.len() as u32,
             segments,
             free,
             scan: scan.to_vec(),
+            bad: self.space.bad().map(|(zone, bad)| (zone, bad.failures)).collect(),
             pages: self.table.pages.clone(),
             ..Manifest::default()
         }

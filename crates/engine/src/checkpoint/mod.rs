@@ -4,6 +4,7 @@
 mod images;
 mod manifest;
 mod promise;
+mod refused;
 mod sparse;
 mod steps;
 mod task;

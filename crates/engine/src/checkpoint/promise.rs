@@ -10,14 +10,12 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use bytes::Bytes;
 use event_listener::EventListener;
 use futures_util::future::{Either, select};
 use mjolnir_device::{Device, Runtime};
 use mjolnir_store::Error;
 
 use crate::drive::{Engine, State};
-use crate::fault;
 
 /// The least time between two such writes: a load with pauses pays for one a second.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -94,10 +92,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
         };
         if let Some(root) = root {
-            self.device()
-                .write_root(Bytes::from(root.encode()))
-                .await
-                .map_err(|error| fault::device("writing the store's root", error))?;
+            self.write_root(&root).await?;
             let mut state = self.state();
             state.counters.promises += 1;
             state.checkpoint.root = Some(root);

@@ -34,6 +34,8 @@ pub(super) struct Listed {
     pub manifest: Manifest,
     /// Segments that become free once the checkpoint is durable.
     pub freed: Vec<ZoneId>,
+    /// Those among them by which the device has grown.
+    grown: Vec<ZoneId>,
     /// The highest incarnation given out.
     pub incarnation: u64,
 }
@@ -46,6 +48,7 @@ impl State {
         self.checkpoint.running = true;
         self.checkpoint.pending_bytes = self.map.unwritten_bytes() as u64;
         let frozen = self.map.freeze();
+        self.checkpoint.frozen.extend(frozen.nodes.iter().map(|(id, _)| *id));
         self.log.since_checkpoint = 0;
         self.log.records_since_checkpoint = 0;
         self.space.opened.clear();
@@ -91,7 +94,8 @@ impl State {
             self.space.add_map_bytes(Place { pba, offset: 0, bytes }, -1);
         }
         freed.extend(self.space.empty_map_segments());
-        freed.extend(self.space.take_grown());
+        let grown = self.space.take_grown();
+        freed.extend(&grown);
         let manifest = Manifest {
             next_tree: moment.next_tree,
             closed: moment.closed,
@@ -100,7 +104,17 @@ impl State {
             committed: moment.committed,
             ..self.manifest(&scan, &freed)
         };
-        Listed { manifest, freed, incarnation: self.space.incarnation }
+        Listed { manifest, freed, grown, incarnation: self.space.incarnation }
+    }
+
+    /// A manifest was written, and no root will name it: an append failed since the map was frozen,
+    /// so a checkpoint of what is repointed by now follows.
+    pub(super) fn take_back(&mut self, listed: Listed, chunks: Vec<(Pba, u32)>) {
+        for (pba, blocks) in chunks {
+            let bytes = u64::from(blocks) * BLOCK_SIZE;
+            self.space.add_map_bytes(Place { pba, offset: 0, bytes }, -1);
+        }
+        self.space.put_back_grown(listed.grown);
     }
 
     /// The root that names a manifest of `bytes` bytes in these chunks.
@@ -131,13 +145,16 @@ impl State {
         &mut self,
         root: Root,
         freed: Vec<ZoneId>,
+        breaks: u64,
         options: &OpenOptions,
     ) {
+        self.log.forget_cuts(breaks);
         self.table.manifest = root.manifest.clone();
         self.log.durable = self.log.durable.max(root.sequence);
         self.checkpoint.number += 1;
+        self.checkpoint.frozen = Vec::new();
         self.checkpoint.root = Some(root);
-        self.space.roots += 1;
+        self.space.note_root();
         self.checkpoint.ended = self.checkpoint.begun;
         self.checkpoint.running = false;
         self.checkpoint.pending_bytes = 0;
@@ -146,7 +163,10 @@ impl State {
             // A zone by which the device has grown was never in use.
             let was_used = self.space.get(zone).used > 0;
             self.space.freed_total += u64::from(was_used);
-            self.space.push_free(zone);
+            match self.space.is_bad(zone) {
+                true => self.space.push_bad(zone),
+                false => self.space.push_free(zone),
+            }
         }
         self.update_reserve();
         self.keep_within(options);

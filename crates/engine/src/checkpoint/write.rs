@@ -6,6 +6,7 @@
 //! Segments that were retiring when the map was frozen become free with it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use mjolnir_device::{Device, Runtime};
@@ -16,36 +17,77 @@ use crate::checkpoint::images::Images;
 use crate::drive::Engine;
 use crate::fault;
 use crate::format::place::NODES_A_STEP;
+use crate::format::root::Root;
 use crate::memory::dirty_bytes_max;
 use crate::space::MAP_STREAM;
 use crate::yielding::yield_now;
 
+/// Rests between attempts to write the root.
+const ROOT_RESTS: [Duration; 6] = [
+    Duration::from_millis(10),
+    Duration::from_millis(100),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(8),
+];
+
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Takes one checkpoint. On an error the store must fail: the map was frozen.
+    ///
+    /// If an append fails meanwhile, the frozen map may name addresses at which nothing lies. Then
+    /// the map is frozen and written once more, as soon as it is repointed.
     pub(crate) async fn write_checkpoint(&self) -> Result<(), Error> {
-        self.redirty_sparse_segments().await?;
-        self.sweep().await; // Otherwise, freezing the map would sweep it in one step.
-        let (frozen, moment) = self.state().freeze();
-        let sequence = moment.sequence;
-        // Addresses that this checkpoint supersedes; their bytes count as live until it is durable.
-        let mut superseded: Vec<u64> = frozen.released.iter().map(|address| address.0).collect();
-        self.write_nodes(frozen.nodes, &mut superseded).await?;
-        self.forget_superseded().await?;
-        self.write_table_pages(&mut superseded).await?;
-        let listed = self.state().list(moment, &superseded);
-        let bytes = listed.manifest.encode();
-        let chunks = self.write_manifests(&bytes).await?;
-        self.flush_for_root(sequence).await?;
-        let root = self.state().next_root(sequence, listed.incarnation, bytes.len(), chunks);
-        self.device()
-            .write_root(Bytes::from(root.encode()))
-            .await
-            .map_err(|error| fault::device("writing the store's root", error))?;
-        self.state().conclude_checkpoint(root, listed.freed, &self.inner.options);
+        loop {
+            self.wait_while(|state| state.failed.is_none() && state.log.is_any_record_refused())
+                .await;
+            let refused = self.redirty_refused().await?;
+            self.redirty_sparse_segments().await?;
+            self.sweep().await; // Otherwise, freezing the map would sweep it in one step.
+            let (breaks, (frozen, moment)) = {
+                let mut state = self.state();
+                (state.log.breaks, state.freeze())
+            };
+            let sequence = moment.sequence;
+            // Addresses that this checkpoint supersedes; their bytes count as live until it is
+            // durable.
+            let mut superseded: Vec<u64> =
+                frozen.released.iter().map(|address| address.0).collect();
+            self.write_nodes(frozen.nodes, &mut superseded).await?;
+            self.forget_superseded().await?;
+            self.write_table_pages(&mut superseded).await?;
+            self.state().forget_refused_of_map(&refused);
+            let listed = self.state().list(moment, &superseded);
+            let bytes = listed.manifest.encode();
+            let chunks = self.write_manifests(&bytes).await?;
+            if !self.flush_for_root(sequence, breaks).await? {
+                self.state().take_back(listed, chunks);
+                continue;
+            }
+            let root = self.state().next_root(sequence, listed.incarnation, bytes.len(), chunks);
+            self.write_root(&root).await?;
+            self.state().conclude_checkpoint(root, listed.freed, breaks, &self.inner.options);
+            break;
+        }
         self.inner.release_wanted.notify(1);
         self.inner.reset_wanted.notify(1);
+        self.inner.bad_noticed.notify(1);
         self.notify();
         Ok(())
+    }
+
+    /// Writes the root. A device that fails is tried again: it may need time, or another place.
+    pub(super) async fn write_root(&self, root: &Root) -> Result<(), Error> {
+        let bytes = Bytes::from(root.encode());
+        let mut rests = ROOT_RESTS.iter();
+        loop {
+            let Err(error) = self.device().write_root(bytes.clone()).await else { return Ok(()) };
+            self.state().note_write_error(&error);
+            match rests.next() {
+                Some(rest) => self.runtime().sleep(*rest).await,
+                None => return Err(fault::device("writing the store's root", error)),
+            }
+        }
     }
 
     /// Writes the map's frozen nodes.
@@ -132,8 +174,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Makes everything durable that the checkpoint depends on: its own blocks, and the groups
-    /// whose records it contains.
-    async fn flush_for_root(&self, sequence: u64) -> Result<(), Error> {
+    /// whose records it contains. Returns whether it did: not if an append failed since there were
+    /// `breaks` breaks, of which one of these groups may have been.
+    async fn flush_for_root(&self, sequence: u64, breaks: u64) -> Result<bool, Error> {
         let last = {
             let mut guard = self.state();
             let state = &mut *guard;
@@ -146,10 +189,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if let Some(error) = failed {
             return Err(error);
         }
+        if self.state().log.breaks != breaks {
+            return Ok(false);
+        }
         self.device().flush().await.map_err(|error| fault::device("flushing the device", error))?;
         let mut state = self.state();
         state.counters.device_flushes += 1;
         state.log.durable = state.log.durable.max(sequence);
-        Ok(())
+        Ok(true)
     }
 }

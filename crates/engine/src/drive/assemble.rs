@@ -94,6 +94,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 lead_wanted: Event::new(),
                 reset_wanted: Event::new(),
                 release_wanted: Event::new(),
+                bad_noticed: Event::new(),
+                refused: Event::new(),
                 group_begun: Event::new(),
                 buffers_grown: Event::new(),
                 promise_wanted: Event::new(),

@@ -2,6 +2,7 @@
 //! writes it.
 
 use mjolnir_device::{Device, Runtime};
+use mjolnir_map::NodeId;
 use mjolnir_store::{Error, ErrorKind};
 
 use crate::drive::engine::Engine;
@@ -20,6 +21,8 @@ pub(crate) struct CheckpointState {
     pub running: bool,
     /// Most bytes that the running checkpoint has still to write for the nodes that it froze.
     pub pending_bytes: u64,
+    /// Nodes frozen since the last durable root, by the checkpoint under way.
+    pub frozen: Vec<NodeId>,
     /// Live bytes in sparse segments of the map, which the next checkpoints will move.
     pub sparse_bytes: u64,
     /// A checkpoint is wanted as soon as possible.

@@ -43,6 +43,10 @@ pub(crate) struct Inner<D, R> {
     pub reset_wanted: Event,
     /// There may be free segments to return to the host.
     pub release_wanted: Event,
+    /// A bad segment may have to be tried.
+    pub bad_noticed: Event,
+    /// The device refused a group: it must be logged again elsewhere.
+    pub refused: Event,
     /// A group was begun: the linger task checks it.
     pub group_begun: Event,
     /// More is durable than the root says, or the engine stops.
@@ -100,6 +104,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.inner.lead_wanted.notify(usize::MAX);
         self.inner.reset_wanted.notify(usize::MAX);
         self.inner.release_wanted.notify(usize::MAX);
+        self.inner.refused.notify(usize::MAX);
+        self.inner.bad_noticed.notify(usize::MAX);
         self.inner.group_begun.notify(usize::MAX);
         self.inner.promise_wanted.notify(usize::MAX);
     }

@@ -6,6 +6,7 @@
 //! `.await`. Clients, checkpoints, recovery and reclaim are built on this folder, and do not know
 //! each other.
 
+mod again;
 mod assemble;
 mod buffers;
 mod checkpoint;
@@ -21,6 +22,7 @@ mod state;
 mod step;
 mod steps;
 mod submit;
+mod trial;
 mod waits;
 
 pub use engine::Engine;

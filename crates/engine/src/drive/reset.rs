@@ -3,7 +3,6 @@
 use mjolnir_device::{Device, Runtime};
 
 use crate::drive::engine::Engine;
-use crate::fault;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Keeps a few segments reset and ready to be opened.
@@ -24,11 +23,19 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 listener.await;
                 continue;
             };
-            if let Err(error) = self.device().reset(zone).await {
-                self.fail(fault::device(&format!("resetting segment {}", zone.0), error));
-                return;
-            }
+            let reset = self.device().reset(zone).await;
             let mut state = self.state();
+            if let Err(error) = reset {
+                state.note_write_error(&error);
+                state.space.pass_over(zone, &error.to_string());
+                // Its trial is due, or a root that lists other segments.
+                state.checkpoint.wanted |= !state.space.may_pass_over();
+                drop(state);
+                self.inner.bad_noticed.notify(1);
+                self.inner.checkpoint_wanted.notify(1);
+                self.notify();
+                continue;
+            }
             state.counters.zone_resets += 1;
             state.space.push_ready(zone);
             drop(state);

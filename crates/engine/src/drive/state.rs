@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mjolnir_device::{Buffers, DeviceInfo};
+use mjolnir_device::{Buffers, DeviceError, DeviceInfo};
 use mjolnir_map::{Map, Run};
 use mjolnir_store::report::{LogLoss, RecoveryReport};
 use mjolnir_store::{Error, ErrorKind};
@@ -68,6 +68,18 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// The device failed to write to a segment.
+    pub fn note_bad(&mut self, zone: ZoneId, error: &DeviceError) {
+        self.note_write_error(error);
+        self.space.note_bad(zone, &error.to_string());
+    }
+
+    /// The device failed to write.
+    pub fn note_write_error(&mut self, error: &DeviceError) {
+        self.counters.write_errors += 1;
+        self.counters.last_write_error = Some(error.to_string());
+    }
+
     pub fn check_health(&self) -> Result<(), Error> {
         match &self.failed {
             Some(error) => Err(error.clone()),

@@ -1,7 +1,9 @@
 //! Hands the log's outbox to the device after a step, and wakes the tasks that have work then.
 
+use std::time::Duration;
+
 use futures_util::FutureExt;
-use mjolnir_device::{Device, DeviceError, Runtime};
+use mjolnir_device::{Device, DeviceError, ErrorKind, Runtime};
 use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
 
 use crate::drive::engine::Engine;
@@ -11,6 +13,15 @@ use crate::memory::dirty_nodes_max;
 
 /// Dropped map nodes that each step frees: more than a step can drop, so none pile up.
 const FREES_A_STEP: usize = 32;
+
+/// Rests between attempts to seal a zone.
+const SEAL_RESTS: [Duration; 5] = [
+    Duration::from_millis(10),
+    Duration::from_millis(100),
+    Duration::from_secs(1),
+    Duration::from_secs(10),
+    Duration::from_secs(60),
+];
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Hands the log's pending writes to the device, in order. Called after every step that may
@@ -33,6 +44,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         for submission in submissions {
             match submission {
                 Submission::Append { id, at, data } => {
+                    if !self.state().log.is_sent(id) {
+                        // An append ahead of it failed meanwhile.
+                        let zone = self.state().space.zone_of(at);
+                        self.state().log.completed(zone);
+                        continue;
+                    }
                     let blocks =
                         data.iter().map(|piece| piece.len() as u64).sum::<u64>() / BLOCK_SIZE;
                     let mut append = self.device().append(at, data).boxed_local();
@@ -87,6 +104,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
 
     /// The append of a group, or of a segment's header or footer, has ended.
     fn appended(&self, id: u64, at: Pba, blocks: u64, landed: Result<Pba, DeviceError>) {
+        {
+            let mut state = self.state();
+            let zone = state.space.zone_of(at);
+            state.log.completed(zone);
+        }
         match landed {
             Ok(landed) => {
                 assert_eq!(landed, at, "the device landed an append elsewhere");
@@ -97,9 +119,39 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     self.inner.reset_wanted.notify(1);
                 }
             }
-            Err(error) => self.fail(fault::device("writing the log", error)),
+            // A request that the device takes for wrong is wrong at every place. And a store that is
+            // being opened can be opened again: nothing has been accepted.
+            Err(error) if error.kind == ErrorKind::Invalid || self.state().space.is_rescuing() => {
+                self.fail(fault::device("writing the log", error));
+            }
+            Err(error) => self.refused(id, at, error),
         }
         self.notify();
+    }
+
+    /// The device refused an append: its segment ends ahead of it.
+    fn refused(&self, id: u64, at: Pba, error: DeviceError) {
+        {
+            let mut guard = self.state();
+            let state = &mut *guard;
+            let zone = state.space.zone_of(at);
+            state.note_bad(zone, &error);
+            state.log.refuse(&mut state.space, id);
+        }
+        self.inner.refused.notify(1);
+        self.call_reclaim();
+        self.submit();
+    }
+
+    /// Seals a zone. What was appended can be read, sealed or not. But until the device has sealed
+    /// the zone, it counts among those that may be open, so a seal that fails is tried again.
+    pub(crate) async fn seal(&self, zone: ZoneId) {
+        let mut rests = SEAL_RESTS.iter();
+        while let Err(error) = self.device().seal(zone).await {
+            self.state().note_bad(zone, &error);
+            let Some(rest) = rests.next().filter(|_| !self.state().stopping) else { return };
+            self.runtime().sleep(*rest).await;
+        }
     }
 
     fn spawn_seal(&self, zone: ZoneId) {
@@ -111,11 +163,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if engine.state().failed.is_some() {
                 return;
             }
-            let sealed = engine.device().seal(zone).await;
+            engine.seal(zone).await;
             engine.state().log.sealing.remove(&zone);
-            if let Err(error) = sealed {
-                engine.fail(fault::device("sealing a segment", error));
-            }
             engine.inner.reset_wanted.notify(1);
             engine.notify();
         });

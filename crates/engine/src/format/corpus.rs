@@ -50,7 +50,7 @@ fn manifest() -> Manifest {
         next_tree: 5,
         closed: true,
         segments: vec![entry(0, 0, 0), entry(1, 3, 57), entry(2, 1, 59)],
-        free: (3..16).map(ZoneId).collect(),
+        free: (3..15).map(ZoneId).collect(),
         scan: vec![ZoneId(0), ZoneId(2)],
         trees: vec![
             tree(1, TreeKind::Volume("v".into())),
@@ -68,6 +68,7 @@ fn manifest() -> Manifest {
         }],
         committed: vec![1, 2 << 100],
         pages: vec![0, 1 << 18 | 1],
+        bad: vec![(ZoneId(2), 1), (ZoneId(15), 4)],
     }
 }
 

@@ -9,8 +9,8 @@ use crate::format::{Decoder, Encoder, Malformed};
 const MAGIC: &[u8; 8] = b"MJMANIF\0";
 
 /// The version of manifests that this engine writes. Version 2: volumes may be shorter than their
-/// blocks. Version 3: callers name their transactions.
-const VERSION: u32 = 3;
+/// blocks. Version 3: callers name their transactions. Version 4: the list of bad segments.
+const VERSION: u32 = 4;
 
 const OLDEST: u32 = 1;
 
@@ -40,6 +40,9 @@ pub struct Manifest {
     pub committed: Vec<u128>,
     /// Where each page of the node table lies, as packed node addresses; 0 for none.
     pub pages: Vec<u64>,
+    /// Segments that the device failed to write to, each with how often. Those among them that are
+    /// not in use are not free either.
+    pub bad: Vec<(ZoneId, u8)>,
 }
 
 /// One segment in a manifest.
@@ -88,9 +91,9 @@ pub struct TreeEntry {
 }
 
 impl Manifest {
-    /// The most bytes that each zone of a store takes: its entry, and its number in the list of
-    /// segments to scan.
-    pub const SEGMENT_BYTES_MAX: u64 = 33 + 4;
+    /// The most bytes that each zone of a store takes: its entry, its number in the list of segments
+    /// to scan, and its entry in the list of bad ones.
+    pub const SEGMENT_BYTES_MAX: u64 = 33 + 4 + 5;
 
     /// All segments that may have been opened since, in that order, including those by which the
     /// device has grown to its present number of `zones`.
@@ -146,6 +149,11 @@ impl Manifest {
         self.committed.iter().for_each(|transaction| out.u128(*transaction));
         out.u32(self.pages.len() as u32);
         self.pages.iter().for_each(|page| out.u64(*page));
+        out.u32(self.bad.len() as u32);
+        for (zone, failures) in &self.bad {
+            out.u32(zone.0);
+            out.u8(*failures);
+        }
         out.seal()
     }
 
@@ -210,6 +218,11 @@ impl Manifest {
         for _ in 0..input.count(8)? {
             manifest.pages.push(input.u64()?);
         }
+        if version > 3 {
+            for _ in 0..input.count(5)? {
+                manifest.bad.push((ZoneId(input.u32()?), input.u8()?));
+            }
+        }
         Ok(manifest)
     }
 }
@@ -266,6 +279,7 @@ mod tests {
             }],
             committed: vec![3, 7 << 120],
             pages: vec![0, 77],
+            bad: vec![(ZoneId(3), 1), (ZoneId(8), 4)],
         };
         let bytes = manifest.encode();
         assert_eq!(Manifest::decode(&bytes), Ok(manifest));

@@ -1,6 +1,6 @@
 //! Records: changes of the map, in the terms of the Store contract.
 
-use mjolnir_units::{BLOCK_SIZE, TreeId};
+use mjolnir_units::{BLOCK_SIZE, TreeId, ZoneId};
 
 use crate::format::transaction::Prepared;
 use crate::format::{Decoder, Encoder, Malformed};
@@ -14,6 +14,9 @@ pub enum Record {
     /// of that write. Has no sequence number and is not replayed: the next checkpoint holds the new
     /// address, and until then the old copy stays.
     Moved { tree: TreeId, lba: u64, blocks: u32, birth: u64 },
+    /// An append to this segment failed: nothing counts in it from this block on. What was to lie
+    /// there is logged again elsewhere. Has no sequence number.
+    Cut { zone: ZoneId, incarnation: u64, block: u32 },
     /// A range change.
     Remap(Remap),
     /// Several range changes; then the staged tree is dropped.
@@ -127,9 +130,10 @@ fn begin(out: &mut Encoder, kind: u8, tree: TreeId) {
 }
 
 impl Record {
-    /// Whether the record has a sequence number. [`Record::Moved`] has none: it is not replayed.
+    /// Whether the record has a sequence number. [`Record::Moved`] and [`Record::Cut`] have none:
+    /// they are not replayed.
     pub fn is_sequenced(&self) -> bool {
-        !matches!(self, Record::Moved { .. })
+        !matches!(self, Record::Moved { .. } | Record::Cut { .. })
     }
 
     /// Whether the record may be part of a transaction.
@@ -186,6 +190,12 @@ impl Record {
                 out.u64(*lba);
                 out.u32(*blocks);
                 out.u64(*birth);
+            }
+            Record::Cut { zone, incarnation, block } => {
+                out.u8(20);
+                out.u32(zone.0);
+                out.u64(*incarnation);
+                out.u32(*block);
             }
             Record::Remap(remap) => {
                 out.u8(3);
@@ -266,6 +276,10 @@ impl Record {
             3 => return Ok(Record::Remap(Remap::decode(input)?)),
             18 => return Ok(Record::Prepare(Prepared::decode(input)?)),
             19 => return Ok(Record::Forget { transaction: input.u128()? }),
+            20 => {
+                let (zone, incarnation) = (ZoneId(input.u32()?), input.u64()?);
+                return Ok(Record::Cut { zone, incarnation, block: input.u32()? });
+            }
             _ => {}
         }
         let tree = TreeId(input.u32()?);

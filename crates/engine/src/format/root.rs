@@ -8,8 +8,9 @@ const MAGIC: &[u8; 8] = b"MJROOT\0\0";
 
 /// The version of a store's format. Version 2: leaves of the map may share words on media. Version
 /// 3: the root holds the durable sequence number and the opening that wrote it, and sizes are in
-/// bytes. Version 4: callers name their transactions. All older versions are read.
-const VERSION: u32 = 4;
+/// bytes. Version 4: callers name their transactions. Version 5: cuts, and bad segments. All older
+/// versions are read.
+const VERSION: u32 = 5;
 
 const OLDEST: u32 = 1;
 
@@ -161,7 +162,7 @@ mod tests {
         };
         assert_eq!(of(1), Ok(Root { durable: 99, opening: 0, ..sample() }));
         let refused = of(VERSION + 1).unwrap_err().0;
-        assert!(refused.contains("version 5; this program reads versions 1 to 4"), "{refused}");
+        assert!(refused.contains("version 6; this program reads versions 1 to 5"), "{refused}");
     }
 
     #[test]

@@ -263,15 +263,17 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         report: &mut CheckReport,
     ) -> Result<(), Error> {
         report.segments += 1;
+        self.wait_for_zone_writes(zone).await;
         let (segment, info, _pin) = {
             let mut state = self.state();
-            if state.space.get(zone).state != SegmentState::Sealed {
+            let segment = state.space.get(zone).clone();
+            // One that ends ahead of its first group holds nothing, if it has a header at all.
+            if segment.state != SegmentState::Sealed || segment.used <= 1 {
                 return Ok(());
             }
             let pin = Pin::new(self, &mut state, zone);
-            (state.space.get(zone).clone(), state.info.clone(), pin)
+            (segment, state.info.clone(), pin)
         };
-        self.wait_for_zone_writes(zone).await;
         let start = zone.start(info.zone_blocks);
         let first =
             self.read_device(ReadPurpose::Check, start, AlignedBuf::zeroed(BLOCK_BYTES)).await;
@@ -404,8 +406,9 @@ impl crate::drive::State {
         }
         let offset = pba.offset(self.space.zone_blocks);
         let end = if segment.footer > 0 { segment.footer } else { segment.used };
-        // An open group lies beyond `used` until it is sent.
-        let open = segment.state == SegmentState::Open;
+        // An open group lies beyond `used` until it is sent, and a refused one until the map is
+        // repointed.
+        let open = segment.state == SegmentState::Open || self.log.has_refused(zone);
         if offset == 0 || (!open && offset + blocks > u64::from(end)) {
             return Some(format!("outside of what segment {} holds ({end} blocks)", zone.0));
         }

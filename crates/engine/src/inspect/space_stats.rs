@@ -21,6 +21,7 @@ impl crate::drive::State {
                     stats.metadata_bytes += map;
                     stats.open_bytes += segment_bytes - map.min(segment_bytes);
                 }
+                SegmentState::Bad => stats.bad_bytes += segment_bytes,
                 SegmentState::Retiring => stats.retiring_bytes += segment_bytes,
                 SegmentState::Sealed => {
                     let used = (u64::from(segment.used) * BLOCK_SIZE).min(segment_bytes);

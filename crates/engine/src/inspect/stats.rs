@@ -45,6 +45,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             segment_bytes: state.space.zone_blocks * BLOCK_SIZE,
             segments_allocated: state.space.allocated_total,
             segments_freed: state.space.freed_total,
+            segments_bad: state.space.bad().count() as u64,
+            segments_bad_in_use: (state.space.bad().count() - state.space.empty_bad().count())
+                as u64,
+            write_errors: counters.write_errors,
+            groups_logged_again: counters.groups_logged_again,
+            last_write_error: counters.last_write_error.clone(),
             segments_released: counters.segments_released,
             released_bytes: counters.released_bytes,
             held_bytes: self.device().abilities().held_bytes(),

@@ -138,6 +138,35 @@ impl Log {
         builder.serial
     }
 
+    /// As [`push`](Self::push), for a record that has its number already. Returns where its payload
+    /// lies.
+    pub(super) fn push_again(
+        &mut self,
+        stream: u8,
+        sequence: u64,
+        record: Record,
+        payload: Bytes,
+    ) -> Pba {
+        let (zone_blocks, checksum) = (self.zone_blocks, self.checksum);
+        let open = self.streams[usize::from(stream)].as_mut().expect("allocated");
+        let builder = open.builder.as_mut().expect("allocated");
+        let first = open
+            .zone
+            .start(zone_blocks)
+            .plus(u64::from(builder.offset) + 1 + builder.checksums.len() as u64);
+        for (block, at) in payload.chunks_exact(BLOCK_BYTES).zip(first.0..) {
+            builder.checksums.push(checksum(block) ^ bind(Pba(at), open.incarnation));
+        }
+        self.dirty_bytes += payload.len() as u64;
+        builder.record_bytes += record.encoded_bytes();
+        builder.awaited = true;
+        builder.records.push((sequence, record));
+        if !payload.is_empty() {
+            builder.payload.push((first.0, payload));
+        }
+        first
+    }
+
     /// Adds payload without a record (the map's blocks).
     pub fn push_bare(&mut self, stream: u8, payload: Bytes) -> u64 {
         let (zone_blocks, checksum) = (self.zone_blocks, self.checksum);

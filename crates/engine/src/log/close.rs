@@ -1,12 +1,13 @@
 //! Sends groups, opens and seals segments, all through the outbox.
 
 use bytes::Bytes;
-use mjolnir_units::BLOCK_BYTES;
+use mjolnir_units::{BLOCK_BYTES, Pba};
 
 use crate::format::group::GroupHeader;
 use crate::format::segment::{Footer, SegmentHeader};
 use crate::log::builder::Builder;
-use crate::log::{InFlight, Log, NoFreeSegment, OpenSegment, Submission};
+use crate::log::chains::InFlight;
+use crate::log::{Log, NoFreeSegment, OpenSegment, Submission};
 use crate::space::{Claim, RECLAIM_STREAM, Space};
 
 impl Log {
@@ -60,15 +61,20 @@ impl Log {
         let none = if stream > RECLAIM_STREAM { self.sequence + 1 } else { u64::MAX };
         let sequences = header.records.iter().map(|(s, _)| *s).filter(|s| *s != 0);
         let first_sequence = sequences.min().unwrap_or(none);
-        self.in_flight
-            .insert(builder.serial, InFlight { zone: open.zone, first_sequence, from: at.plus(1) });
-        self.blocks_written[usize::from(stream)] += 1 + u64::from(blocks);
+        let (zone, from) = (open.zone, at.plus(1));
+        let blocks_sent = 1 + u64::from(blocks);
+        self.blocks_written[usize::from(stream)] += blocks_sent;
         if stream != RECLAIM_STREAM {
             self.moved_beside_clients +=
                 u64::from(builder.moved_blocks) + u64::from(!builder.awaited);
         }
         self.groups_total += 1;
-        self.outbox.push(Submission::Append { id: builder.serial, at, data });
+        self.send(
+            builder.serial,
+            InFlight::group(zone, builder.offset, first_sequence, from, header.records, blocks),
+            at,
+            data,
+        );
     }
 
     /// Sends every group under construction that holds numbered records, or blocks that a
@@ -116,9 +122,9 @@ impl Log {
         for piece in bytes.chunks(piece_bytes) {
             let id = self.next_group;
             self.next_group += 1;
-            self.in_flight
-                .insert(id, InFlight { zone: open.zone, first_sequence: u64::MAX, from: at });
-            self.outbox.push(Submission::Append { id, at, data: vec![aligned(piece)] });
+            let offset = at.offset(self.zone_blocks) as u32;
+            let footer = InFlight::bare(open.zone, offset, u64::MAX, at);
+            self.send(id, footer, at, vec![aligned(piece)]);
             at = at.plus((piece.len() / BLOCK_BYTES) as u64);
         }
         self.blocks_written[usize::from(stream)] += u64::from(blocks);
@@ -144,8 +150,7 @@ impl Log {
         let id = self.next_group;
         self.next_group += 1;
         // Sequence 0: every flush waits for the header, since no group counts without it.
-        self.in_flight.insert(id, InFlight { zone, first_sequence: 0, from: at });
-        self.outbox.push(Submission::Append { id, at, data: vec![aligned(&header.encode())] });
+        self.send(id, InFlight::bare(zone, 0, 0, at), at, vec![aligned(&header.encode())]);
         self.blocks_written[usize::from(stream)] += 1;
         self.streams[usize::from(stream)] = Some(OpenSegment {
             zone,
@@ -156,6 +161,15 @@ impl Log {
             builder: None,
         });
         Ok(())
+    }
+}
+
+impl Log {
+    /// Notes an append as in flight, and hands it to the outbox.
+    fn send(&mut self, id: u64, append: InFlight, at: Pba, data: Vec<Bytes>) {
+        self.chains.sent(append.zone, id);
+        self.in_flight.insert(id, append);
+        self.outbox.push(Submission::Append { id, at, data });
     }
 }
 

@@ -7,11 +7,15 @@
 //! Everything here is synchronous. What must be written collects in the outbox, in order; the
 //! engine hands it to the device at the end of each step.
 
+mod again;
 mod append;
 mod builder;
+mod chains;
 mod close;
 mod kept;
 
+use again::Refused;
+pub(crate) use chains::InFlight;
 pub(crate) use kept::fold;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +25,9 @@ use mjolnir_device::DeviceInfo;
 use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
 
 use crate::format::group::GROUP_BLOCKS_MAX;
+use crate::log::again::Cut;
 use crate::log::builder::{Builder, PayloadBuffers, Size};
+use crate::log::chains::Chains;
 use crate::log::kept::Kept;
 
 /// No segment can be opened for this stream now.
@@ -46,15 +52,6 @@ pub(crate) struct OpenSegment {
     builder: Option<Builder>,
 }
 
-/// A group that the device has not finished writing.
-pub(crate) struct InFlight {
-    zone: ZoneId,
-    /// Lowest sequence number in the group. Flushes up to that number or a later one wait for it.
-    first_sequence: u64,
-    /// First block of the payload, which stops being pending once it is written.
-    from: Pba,
-}
-
 /// The open segments, and the data on its way to the device.
 pub(crate) struct Log {
     uuid: [u8; 16],
@@ -74,6 +71,16 @@ pub(crate) struct Log {
     pub durable: u64,
     next_group: u64,
     in_flight: BTreeMap<u64, InFlight>,
+    /// The same by segment, in the order of their addresses.
+    chains: Chains,
+    /// Groups that the device refused, with those behind them in their segments: to be logged again
+    /// in other segments.
+    refused: BTreeMap<u64, Refused>,
+    /// Where segments ended by a failed append, until a durable root makes it needless to say so in
+    /// the log.
+    cuts: BTreeMap<ZoneId, Cut>,
+    /// Segments ended so far by a failed append, or by another one ahead of it.
+    pub breaks: u64,
     /// Payload that was sent but cannot be read from the device yet, by group: the key is the
     /// group's first payload block.
     pending: BTreeMap<u64, PayloadBuffers>,
@@ -126,6 +133,10 @@ impl Log {
             durable: sequence,
             next_group: 1,
             in_flight: BTreeMap::new(),
+            chains: Chains::default(),
+            refused: BTreeMap::new(),
+            cuts: BTreeMap::new(),
+            breaks: 0,
             pending: BTreeMap::new(),
             dirty_bytes: 0,
             outbox: Vec::new(),
@@ -163,7 +174,12 @@ impl Log {
         self.dirty_bytes - built.sum::<u64>()
     }
 
-    fn can_open_zone(&self) -> bool {
+    /// Counts the zone as open while it is tried, if the device may have one more open.
+    pub fn begin_trial(&mut self, zone: ZoneId) -> bool {
+        self.can_open_zone() && self.sealing.insert(zone)
+    }
+
+    pub fn can_open_zone(&self) -> bool {
         self.streams.iter().flatten().count() + self.sealing.len() < self.open_zones_max
     }
 
@@ -174,11 +190,19 @@ impl Log {
         !self.can_open_zone() && !self.sealing.is_empty()
     }
 
-    /// The device has written group `id`.
+    /// The device has written group `id`. It counts as written once all groups ahead of it in its
+    /// segment are, too.
     pub fn written(&mut self, id: u64) {
-        let group = self.in_flight.remove(&id).expect("in flight");
-        for (_, buffer) in self.pending.remove(&group.from.0).unwrap_or_default() {
-            self.dirty_bytes -= buffer.len() as u64;
+        if let Some(zone) = self.in_flight.get(&id).map(|group| group.zone) {
+            self.chains.done(&mut self.in_flight, id);
+            self.conclude_chain(zone);
+        }
+    }
+
+    /// Forgets the appends to the zone that are written with all ahead of them.
+    fn conclude_chain(&mut self, zone: ZoneId) {
+        while let Some(done) = self.chains.written(zone, &mut self.in_flight) {
+            self.forget_payload(done);
         }
         if self.kept.is_on() {
             let first = self.first_unwritten();
@@ -186,11 +210,24 @@ impl Log {
         }
     }
 
+    /// The payload from this block on is not pending any more.
+    fn forget_payload(&mut self, from: Pba) {
+        for (_, buffer) in self.pending.remove(&from.0).unwrap_or_default() {
+            self.dirty_bytes -= buffer.len() as u64;
+        }
+    }
+
     /// The lowest sequence number that is not on the device, or may not be found there by recovery.
     fn first_unwritten(&self) -> u64 {
         let sent = self.in_flight.values().map(|group| group.first_sequence);
+        let refused = self.refused.values().map(|group| group.first_sequence);
         let built = self.builders().filter_map(|builder| builder.first_sequence());
-        sent.chain(built).fold(self.sequence + 1, u64::min)
+        sent.chain(refused).chain(built).fold(self.sequence + 1, u64::min)
+    }
+
+    /// Whether append `id` was sent and is not written or refused.
+    pub fn is_sent(&self, id: u64) -> bool {
+        self.in_flight.contains_key(&id)
     }
 
     /// Whether group `id` is still being built or written.
@@ -201,6 +238,7 @@ impl Log {
     /// Whether a record up to `sequence` is not written yet.
     pub fn waits_for(&self, sequence: u64) -> bool {
         self.in_flight.values().any(|group| group.first_sequence <= sequence)
+            || self.refused.values().any(|group| group.first_sequence <= sequence)
             || self
                 .builders()
                 .any(|builder| builder.records.iter().any(|(s, _)| *s != 0 && *s <= sequence))
@@ -221,14 +259,15 @@ impl Log {
         self.in_flight.range(..=id).any(|(_, group)| group.zone == zone)
     }
 
-    /// Whether the zone has an append or its seal in flight.
+    /// Whether the zone has an append or its seal in flight, or memory holds payload of its
+    /// addresses.
     pub fn zone_busy(&self, zone: ZoneId) -> bool {
-        self.sealing.contains(&zone) || self.zone_in_flight(zone)
+        self.sealing.contains(&zone) || self.zone_in_flight(zone) || self.has_refused(zone)
     }
 
-    /// Whether the zone has appends in flight.
+    /// Whether the device has appends to the zone in flight.
     pub fn zone_in_flight(&self, zone: ZoneId) -> bool {
-        self.zone_waits_for_group(zone, u64::MAX)
+        self.chains.has_appends(zone)
     }
 
     /// Pending payload at `pba`: its block and the following blocks in the same buffer (at most

@@ -86,7 +86,9 @@ impl State {
         if !more && (idle || self.closing) {
             self.reclaim.asked.answer(calls);
         }
-        if self.reclaim.asked.is_called_off() || self.is_held_back() {
+        // Bad segments may have taken what is reserved for reclaim: clients must not wait for it.
+        let is_starved = fruitless && won.cramped && self.space.bad().next().is_some();
+        if is_starved || self.reclaim.asked.is_called_off() || self.is_held_back() {
             self.forget_candidates();
         }
         let pause = idle && self.reclaim_due() && !self.closing;
@@ -103,6 +105,8 @@ impl State {
         self.reclaim.is_forced()
             || garbage
             || (reclaim.options.enabled
-                && (reclaim.urgent || (reclaim.last_pacing.active && news && !self.is_held_back())))
+                && (reclaim.urgent
+                    || (reclaim.last_pacing.active && news && !self.is_held_back())
+                    || (self.space.has_bad_data() && news)))
     }
 }

@@ -25,7 +25,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// name came before it began.
     pub(in crate::reclaim) async fn cycle(&self, calls: u64) -> Result<Won, Error> {
         self.select_all();
-        let mut live = self.mark().await?;
+        let mut live = self.mark_whole().await?;
         let mut won = Won { retired: self.sweep_empty(&mut live).await?, ..Won::default() };
         while !won.cramped && self.state().has_candidates() {
             // Repointing dirties leaves, as many bytes as are moved or more.
@@ -47,6 +47,21 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             won.selected = self.select(calls);
         }
         Ok(won)
+    }
+
+    /// A mark that no failed append falls into: what is logged again for it is repointed, and a leaf
+    /// that was visited before would be counted at its old place.
+    async fn mark_whole(&self) -> Result<Live, Error> {
+        loop {
+            self.wait_while(|state| state.failed.is_none() && state.log.is_any_record_refused())
+                .await;
+            let breaks = self.state().log.breaks;
+            let live = self.mark().await?;
+            if self.state().log.breaks == breaks {
+                return Ok(live);
+            }
+            self.state().reclaim.released.abort_mark();
+        }
     }
 
     /// Empties a batch. Each victim is given up or no candidate any more afterwards, unless there was no room,

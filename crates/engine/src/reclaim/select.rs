@@ -8,6 +8,9 @@ use crate::drive::{Engine, State};
 use crate::format::segment::Footer;
 use crate::space::Segment;
 
+/// Bad segments that are emptied in one cycle, at most.
+const BAD_AT_ONCE: usize = 8;
+
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Chooses the next candidates, after a mark that began when the first `calls` calls for reclaim by name
     /// had come. Returns how many.
@@ -24,6 +27,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         let mut chosen = state.choose_for_callers(calls);
         let planned = !chosen.is_empty();
+        if !planned {
+            chosen = state.choose_bad();
+        }
+        if !chosen.is_empty() {
+            state.reclaim.asked.candidates_are_planned(planned);
+            state.reclaim.index.choose(chosen);
+            return state.reclaim.index.len();
+        }
         if !planned && state.is_due_by_itself() {
             let segments = state.eligible(|_, _| true, |segment| segment.live, false);
             chosen = state.choose(&segments);
@@ -72,6 +83,21 @@ impl State {
     /// The same, though nobody asked for it by name.
     fn is_due_by_itself(&self) -> bool {
         self.reclaim.urgent || self.reclaim.last_pacing.active
+    }
+
+    /// Bad segments: what lives in them is moved whether it pays or not.
+    fn choose_bad(&self) -> Vec<ZoneId> {
+        let is_bad = |zone, _: &Segment| self.space.is_bad(zone);
+        let mut bad = self.eligible(is_bad, |segment| segment.live, true);
+        bad.sort_by_key(|segment| segment.live_blocks);
+        let room = self.space.free_count().saturating_sub(self.space.checkpoint_reserve() + 1);
+        let mut room = room as u64 * self.space.zone_blocks;
+        let fits = |segment: &&SegmentView| -> bool {
+            let fits = segment.live_blocks <= room;
+            room = room.saturating_sub(segment.live_blocks);
+            fits
+        };
+        bad.iter().take_while(fits).take(BAD_AT_ONCE).map(|segment| segment.zone).collect()
     }
 
     /// Candidates for those who asked for reclaim by name, out of the plan alone. None where clients lack space,

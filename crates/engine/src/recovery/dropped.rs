@@ -61,7 +61,7 @@ impl Dropped for LogLoss {
             Record::Forget { transaction } => {
                 Some(format!("transaction {} was forgotten", TransactionId(*transaction)))
             }
-            Record::Stage { .. } => None,
+            Record::Stage { .. } | Record::Cut { .. } => None,
             Record::CreateVolume { tree, .. } => {
                 Some(format!("volume {} was created", names.of(*tree)))
             }

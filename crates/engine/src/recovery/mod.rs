@@ -20,6 +20,7 @@
 //! crash before that finds the same checkpoint again and repeats the same steps.
 
 mod arrivals;
+mod cuts;
 mod damaged;
 mod dropped;
 mod found_log;
@@ -259,6 +260,9 @@ impl State {
                 freed: 0,
                 released: false,
             };
+        }
+        for (zone, failures) in &manifest.bad {
+            self.space.load_bad(*zone, *failures);
         }
         self.space.incarnation = root.incarnation;
         self.checkpoint.number = root.checkpoint;

@@ -115,7 +115,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 }
                 Ok(())
             }
-            Record::Moved { .. } => Ok(()),
+            Record::Moved { .. } | Record::Cut { .. } => Ok(()),
             other => {
                 if let Record::CreateVolume { tree, .. }
                 | Record::CreateSnapshot { tree, .. }

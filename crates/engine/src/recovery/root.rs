@@ -172,6 +172,7 @@ pub(crate) fn check_manifest(
         .map(|segment| segment.zone)
         .chain(manifest.free.iter().copied())
         .chain(manifest.scan.iter().copied())
+        .chain(manifest.bad.iter().map(|(zone, _)| *zone))
         .find(|zone| zone.0 >= zones);
     if let Some(ZoneId(number)) = bad_zone {
         return Err(fault::damaged(format!(

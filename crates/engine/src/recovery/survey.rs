@@ -16,12 +16,15 @@ use crate::format::manifest::{Manifest, SegmentEntry};
 use crate::format::record::Record;
 use crate::format::root::Root;
 use crate::format::segment::SegmentHeader;
+use crate::recovery::cuts::Cuts;
 use crate::recovery::free_list::LANDMARKS;
-use crate::space::{CLIENT_STREAM, MAP_STREAM, ORDER_SLACK, RECLAIM_STREAM, SegmentState};
+use crate::space::{
+    CLIENT_STREAM, MAP_STREAM, ORDER_SLACK, PASSED_OVER_MAX, RECLAIM_STREAM, SegmentState,
+};
 
 /// Unopened segments in a row that end the search for opened ones: more than can be skipped or lost
 /// at the front of the order.
-const MISSES_MAX: usize = 2 * ORDER_SLACK + LANDMARKS;
+const MISSES_MAX: usize = 2 * ORDER_SLACK + LANDMARKS + PASSED_OVER_MAX;
 
 /// See the module.
 pub(crate) struct Survey {
@@ -129,8 +132,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             (zone, known, walk)
         };
         let mut walks = stream::iter(scan).map(walk).buffered(WALKS);
+        let mut found = Vec::new();
         while let Some((zone, known, walk)) = walks.next().await {
-            let walk = walk?;
+            found.push(SegmentWalk { zone, walk: walk?, known });
+        }
+        let cuts = Cuts::of(&found, root);
+        survey.damage.retain(|lost| !cuts.explains(lost));
+        survey.traces.retain(|trace| !cuts.is_whole_segment(trace.zone));
+        for SegmentWalk { zone, mut walk, known } in found {
+            let incarnation = self.state().space.get(zone).incarnation;
+            let known = cuts.apply(zone, incarnation, &mut walk, known);
             let is_headless = opened.headless.contains(&zone);
             if is_headless {
                 self.state().space.get_mut(zone).stream = stream_of(&walk.groups);
@@ -142,6 +153,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 survey.damage.extend(lost_groups(zone, &walk, root, zone_blocks));
             }
             self.note_walked(zone, &walk, known, u64::MAX);
+            if cuts.is_whole_segment(zone) {
+                self.state().space.give_up_empty(zone);
+            }
             survey.walks.push(SegmentWalk { zone, walk, known });
         }
         Ok(survey)

@@ -21,6 +21,13 @@ pub(crate) struct Counters {
     pub replayed_records: u64,
     pub dropped_records: u64,
     pub promises: u64,
+    /// Appends, resets, seals and root writes that the device failed, and what it said last.
+    pub write_errors: u64,
+    pub last_write_error: Option<String>,
+    /// Groups that were logged again for that.
+    pub groups_logged_again: u64,
+    /// Trials of bad segments.
+    pub trials: u64,
     pub outlive_waits: u64,
     pub read_latency: Histogram,
     pub write_latency: Histogram,

@@ -36,9 +36,15 @@ impl Space {
         zones.iter().for_each(|zone| self.push_free(*zone));
     }
 
+    /// A root is durable, and so is its order of free segments.
+    pub fn note_root(&mut self) {
+        self.roots += 1;
+        self.passed_over = 0;
+    }
+
     /// Whether few segments are ready and more could be.
     pub fn next_reset_wanted(&self) -> bool {
-        self.ready.len() < READY_WANTED && !self.free.is_empty()
+        self.ready.len() < READY_WANTED && !self.free.is_empty() && self.may_pass_over()
     }
 
     /// The next segment to be reset, if few are ready. `busy` zones have I/O under way.

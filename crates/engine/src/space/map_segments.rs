@@ -21,25 +21,24 @@ impl Space {
         self.map_segments().filter(|(_, s)| s.map_bytes == 0).map(|(zone, _)| zone).collect()
     }
 
-    /// The emptiest sealed segments of the map's stream, among those with more dead bytes than live
-    /// ones, with at most `budget` live bytes together. Each checkpoint moves the live bytes out of
+    /// Bad segments of the map's stream, and the emptiest ones with more dead bytes than live ones, with at most `budget` live bytes together. Each checkpoint moves the live bytes out of
     /// a few of them.
     pub fn sparse_map_segments(&self, mut budget: u64) -> Vec<ZoneId> {
         let bytes = self.zone_blocks * BLOCK_SIZE;
-        let mut sparse: Vec<(u64, ZoneId)> = self
+        let mut sparse: Vec<(bool, u64, ZoneId)> = self
             .map_segments()
-            .filter(|(_, segment)| segment.map_bytes > 0 && segment.map_bytes * 2 < bytes)
-            .map(|(zone, segment)| (segment.map_bytes, zone))
+            .map(|(zone, segment)| (!self.is_bad(zone), segment.map_bytes, zone))
+            .filter(|(sound, live, _)| *live > 0 && (*live * 2 < bytes || !sound))
             .collect();
         sparse.sort();
         sparse
             .into_iter()
-            .take_while(|(live, _)| {
+            .take_while(|(_, live, _)| {
                 let fits = *live <= budget;
                 budget = budget.saturating_sub(*live);
                 fits
             })
-            .map(|(_, zone)| zone)
+            .map(|(_, _, zone)| zone)
             .collect()
     }
 

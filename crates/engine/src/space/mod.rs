@@ -1,5 +1,6 @@
 //! Segments: their states (free, open, sealed, retiring), and the claims on the last free ones.
 
+mod bad;
 mod births;
 mod free;
 mod hurdle;
@@ -10,6 +11,7 @@ mod reserve;
 mod retry;
 mod streams;
 
+pub(crate) use bad::PASSED_OVER_MAX;
 pub(crate) use free::ORDER_SLACK;
 pub(crate) use hurdle::Hurdle;
 pub use limits::SEGMENTS_MIN;
@@ -20,10 +22,11 @@ pub use reserve::RESERVE_SEGMENTS_MIN;
 pub(crate) use retry::{Retry, Stuck};
 pub(crate) use streams::{CLIENT_STREAM, MAP_STREAM, RECLAIM_STREAM, RELIEF_STREAM};
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use mjolnir_units::{Pba, ZoneId};
 
+use crate::space::bad::Bad;
 use crate::space::births::Births;
 
 /// A segment's state, in the order of its life: free → open → sealed → retiring → free.
@@ -37,6 +40,8 @@ pub(crate) enum SegmentState {
     Sealed,
     /// The current map does not refer to it, but a durable checkpoint may.
     Retiring,
+    /// Holds nothing, and is not used, because the device failed to write to it.
+    Bad,
 }
 
 /// One segment's state and counts.
@@ -113,7 +118,13 @@ pub(crate) struct Space {
     pub roots: u64,
     /// The highest incarnation given out.
     pub incarnation: u64,
-    /// Added to the device, and free in no durable checkpoint yet.
+    /// Segments that the device failed to write to.
+    bad: BTreeMap<ZoneId, Bad>,
+    /// How often those failed that were taken back into use since.
+    forgiven: BTreeMap<ZoneId, u8>,
+    /// Free segments passed over since a root became durable.
+    passed_over: usize,
+    /// Added to the device, or taken back into use, and free in no durable checkpoint yet.
     grown: Vec<ZoneId>,
     /// Number of zones reported by the last completed growth, or by the checkpoint that the store
     /// was opened from. The device may have more, after an interrupted growth.
@@ -148,6 +159,9 @@ impl Space {
             releasing: BTreeSet::new(),
             roots: 0,
             incarnation: 0,
+            bad: BTreeMap::new(),
+            forgiven: BTreeMap::new(),
+            passed_over: 0,
             grown: Vec::new(),
             told_zones: zones,
             opened: Vec::new(),
@@ -233,6 +247,33 @@ impl Space {
         self.note_open(stream, false);
     }
 
+    /// A stream has this segment open no more: an append to it failed.
+    pub fn note_ended(&mut self, zone: ZoneId) {
+        let segment = self.get_mut(zone);
+        segment.state = SegmentState::Sealed;
+        let stream = segment.stream;
+        self.note_open(stream, false);
+    }
+
+    /// An append to a segment failed: it ends ahead of block `from`. With it end groups of so many
+    /// blocks of payload.
+    pub fn break_off(&mut self, zone: ZoneId, from: u32, payload: u32, sequence: u64) {
+        let segment = self.get_mut(zone);
+        segment.used = segment.used.min(from.max(1));
+        segment.payload -= payload;
+        segment.footer = 0;
+        segment.sealed = segment.sealed.max(sequence);
+    }
+
+    /// Gives up a segment that a failed append ended ahead of all groups: it holds nothing, and may
+    /// not even have a header.
+    pub fn give_up_empty(&mut self, zone: ZoneId) {
+        let segment = self.get_mut(zone);
+        if (segment.state, segment.used) == (SegmentState::Sealed, 1) {
+            segment.state = SegmentState::Retiring;
+        }
+    }
+
     fn note_open(&mut self, stream: u8, open: bool) {
         match stream {
             RECLAIM_STREAM => self.reclaim_open = open,
@@ -254,6 +295,11 @@ impl Space {
     /// The zones by which the device has grown since the last call: to be listed as free.
     pub fn take_grown(&mut self) -> Vec<ZoneId> {
         std::mem::take(&mut self.grown)
+    }
+
+    /// Undoes [`take_grown`](Self::take_grown).
+    pub fn put_back_grown(&mut self, grown: Vec<ZoneId>) {
+        self.grown.extend(grown);
     }
 
     /// The fraction of the segments that is not free.

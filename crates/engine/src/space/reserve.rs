@@ -17,6 +17,8 @@ pub(crate) enum Claim {
     Relief,
     Reclaim,
     Map,
+    /// Records that were acknowledged, and that the device refused at another place.
+    Again,
 }
 
 impl Claim {
@@ -71,7 +73,7 @@ impl Space {
             Claim::Small => self.checkpoint_reserve + self.checkpoint_least() + reclaim,
             Claim::Relief => self.checkpoint_reserve + reclaim,
             Claim::Reclaim => self.checkpoint_reserve,
-            Claim::Map => 0,
+            Claim::Map | Claim::Again => 0,
         }
     }
 

@@ -27,7 +27,7 @@ async fn stuck(runtime: &Tick, fails: bool) -> (Device, Engine, TreeId, u64) {
     let volume = engine.create_volume("v", 1000 * BLOCK).await.unwrap();
     engine.flush().await.unwrap();
     if fails {
-        device.inner.control().fail(Verb::Append, 1, DeviceErrorKind::Io, false);
+        device.inner.control().fail(Verb::Append, 1, DeviceErrorKind::Invalid, false);
     }
     device.hold(Verb::Append);
     for accepted in 0.. {

@@ -112,7 +112,7 @@ fn a_segment_that_the_root_names_is_never_taken_for_free() {
         control.damage(Pba(0), Damage::Unreadable);
         control.damage(Pba(1), Damage::Unreadable);
         // The program ends when it has written nothing yet.
-        (1..20).for_each(|nth| control.fail(Verb::Append, nth, DeviceKind::Io, false));
+        (1..20).for_each(|nth| control.fail(Verb::Append, nth, DeviceKind::Invalid, false));
         let opened = open(device, runtime.clone(), OpenOptions::default()).await;
         assert_eq!(opened.err().expect("it cannot end its recovery").kind, ErrorKind::Io);
         let again = open(memory.reopen(), runtime.clone(), OpenOptions::default());
@@ -206,7 +206,7 @@ fn a_store_that_failed_is_neither_checked_nor_scrubbed() {
         let control = device.control();
         let engine = open(device, runtime.clone(), OpenOptions::default()).await.unwrap();
         let volume = engine.create_volume("v", 100 * BLOCK).await.unwrap();
-        (1..20).for_each(|nth| control.fail(Verb::Append, nth, DeviceKind::Io, false));
+        (1..20).for_each(|nth| control.fail(Verb::Append, nth, DeviceKind::Invalid, false));
         put(&engine, volume.id, 7, TAG).await.unwrap();
         engine.flush().await.unwrap_err();
         for refused in [engine.check().await.err(), engine.scrub(|_| ()).await.err()] {
@@ -413,7 +413,7 @@ fn a_salvage_that_is_cut_short_leaves_what_tells_of_the_loss() {
             let memory = memory.reopen();
             let device = without_a_beginning(memory.clone(), start, how);
             let control = device.control();
-            (1..20).for_each(|nth| control.fail(Verb::Append, nth, DeviceKind::Io, false));
+            (1..20).for_each(|nth| control.fail(Verb::Append, nth, DeviceKind::Invalid, false));
             let options = OpenOptions { salvage: true, ..OpenOptions::default() };
             let opened = open(device, runtime.clone(), options.clone()).await;
             assert_eq!(opened.err().expect("it cannot write").kind, ErrorKind::Io);
@@ -462,7 +462,7 @@ fn a_checkpoint_that_did_not_end_tells_of_a_promise_until_the_next_one_has() {
                 put(&engine, volume.id, lba, TAG + 1).await.unwrap();
                 engine.flush().await.unwrap();
             }
-            control.fail(Verb::WriteRoot, 1, DeviceKind::Io, false);
+            control.fail_all(Verb::WriteRoot, Some(DeviceKind::Io));
             engine.close().await.unwrap_err();
             let last = *places_of(&memory, 32 * ZONE, TAG + 1).await.last().unwrap();
             let damaged = |memory: MemoryDevice| {
@@ -480,7 +480,7 @@ fn a_checkpoint_that_did_not_end_tells_of_a_promise_until_the_next_one_has() {
             drop(engine);
             let memory = memory.reopen();
             let device = damaged(memory.clone());
-            device.control().fail(Verb::WriteRoot, 1, DeviceKind::Io, false);
+            device.control().fail_all(Verb::WriteRoot, Some(DeviceKind::Io));
             let cut_short = open(device, runtime.clone(), salvage.clone()).await;
             assert_eq!(cut_short.err().expect("it has no root").kind, ErrorKind::Io);
             let memory = memory.reopen();

@@ -4,6 +4,7 @@
 mod admission;
 mod cold_checksums;
 mod collecting;
+mod failed_writes;
 mod full_of_snapshots;
 mod full_store;
 mod given_back;

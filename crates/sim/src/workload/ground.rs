@@ -11,7 +11,7 @@ use mjolnir_vtime::SimRuntime;
 use super::locks::{Guard, Locks};
 use super::{Kind, Swarm, Transactions};
 use crate::model::{Op, describe_bytes, value_of};
-use crate::{Found, FoundTarget, Incarnation, Key, Model, SimDisk, Value, Violation};
+use crate::{Found, FoundTarget, Incarnation, Key, Model, SimDisk, Trouble, Value, Violation};
 
 /// How often what was done and refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -107,8 +107,13 @@ impl<S: Store> Ground<S> {
             kind if expected.contains(&kind) => true,
             // Of targets that a transaction of an earlier life holds.
             ErrorKind::Busy => self.transactions.borrow().may_hold(),
-            ErrorKind::NoSpace => faulted || self.nearly_full(),
-            ErrorKind::Io | ErrorKind::Damaged | ErrorKind::Closed => faulted,
+            // Bad segments are out of use for a while, also those of earlier lives.
+            ErrorKind::NoSpace => {
+                faulted || self.nearly_full() || self.swarm.trouble == Trouble::BadPlaces
+            }
+            ErrorKind::Io | ErrorKind::Damaged | ErrorKind::Closed => {
+                faulted && (self.swarm.trouble != Trouble::BadPlaces || self.disk.is_off())
+            }
             _ => false,
         };
         let mut tally = self.tally.borrow_mut();

@@ -63,6 +63,8 @@ pub enum Trouble {
     Damage,
     /// Appends, flushes, resets and root writes fail now and then.
     FailedWrites,
+    /// Places on the medium take no write: appends fail, and land in parts. Clients see no error.
+    BadPlaces,
 }
 
 /// Placement policies to draw from; the default, three times in eight.
@@ -205,6 +207,9 @@ impl Swarm {
         let (kind, weight) = KINDS[KINDS.len() - 1];
         assert_eq!(kind, Kind::Transaction);
         swarm.weights.push(if chance.one_in(2) { weight } else { 0 });
+        if swarm.trouble == Trouble::None && chance.one_in(4) {
+            swarm.trouble = Trouble::BadPlaces;
+        }
         swarm
     }
 
@@ -217,6 +222,12 @@ impl Swarm {
                 FaultRates { read: 20 + often(200), flip: 20 + often(200), ..FaultRates::default() }
             }
             Trouble::Damage => FaultRates::default(),
+            Trouble::BadPlaces => {
+                let most = [20, 200, 1000][often(3) as usize - 1];
+                let bad_place = 10 + often(most);
+                let zones = if often(2) == 1 { 10 + often(100) } else { 0 };
+                FaultRates { bad_place, zones, ..FaultRates::default() }
+            }
             Trouble::FailedWrites => match often(4) {
                 1 => FaultRates { append: 100 + often(1000), ..FaultRates::default() },
                 2 => FaultRates { no_space: 100 + often(1000), ..FaultRates::default() },

@@ -16,7 +16,7 @@ use super::data::Place;
 use super::ground::Ground;
 use super::locks::{Guard, Want};
 use crate::model::{Contents, Writes, pattern_block};
-use crate::{Incarnation, Key, Model, Subject, Value, Violation};
+use crate::{Incarnation, Key, Model, Subject, Trouble, Value, Violation};
 
 /// Patterns of transactions have numbers from here on, which no operation has.
 const NUMBERS: u64 = 1 << 39;
@@ -276,9 +276,11 @@ impl<S: Subject> Ground<S> {
         Ok(())
     }
 
-    /// Neither space nor other transactions are a reason not to end one.
+    /// Neither space nor other transactions are a reason not to end one, unless bad places took the
+    /// reserve.
     fn refused(&self, what: &str, id: TransactionId, error: &Error) -> Result<(), Violation> {
-        if self.disk.faults().faults() > 0 || self.disk.is_off() {
+        let is_bad = self.swarm.trouble == Trouble::BadPlaces && error.kind == ErrorKind::NoSpace;
+        if is_bad || self.disk.faults().faults() > 0 || self.disk.is_off() {
             return Ok(());
         }
         Err(Violation::new(format!("{what} of transaction {id} was refused: {error}")))

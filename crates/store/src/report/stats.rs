@@ -39,6 +39,22 @@ pub struct Stats {
     pub segments_allocated: u64,
     /// Segments that became free after use, the map's included.
     pub segments_freed: u64,
+    /// Segments that the device failed to write to: those out of use, and those that are to be
+    /// emptied.
+    #[serde(default)]
+    pub segments_bad: u64,
+    /// Of those, the segments that still hold data.
+    #[serde(default)]
+    pub segments_bad_in_use: u64,
+    /// Appends that the device failed.
+    #[serde(default)]
+    pub write_errors: u64,
+    /// Groups of records that were written elsewhere because of that.
+    #[serde(default)]
+    pub groups_logged_again: u64,
+    /// What the device said when it failed to write, the last time.
+    #[serde(default)]
+    pub last_write_error: Option<String>,
     /// Free segments whose bytes went back to the store's medium: a sparse file has holes there.
     #[serde(default)]
     pub segments_released: u64,
@@ -187,6 +203,9 @@ pub struct SpaceStats {
     pub open_bytes: u64,
     /// Segments that become free with the next checkpoint.
     pub retiring_bytes: u64,
+    /// Segments out of use because the device failed to write to them.
+    #[serde(default)]
+    pub bad_bytes: u64,
     /// Free segments.
     pub free_bytes: u64,
     /// Free segments reserved for reclaim and checkpoints.

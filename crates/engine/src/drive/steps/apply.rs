@@ -68,7 +68,7 @@ impl State {
     pub fn apply(&mut self, record: &Record, sequence: u64) -> Result<(), Hurdle> {
         let released = self.released_by(record);
         match record {
-            Record::Write { .. } | Record::Moved { .. } => {
+            Record::Write { .. } | Record::Moved { .. } | Record::Cut { .. } => {
                 unreachable!("records with payload are applied with it")
             }
             Record::Vector { staging, remaps } => {

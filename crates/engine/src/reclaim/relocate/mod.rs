@@ -77,6 +77,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         &self,
         batch: Batch,
     ) -> Result<Option<Relocated>, Error> {
+        let breaks = self.state().log.breaks;
         let mut relocated = Relocated::nothing_of(&batch);
         let mut victims = batch.victims.into_iter();
         let nothing_before = AllRead::noted();
@@ -115,7 +116,21 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
         drop(next); // It holds what was read of a victim that is not copied now.
         self.wait_for_moved(&mut relocated.groups).await?;
+        if self.state().log.breaks != breaks {
+            self.give_up_copies(&mut relocated);
+        }
         Ok(Some(relocated))
+    }
+
+    /// An append failed meanwhile, perhaps of a group with copies: the victims stay in force.
+    fn give_up_copies(&self, relocated: &mut Relocated) {
+        let mut state = self.state();
+        for victim in relocated.batch.victims.drain(..) {
+            state.reclaim.index.remove(victim.zone);
+            state.reclaim.counters.copy_forward_failures += 1;
+        }
+        relocated.moves = Relocations::builder();
+        relocated.part = None;
     }
 
     /// Waits until what was copied is written.
