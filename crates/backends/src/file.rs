@@ -40,7 +40,8 @@ pub use warning::{Short, Warning, Warnings};
 /// Appends and reads go straight to the file, through io_uring or a pool of threads; see
 /// `docs/internals/container.md` for their places. A reset returns the space. After a failed flush
 /// every later flush fails too, since the system drops data that it could not write: open the
-/// device again and recover.
+/// device again and recover. Where requests bypass the page cache, nothing is dropped, and flushes may
+/// [go on](Abilities::flushes_again).
 ///
 /// Keeps the file locked until the device and every future of its requests are dropped. The lock
 /// covers other names of the file, its part of a disk, and loop devices, as far as these are
@@ -86,6 +87,8 @@ struct Frame {
     root: Option<Bytes>,
     /// The slot to write next: the one that does not hold the root.
     next_slot: usize,
+    /// The last root could not be written to that slot: the next one may go to the other.
+    takes_any_slot: bool,
     next_sequence: u64,
     /// The number of the last executed call of `write_root`.
     call: u64,
@@ -106,6 +109,34 @@ impl FileDevice {
     /// The open file or block device.
     pub(crate) fn file(&self) -> &File {
         &self.shared.target.file
+    }
+
+    /// Writes `data` at `at`, if the `claim` on the table admits it.
+    fn write(
+        &self,
+        at: Pba,
+        data: Vec<Bytes>,
+        claim: fn(&mut ZoneTable, Pba, &[Bytes]) -> Result<(), DeviceError>,
+    ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
+        let shared = &self.shared;
+        let started = shared.check_writable("append to").and_then(|()| {
+            let mut table = shared.table.borrow_mut();
+            claim(&mut table, at, &data)?;
+            let hold = shared.in_flight(table.info().zone_of(at)).hold();
+            let pieces = if shared.direct { align(data) } else { data };
+            let offset = shared.byte(at);
+            let request = Request::Write { offset, pieces };
+            let failure = shared.failure("writing", Some(offset));
+            Ok((shared.io.start(request, Some(hold)), failure))
+        });
+        let shared = shared.clone();
+        async move {
+            let (write, failure) = started?;
+            match write.await {
+                Ok(_) => Ok(at),
+                Err(error) => Err(shared.unless_gone(failure.of_write(&error)).await),
+            }
+        }
     }
 
     /// Whether requests bypass the page cache.
@@ -171,22 +202,15 @@ impl Device for FileDevice {
         at: Pba,
         data: Vec<Bytes>,
     ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
-        let shared = &self.shared;
-        let started = shared.check_writable("append to").and_then(|()| {
-            let mut table = shared.table.borrow_mut();
-            table.claim(at, &data)?;
-            let hold = shared.in_flight(table.info().zone_of(at)).hold();
-            let pieces = if shared.direct { align(data) } else { data };
-            let offset = shared.byte(at);
-            let request = Request::Write { offset, pieces };
-            let failure = shared.failure("writing", Some(offset));
-            Ok((shared.io.start(request, Some(hold)), failure))
-        });
-        async move {
-            let (write, failure) = started?;
-            write.await.map_err(|error| failure.of_write(&error))?;
-            Ok(at)
-        }
+        self.write(at, data, |table, at, data| table.claim(at, data).map(|_| ()))
+    }
+
+    fn append_again(
+        &self,
+        at: Pba,
+        data: Vec<Bytes>,
+    ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
+        self.write(at, data, |table, at, data| table.claim_again(at, data).map(|_| ()))
     }
 
     fn read(
@@ -213,9 +237,11 @@ impl Device for FileDevice {
                 Ok(whole) => whole.await,
                 Err(short) => short.await,
             };
-            let mut error = match read {
+            let (mut error, ends) = match read {
                 Ok(buffer) => return Ok(buffer.expect("a read returns its buffer")),
-                Err(error) => failure.of_read(&error),
+                Err(error) => {
+                    (failure.of_read(&error), error.kind() == io::ErrorKind::UnexpectedEof)
+                }
             };
             if shared.lost_blocks && error.kind == ErrorKind::Io {
                 // Retries: a transient error loses no data.
@@ -228,7 +254,11 @@ impl Device for FileDevice {
                     error.kind = ErrorKind::Unreadable;
                 }
             }
-            Err(error)
+            // A file that ends too early is there.
+            if ends {
+                return Err(error);
+            }
+            Err(shared.unless_gone(error).await)
         }
     }
 
@@ -240,7 +270,13 @@ impl Device for FileDevice {
                 started.await?;
                 shared.target.confirm_sync().await
             };
-            flushed.await.map_err(|error| shared.failure("flushing", None).of_write(&error))
+            match flushed.await {
+                Ok(()) => Ok(()),
+                Err(error) => {
+                    let error = shared.failure("flushing", None).of_write(&error);
+                    Err(shared.unless_gone(error).await)
+                }
+            }
         }
     }
 
@@ -331,11 +367,22 @@ impl Device for FileDevice {
                 let block = encode_root(&frame.labels.label.uuid, frame.next_sequence, &root);
                 // Never reused, whatever happens to the slot.
                 frame.next_sequence += 1;
-                write_block(target, &block, ROOTS_AT[frame.next_slot])
-                    .and_then(|()| target.sync())
-                    .map_err(|error| failure.of_write(&error))?;
-                frame.warnings.mended(ROOTS_AT[frame.next_slot]);
-                frame.next_slot = 1 - frame.next_slot;
+                let write = |slot: usize| {
+                    write_block(target, &block, ROOTS_AT[slot]).and_then(|()| target.sync())
+                };
+                let mut slot = frame.next_slot;
+                if let Err(error) = write(slot) {
+                    // The other slot has the present root. A block is written wholly or not at all,
+                    // so one of the two roots is there whatever happens.
+                    slot = 1 - slot;
+                    if !frame.takes_any_slot || write(slot).is_err() {
+                        frame.takes_any_slot = true;
+                        return Err(failure.of_write(&error));
+                    }
+                }
+                frame.warnings.mended(ROOTS_AT[slot]);
+                frame.next_slot = 1 - slot;
+                frame.takes_any_slot = false;
                 frame.root = Some(Bytes::copy_from_slice(&root));
                 frame.labels.mend(target).map_err(|error| label_failure.of_write(&error))
             })
@@ -385,6 +432,13 @@ impl Abilities for FileDevice {
         !shared.read_only && !shared.preallocated && !shared.keeps_space.get()
     }
 
+    fn flushes_again(&self) -> bool {
+        if self.shared.direct && !self.shared.read_only {
+            self.shared.target.forgive();
+        }
+        self.shared.direct
+    }
+
     fn held_bytes(&self) -> Option<u64> {
         use std::os::unix::fs::MetadataExt;
         let of_file = self.shared.kind == Kind::File;
@@ -393,6 +447,14 @@ impl Abilities for FileDevice {
 }
 
 impl Shared {
+    /// The error, which says that the device is gone if no label can be read either.
+    async fn unless_gone(&self, mut error: DeviceError) -> DeviceError {
+        if error.kind == ErrorKind::Io && !self.is_there().await {
+            error.kind = ErrorKind::Gone;
+        }
+        error
+    }
+
     /// Whether a label can be read: then the medium is present, and other unreadable blocks are
     /// lost.
     async fn is_there(&self) -> bool {

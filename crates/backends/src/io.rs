@@ -86,6 +86,11 @@ impl Target {
         result
     }
 
+    /// What was written was not lost though a sync failed: later ones count again.
+    pub fn forgive(&self) {
+        self.lost.store(false, Ordering::Relaxed);
+    }
+
     fn check_lost(&self) -> io::Result<()> {
         match self.lost.load(Ordering::Relaxed) {
             false => Ok(()),

@@ -160,6 +160,10 @@ pub enum StoreCommand {
     Scrub {
         /// The store.
         store: PathBuf,
+        /// Then try the segments that are out of use because the device failed to write to them. Each
+        /// is written and read in whole; those that work are used again.
+        #[arg(long)]
+        retry_bad: bool,
     },
     /// Check the structure of the store, without reading the data.
     ///

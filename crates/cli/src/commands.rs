@@ -170,7 +170,7 @@ fn plan(command: StoreCommand) -> Result<(PathBuf, Request, View), Failure> {
             Ok((store, Request::Stats {}, View::Reclaim))
         }
         StoreCommand::Stats { store } => plain(store, Request::Stats {}),
-        StoreCommand::Scrub { store } => plain(store, Request::Scrub {}),
+        StoreCommand::Scrub { store, retry_bad } => plain(store, Request::Scrub { retry_bad }),
         StoreCommand::Check { store } => plain(store, Request::Check {}),
         StoreCommand::Grow { store, size } => plain(store, Request::Grow { bytes: size }),
         StoreCommand::Checkpoint { store } => plain(store, Request::Checkpoint {}),

@@ -152,10 +152,12 @@ pub async fn handle<S: Maintenance + Member>(
             let of = StatsOf { served, recording, warnings, waiting, warm_log, stats };
             Ok(Response::Stats(Box::new(of)))
         }
-        Request::Scrub {} => {
+        Request::Scrub { retry_bad } => {
             let report = store.scrub(progress).await?;
-            let waiting = circumstances.waiting(&store.recovery());
-            Ok(Response::Scrub(ScrubOf { warnings: circumstances.warnings(), waiting, report }))
+            let bad_tried = if retry_bad { Some(store.retry_bad().await?) } else { None };
+            let (warnings, waiting) =
+                (circumstances.warnings(), circumstances.waiting(&store.recovery()));
+            Ok(Response::Scrub(ScrubOf { warnings, waiting, bad_tried, report }))
         }
         Request::Check {} => check(store, circumstances, progress).await,
         Request::Grow { bytes } => {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use mjolnir_host::Recording;
 use mjolnir_store::DiffPage;
-use mjolnir_store::report::{CheckReport, ScrubReport, Stats};
+use mjolnir_store::report::{BadTried, CheckReport, ScrubReport, Stats};
 use mjolnir_store::{Error, TransactionId, TransactionInfo, VolumeRange};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -79,8 +79,11 @@ pub enum Request {
     Collect {},
     /// The store at a glance.
     Stats {},
-    /// Read and verify everything.
-    Scrub {},
+    /// Read and verify everything; then try the segments that are out of use if `retry_bad`.
+    Scrub {
+        #[serde(default)]
+        retry_bad: bool,
+    },
     /// Check the structure.
     Check {},
     /// Enlarge the store to `bytes` bytes in all.
@@ -104,7 +107,7 @@ impl Request {
                 | ListTransactions {}
                 | Diff { .. }
                 | Stats {}
-                | Scrub {}
+                | Scrub { retry_bad: false }
                 | Check {}
                 | StartRecording { .. }
                 | StopRecording {}
@@ -114,12 +117,12 @@ impl Request {
     /// Whether it is given up when whoever asked is gone: what it won by then is won, and the rest is of no
     /// use to anybody.
     pub fn ends_with_caller(&self) -> bool {
-        matches!(self, Request::Collect {} | Request::Scrub {} | Request::Check {})
+        matches!(self, Request::Collect {} | Request::Scrub { .. } | Request::Check {})
     }
 
     /// Whether the answer says what is odd about what holds the store.
     pub fn warns(&self) -> bool {
-        matches!(self, Request::Stats {} | Request::Scrub {} | Request::Check {})
+        matches!(self, Request::Stats {} | Request::Scrub { .. } | Request::Check {})
     }
 }
 
@@ -267,6 +270,9 @@ pub struct ScrubOf {
     /// What waits in the warm log of a server that died, if anything does.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub waiting: Option<Waiting>,
+    /// What came of trying the segments that were out of use.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub bad_tried: Option<BadTried>,
     /// What was found.
     #[serde(flatten)]
     pub report: ScrubReport,

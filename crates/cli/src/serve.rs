@@ -291,6 +291,7 @@ fn engine_options(options: &ServeOptions) -> OpenOptions {
         client_streams: options.streams,
         placement: options.placement.clone(),
         memory_bytes: options.memory,
+        patience: Duration::from_secs(options.device_wait.into()),
         reclaim: ReclaimOptions {
             start_utilization: options.reclaim_start,
             candidate_threshold: options.reclaim_threshold,

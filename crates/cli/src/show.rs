@@ -1,12 +1,13 @@
 //! Answers, for people and as JSON.
 
+mod bad;
 mod damage;
 mod reads;
 
 use std::path::Path;
 
 use mjolnir_host::Recording;
-use mjolnir_store::report::{LatencySummary, Stats};
+use mjolnir_store::report::{BadTried, LatencySummary, Stats};
 use mjolnir_store::{TransactionInfo, TransactionState};
 use serde_json::Value;
 
@@ -107,7 +108,7 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
         }
         Response::Stats(of) if view == View::Reclaim => reclaim(&of.stats),
         Response::Stats(of) => stats(store, of),
-        Response::Scrub(ScrubOf { warnings: odd, waiting, report }) => {
+        Response::Scrub(ScrubOf { warnings: odd, waiting, bad_tried, report }) => {
             let mut text = format!(
                 "read and verified {} in {}\n",
                 bytes(report.verified_bytes),
@@ -132,6 +133,13 @@ pub fn text(store: &Path, response: &Response, view: View) -> String {
             }
             if !report.losses.is_empty() {
                 text += &format!("the way out: {}\n", mend(store));
+            }
+            if let Some(BadTried { tried, taken_back }) = bad_tried {
+                text += &format!(
+                    "tried {} that the device had failed to write to: {taken_back} {} again\n",
+                    count(*tried, "segment"),
+                    if *taken_back == 1 { "works" } else { "work" },
+                );
             }
             text + &recovered::waiting_note(waiting.as_ref()) + &warnings(odd)
         }
@@ -184,6 +192,7 @@ fn check_text(store: &Path, check: &CheckOf) -> String {
         text += &format!("not checked: {left_out}\n");
     }
     text += &recovered::notes(&report.recovery, check.waiting.as_ref());
+    text += &bad::of_check(&report.bad_segments);
     text += &reads::of_check(check.online, report);
     if let Some(missing) = &report.missing {
         text += &damage::shortened(report, missing, check.warnings);
@@ -264,6 +273,9 @@ fn stats(store: &Path, of: &StatsOf) -> String {
     if let Some(failed) = &stats.failed {
         text += &format!("FAILED: {failed}\n");
     }
+    if let Some(outage) = &stats.outage {
+        text += &format!("WAITING: {outage}\n");
+    }
     if let Some(failed) = &stats.reclaim_failed {
         text += &format!("RECLAIM FAILS: {failed}\n");
     }
@@ -341,6 +353,7 @@ fn stats(store: &Path, of: &StatsOf) -> String {
         text += &format!("warm log: {}\n", file.display());
     }
     text += &reads::of_stats(stats);
+    text += &bad::of_stats(stats);
     text += "\n";
     text += &reclaim(stats);
     text += match of.served {
@@ -356,6 +369,11 @@ fn space(stats: &Stats) -> String {
     let total = space.total_bytes.max(1) as f64;
     let mut table = Table::new(&["  KIND", ">BYTES", ">PART", ""]);
     let free = format!("of which {} are kept for reclaim", bytes(space.reserved_bytes));
+    let bad = (space.bad_bytes > 0).then_some((
+        "  bad",
+        space.bad_bytes,
+        "segments that the device failed to write to",
+    ));
     for (kind, count, remark) in [
         ("  live", space.live_bytes, "as the last mark counted"),
         ("  stale", space.stale_bytes, "overwritten or deleted, as the last mark counted"),
@@ -365,8 +383,11 @@ fn space(stats: &Stats) -> String {
         ("  being filled", space.open_bytes, "segments that are open, their room included"),
         ("  retiring", space.retiring_bytes, "free with the next checkpoint"),
         ("  free", space.free_bytes, free.as_str()),
-        ("  total", space.total_bytes, ""),
-    ] {
+    ]
+    .into_iter()
+    .chain(bad)
+    .chain([("  total", space.total_bytes, "")])
+    {
         let part = percent(count as f64 / total);
         table.row(vec![kind.to_owned(), bytes(count), part, remark.to_owned()]);
     }

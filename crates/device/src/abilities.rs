@@ -40,6 +40,13 @@ pub trait Abilities {
         false
     }
 
+    /// A flush failed. Whether a later one that works makes durable all that was written since the last
+    /// one that worked, as far as it can still be read. A system that drops what it could not write, and
+    /// goes on to show it to readers, says no.
+    fn flushes_again(&self) -> bool {
+        false
+    }
+
     /// Bytes that the device takes of what it lies on, where that is known and may be less than its size.
     fn held_bytes(&self) -> Option<u64> {
         None

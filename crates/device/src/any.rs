@@ -29,6 +29,7 @@ trait Erased {
     fn erased_info(&self) -> DeviceInfo;
     fn erased_abilities(&self) -> &dyn Abilities;
     fn erased_append(&self, at: Pba, data: Vec<Bytes>) -> Answer<Pba>;
+    fn erased_append_again(&self, at: Pba, data: Vec<Bytes>) -> Answer<Pba>;
     fn erased_read(&self, from: Pba, buffer: AlignedBuf) -> Answer<AlignedBuf>;
     fn erased_flush(&self) -> Answer<()>;
     fn erased_seal(&self, zone: ZoneId) -> Answer<()>;
@@ -48,6 +49,9 @@ impl<D: Device> Erased for D {
     }
     fn erased_append(&self, at: Pba, data: Vec<Bytes>) -> Answer<Pba> {
         Box::pin(self.append(at, data))
+    }
+    fn erased_append_again(&self, at: Pba, data: Vec<Bytes>) -> Answer<Pba> {
+        Box::pin(self.append_again(at, data))
     }
     fn erased_read(&self, from: Pba, buffer: AlignedBuf) -> Answer<AlignedBuf> {
         Box::pin(self.read(from, buffer))
@@ -90,6 +94,13 @@ impl Device for AnyDevice {
         data: Vec<Bytes>,
     ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
         self.0.erased_append(at, data)
+    }
+    fn append_again(
+        &self,
+        at: Pba,
+        data: Vec<Bytes>,
+    ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
+        self.0.erased_append_again(at, data)
     }
     fn read(
         &self,

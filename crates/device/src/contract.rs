@@ -656,7 +656,8 @@ mod tests {
         for (stale_after_reset, gives_back) in
             [(false, false), (true, false), (false, true), (true, true)]
         {
-            let bench = Memory(MemoryOptions { stale_after_reset, gives_back });
+            let bench =
+                Memory(MemoryOptions { stale_after_reset, gives_back, flushes_again: false });
             block_on(all(&bench));
             for seed in 0..20 {
                 block_on(random_history(&bench, seed, 500));

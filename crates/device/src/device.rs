@@ -18,7 +18,7 @@ use crate::{Abilities, AlignedBuf, DeviceError, DeviceInfo, ErrorKind};
 ///   returns the future. Any other address is [`Invalid`](crate::ErrorKind::Invalid). The
 ///   completion returns the address of the data. A request refused as invalid changes nothing. An
 ///   append that fails in any other way keeps its claim, and the content of its blocks is
-///   unspecified. An append has at least one block.
+///   unspecified. It may be made [again](Device::append_again). An append has at least one block.
 /// * **Volatility.** A completed append can be read at once, but may be lost, wholly or in part,
 ///   in any order, by a power cut until it is durable: after a [`flush`](Device::flush) that was
 ///   called after the append completed, or, on a device whose sealing is
@@ -61,6 +61,19 @@ pub trait Device: 'static {
         at: Pba,
         data: Vec<Bytes>,
     ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static;
+
+    /// Makes an append that failed again, with the same data at the same address. Appends behind it may
+    /// have been made since, and it may have been refused before it claimed the address; the zone was
+    /// neither sealed nor reset. A device whose zones take blocks in order alone refuses it as
+    /// [`Invalid`](crate::ErrorKind::Invalid).
+    fn append_again(
+        &self,
+        at: Pba,
+        _data: Vec<Bytes>,
+    ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
+        let why = format!("{} makes no append at {at} again", self.info().name);
+        ready(Err(DeviceError::new(ErrorKind::Invalid, why)))
+    }
 
     /// Fills `buffer`, a whole number of blocks, from `from` on. The range stays within a zone.
     fn read(

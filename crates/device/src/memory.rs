@@ -73,6 +73,9 @@ pub struct MemoryOptions {
     /// A reset leaves the old bytes in place past the write pointer, as on a file system that
     /// cannot punch holes. Recovery must not take them for new ones.
     pub stale_after_reset: bool,
+    /// Flushes that come after one that failed are worth something; see
+    /// [`Abilities::flushes_again`].
+    pub flushes_again: bool,
     /// Zones can be released: after that they read as zeroes, or as before where resets leave old bytes.
     pub gives_back: bool,
 }
@@ -248,6 +251,34 @@ impl Device for MemoryDevice {
         }
     }
 
+    fn append_again(
+        &self,
+        at: Pba,
+        data: Vec<Bytes>,
+    ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
+        let begun = self.with(|state| {
+            let claimed = state.table.claim_again(at, &data)?;
+            let (zone, zone_blocks) =
+                (state.table.info().zone_of(at), state.table.info().zone_blocks);
+            let (held, offset) = (&mut state.zones[zone.0 as usize], at.offset(zone_blocks));
+            let data = data.concat().into();
+            let (generation, index) = match claimed {
+                true => held.append_again(offset, data),
+                false => held.append(offset, data),
+            };
+            Ok((zone, generation, index))
+        });
+        let device = self.clone();
+        async move {
+            let (zone, generation, index) = begun?;
+            device.with(|state| {
+                state.zones[zone.0 as usize].complete(generation, index);
+                state.complete(zone, generation, What::Append(index));
+                Ok(at)
+            })
+        }
+    }
+
     fn read(
         &self,
         from: Pba,
@@ -372,6 +403,10 @@ impl Device for MemoryDevice {
 impl Abilities for MemoryDevice {
     fn gives_back(&self) -> bool {
         self.state.borrow().options.gives_back
+    }
+
+    fn flushes_again(&self) -> bool {
+        self.state.borrow().options.flushes_again
     }
 }
 

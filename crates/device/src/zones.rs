@@ -120,6 +120,17 @@ impl ZoneTable {
         Ok(blocks)
     }
 
+    /// As [`claim`](Self::claim), for an append that failed: it may have claimed its address already.
+    /// Returns whether it had.
+    pub fn claim_again(&mut self, at: Pba, data: &[Bytes]) -> Result<bool, DeviceError> {
+        let (zone, offset) = (self.info.zone_of(at), at.offset(self.info.zone_blocks));
+        let blocks = data.iter().map(|piece| piece.len() as u64).sum::<u64>() / BLOCK_SIZE;
+        match self.zones.get(zone.0 as usize) {
+            Some(State::Open(pointer)) if offset + blocks <= *pointer => Ok(true),
+            _ => self.claim(at, data).map(|_| false),
+        }
+    }
+
     /// Checks a read of `bytes` bytes from `from`. Returns how many blocks it has.
     pub fn check_read(&self, from: Pba, bytes: usize) -> Result<u64, DeviceError> {
         let name = &self.info.name;

@@ -9,10 +9,7 @@ pub(crate) const SCRUB: &str = "; run a scrub to see what is affected";
 /// A device error, prefixed with the engine's action.
 pub(crate) fn device(doing: &str, error: DeviceError) -> Error {
     let (kind, advice) = match error.kind {
-        DeviceKind::NoSpace => (
-            ErrorKind::NoSpace,
-            "; then open the store again (restart its server, if it is served)",
-        ),
+        DeviceKind::NoSpace => (ErrorKind::NoSpace, ""),
         DeviceKind::Unreadable => (ErrorKind::Damaged, SCRUB),
         DeviceKind::Format => (ErrorKind::Format, ""),
         DeviceKind::Busy => (ErrorKind::Busy, ""),

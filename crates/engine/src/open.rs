@@ -80,6 +80,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             engine.stop_tasks().await;
             return Err(error);
         }
+        engine.state().is_serving = true;
         if let Some(warm) = warm {
             engine.begin_warm(warm);
         }
@@ -107,6 +108,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         // Closed before, or by someone else: what is left is to wait for its tasks.
         if !self.inner.options.read_only && !self.state().stopping {
             outcome = self.flush_to(sequence).await;
+            let is_away = self.state().outage.is_some();
+            if let Some(error) = outcome.as_ref().err().filter(|_| is_away) {
+                // What waits for the device would wait for ever.
+                self.fail(error.clone());
+            }
             self.wait_while(|state| state.reclaim.running && state.failed.is_none()).await;
             if outcome.is_ok() && !self.state().stopping {
                 outcome = self.checkpoint().await;

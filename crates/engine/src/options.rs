@@ -19,6 +19,9 @@ pub struct OpenOptions {
     pub salvage: bool,
     /// What a salvage may accept: that it lacks this, and nothing else. None for whatever it is.
     pub salvage_only: Option<LogLoss>,
+    /// How long requests wait while the device is away or its medium has no space. Then they are
+    /// refused, until it is over.
+    pub patience: Duration,
     /// Bytes of acknowledged writes that may wait in memory; more of them wait for the device. At
     /// most a quarter of `memory_bytes` counts.
     pub dirty_bytes_max: u64,
@@ -106,6 +109,7 @@ impl Default for OpenOptions {
             read_only: false,
             salvage: false,
             salvage_only: None,
+            patience: Duration::from_secs(60),
             dirty_bytes_max: 64 << 20,
             unflushed_bytes_max: 256 << 20,
             linger: Duration::from_millis(10),

@@ -1,7 +1,9 @@
 //! Implements the Store contract's layers above bytes, and [`Collects`].
 
 use mjolnir_device::{Device, Runtime};
-use mjolnir_store::report::{CheckReport, Collected, Growth, RecoveryReport, ScrubReport, Stats};
+use mjolnir_store::report::{
+    BadTried, CheckReport, Collected, Growth, RecoveryReport, ScrubReport, Stats,
+};
 use mjolnir_store::{
     CollectOrder, Collects, DiffPage, Error, Maintenance, Pressure, TargetInfo, Volumes,
 };
@@ -77,6 +79,10 @@ impl<D: Device, R: Runtime> Maintenance for Engine<D, R> {
 
     async fn scrub(&self, progress: &dyn Fn(f64)) -> Result<ScrubReport, Error> {
         Engine::scrub(self, progress).await
+    }
+
+    async fn retry_bad(&self) -> Result<BadTried, Error> {
+        self.retry_bad_segments().await
     }
 
     async fn reclaim(&self) -> Result<Collected, Error> {

@@ -31,6 +31,8 @@ struct Inner {
     cut_at: Cell<Option<u64>>,
     after_cut: AfterCut,
     off: Cell<bool>,
+    /// The disk does not answer for a while.
+    away: Cell<bool>,
     waiting: RefCell<Vec<Waker>>,
 }
 
@@ -66,6 +68,7 @@ impl SimDisk {
                 cut_at: Cell::new(None),
                 after_cut,
                 off: Cell::new(false),
+                away: Cell::new(false),
                 waiting: RefCell::default(),
             }),
         }
@@ -103,6 +106,14 @@ impl SimDisk {
         }
     }
 
+    /// From now on all requests fail with [`ErrorKind::Gone`], those under way included, until the
+    /// disk is back with all that it holds.
+    pub fn set_away(&self, away: bool) {
+        if self.inner.away.replace(away) != away {
+            self.inner.runtime.trace("away", [u64::from(away), 0, 0]);
+        }
+    }
+
     /// Whether the power has gone.
     pub fn is_off(&self) -> bool {
         self.inner.off.get()
@@ -129,14 +140,19 @@ impl SimDisk {
         let inner = self.inner.clone();
         inner.calls.set(inner.calls.get() + 1);
         inner.runtime.trace(what, words);
-        let request = (!inner.off.get()).then(|| request(&inner.device));
+        let answers = !inner.off.get() && !inner.away.get();
+        let request = answers.then(|| request(&inner.device));
         if inner.cut_at.get() == Some(inner.calls.get()) {
             self.cut();
         }
         Box::pin(async move {
             let outcome = match request {
                 Some(request) => request.await,
-                None => Err(DeviceError::new(ErrorKind::Gone, "the simulated power is off")),
+                None => Err(DeviceError::new(ErrorKind::Gone, "the simulated disk is away")),
+            };
+            let outcome = match inner.away.get() {
+                true => Err(DeviceError::new(ErrorKind::Gone, "the simulated disk went away")),
+                false => outcome,
             };
             if inner.off.get() && inner.after_cut == AfterCut::Silence {
                 return pending().await;
@@ -166,6 +182,18 @@ impl Device for SimDisk {
         let length = data.iter().map(Bytes::len).sum::<usize>() as u64;
         let hash = data.iter().fold(0, |hash, piece| hash ^ digest(piece).rotate_left(7));
         self.pass("append", [at.0, length, hash], move |device| Box::pin(device.append(at, data)))
+    }
+
+    fn append_again(
+        &self,
+        at: Pba,
+        data: Vec<Bytes>,
+    ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
+        let length = data.iter().map(Bytes::len).sum::<usize>() as u64;
+        let hash = data.iter().fold(0, |hash, piece| hash ^ digest(piece).rotate_left(7));
+        self.pass("append again", [at.0, length, hash], move |device| {
+            Box::pin(device.append_again(at, data))
+        })
     }
 
     fn read(

@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use futures_lite::future::or;
-use mjolnir_device::filter::FaultRates;
+use mjolnir_device::filter::{FaultRates, Verb};
 use mjolnir_device::{Device, MemoryDevice, MemoryOptions, Runtime};
 use mjolnir_engine::Engine;
 use mjolnir_units::Instant;
@@ -163,6 +163,7 @@ impl Story<'_> {
         let options = MemoryOptions {
             stale_after_reset: self.swarm.stale_after_reset,
             gives_back: self.swarm.gives_back,
+            flushes_again: true,
         };
         let mut memory = MemoryDevice::with_options(self.swarm.info.clone(), options);
         let disk = self.disk(&memory);
@@ -341,6 +342,7 @@ impl Story<'_> {
     fn excuses(&self, disk: &SimDisk, error: &mjolnir_store::Error) -> bool {
         match self.swarm.trouble {
             Trouble::BadPlaces => error.kind == mjolnir_store::ErrorKind::NoSpace,
+            Trouble::Outages => false,
             _ => disk.faults().faults() > 0,
         }
     }
@@ -369,6 +371,7 @@ impl Story<'_> {
             runtime.spawn(async move { ends.came(client.await) });
         }
         let damage = self.damage_now_and_then(disk, runtime);
+        let outages = self.outages_now_and_then(disk, runtime);
         let end = or(
             async {
                 disk.power_lost().await;
@@ -376,11 +379,43 @@ impl Story<'_> {
             },
             async { ends.all().await.map(|()| End::InOrder) },
         );
-        or(end, async {
+        let end = or(end, async {
             damage.await;
+            std::future::pending().await
+        });
+        or(end, async {
+            outages.await;
             std::future::pending().await
         })
         .await
+    }
+
+    /// Takes the disk away now and then, or its space, if that is this seed's trouble.
+    fn outages_now_and_then(
+        &mut self,
+        disk: &SimDisk,
+        runtime: &SimRuntime,
+    ) -> impl Future<Output = ()> + use<> {
+        let rounds = if self.swarm.trouble == Trouble::Outages { 20 } else { 0 };
+        let (disk, runtime) = (disk.clone(), runtime.clone());
+        let mut chance = if rounds > 0 { self.chance.fork() } else { Chance::new(0) };
+        async move {
+            for _ in 0..rounds {
+                runtime.sleep(std::time::Duration::from_micros(chance.below(20_000))).await;
+                let is_away = chance.one_in(2);
+                let set = |on: bool| match is_away {
+                    true => disk.set_away(on),
+                    false => {
+                        let error = on.then_some(mjolnir_device::ErrorKind::NoSpace);
+                        disk.faults().fail_all(Verb::Append, error);
+                    }
+                };
+                set(true);
+                let most = *chance.pick(&[100, 10_000, 1_000_000]);
+                runtime.sleep(std::time::Duration::from_micros(chance.below(most))).await;
+                set(false);
+            }
+        }
     }
 
     /// Spoils a block now and then, if that is this seed's trouble.
@@ -438,7 +473,10 @@ impl Story<'_> {
     /// Ends this life's trouble; true if there was none.
     fn stop_trouble(&self, disk: &SimDisk) -> bool {
         disk.faults().by_chance(0, Default::default());
-        disk.faults().faults() == 0 || self.swarm.trouble == Trouble::BadPlaces
+        disk.set_away(false);
+        disk.faults().fail_all(Verb::Append, None);
+        let endures = [Trouble::BadPlaces, Trouble::Outages].contains(&self.swarm.trouble);
+        disk.faults().faults() == 0 || endures
     }
 }
 

@@ -94,7 +94,7 @@ impl Stage {
         };
         let memory = MemoryDevice::with_options(
             info,
-            MemoryOptions { stale_after_reset: true, gives_back: false },
+            MemoryOptions { stale_after_reset: true, ..MemoryOptions::default() },
         );
         let options = Options { order: Order::Drawn, ..Options::default() };
         let mut stage = Stage {

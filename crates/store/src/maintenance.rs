@@ -1,6 +1,6 @@
 //! Maintenance of a store: statistics, checks, reclaim, growth.
 
-use crate::report::{CheckReport, Collected, Growth, RecoveryReport, ScrubReport, Stats};
+use crate::report::{BadTried, CheckReport, Collected, Growth, RecoveryReport, ScrubReport, Stats};
 use crate::{Error, Volumes};
 
 /// An operator's operations on a store as a whole.
@@ -18,6 +18,10 @@ pub trait Maintenance: Volumes {
 
     /// Reads and verifies every block in use. Calls `progress` with the part done, 0 to 1.
     async fn scrub(&self, progress: &dyn Fn(f64)) -> Result<ScrubReport, Error>;
+
+    /// Tries the segments that are out of use because the device failed to write to them: writes and
+    /// reads each in whole. Those that work are used again.
+    async fn retry_bad(&self) -> Result<BadTried, Error>;
 
     /// Wins all space that can be won now, whatever the utilization. Meanwhile clients keep most of
     /// the device. Dropping the future stops the collection.

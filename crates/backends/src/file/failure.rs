@@ -22,6 +22,7 @@ impl Failure {
         let kind = match errno(error) {
             Some(Errno::NOSPC | Errno::DQUOT) => ErrorKind::NoSpace,
             Some(Errno::FBIG) => ErrorKind::Invalid,
+            Some(errno) if is_gone(errno) => ErrorKind::Gone,
             _ => ErrorKind::Io,
         };
         let advice = match kind {
@@ -36,7 +37,11 @@ impl Failure {
     pub fn of_read(&self, error: &io::Error) -> DeviceError {
         // The errors of drives and file systems for single lost blocks.
         let lost = matches!(errno(error), Some(Errno::NODATA | Errno::ILSEQ | Errno::UCLEAN));
-        let kind = if lost { ErrorKind::Unreadable } else { ErrorKind::Io };
+        let kind = match errno(error) {
+            _ if lost => ErrorKind::Unreadable,
+            Some(errno) if is_gone(errno) => ErrorKind::Gone,
+            _ => ErrorKind::Io,
+        };
         if error.kind() == io::ErrorKind::UnexpectedEof {
             return DeviceError::new(kind, format!("{}: the file ends there", self.head()));
         }
@@ -49,6 +54,11 @@ impl Failure {
             None => format!("{} {}", self.what, self.name),
         }
     }
+}
+
+/// The errors of a device that is not there.
+fn is_gone(errno: Errno) -> bool {
+    matches!(errno, Errno::NODEV | Errno::NXIO | Errno::NOMEDIUM | Errno::SHUTDOWN | Errno::NOTCONN)
 }
 
 fn errno(error: &io::Error) -> Option<Errno> {
@@ -71,6 +81,8 @@ mod tests {
         assert_eq!(of(Errno::NOSPC).kind, ErrorKind::NoSpace);
         assert_eq!(of(Errno::DQUOT).kind, ErrorKind::NoSpace);
         assert_eq!(of(Errno::IO).kind, ErrorKind::Io);
+        assert_eq!(of(Errno::NODEV).kind, ErrorKind::Gone);
+        assert_eq!(failure.of_read(&Errno::NXIO.into()).kind, ErrorKind::Gone);
         assert!(of(Errno::IO).context.starts_with("writing x.mj at byte 4096: "));
         assert_eq!(failure.of_read(&Errno::NODATA.into()).kind, ErrorKind::Unreadable);
         assert_eq!(failure.of_read(&Errno::IO.into()).kind, ErrorKind::Io);

@@ -132,8 +132,15 @@ impl FileDevice {
         let mend = direct || blocks.iter().all(Option::is_some);
         let warnings = Warnings::default();
         let labels = Labels { label, unsound, mend, warnings: warnings.clone() };
-        let mut frame =
-            Frame { labels, root: None, next_slot: 0, next_sequence: 1, call: 0, warnings };
+        let mut frame = Frame {
+            labels,
+            root: None,
+            next_slot: 0,
+            takes_any_slot: false,
+            next_sequence: 1,
+            call: 0,
+            warnings,
+        };
         let (mut scarred, mut blank) = (Vec::new(), Vec::new());
         for (slot, offset) in ROOTS_AT.into_iter().enumerate() {
             let block = block(offset);

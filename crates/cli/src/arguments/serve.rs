@@ -59,6 +59,10 @@ pub struct ServeOptions {
     #[arg(long, value_name = "SECONDS", default_value = "60",
         value_parser = clap::value_parser!(u32).range(1..))]
     pub control_time: u32,
+    /// How many seconds requests wait while the device is away or there is no space below the store.
+    /// After that, changes are refused until that is over.
+    #[arg(long, value_name = "SECONDS", default_value = "60")]
+    pub device_wait: u32,
     /// Refuse changes, and write nothing to the store. If the store's folder is not writable
     /// either, there is no control socket.
     #[arg(long)]

@@ -90,7 +90,7 @@ pub async fn watch(
     stop: Rc<Stop>,
 ) {
     let (mut was_low, mut was_in_vain, mut was_failed) = (false, false, false);
-    let mut reads = Reads::default();
+    let (mut reads, mut writes, mut was_away) = (Reads::default(), Rationed::default(), false);
     let (mut refused, mut seen, mut quiet_refusals, mut was_full) = (0, 0, 0, false);
     while !stop.is_requested() {
         let stats = store.stats();
@@ -132,6 +132,21 @@ pub async fn watch(
         }
         was_in_vain = stats.reclaim_failed.is_some();
         reads.tell(&stats);
+        if let Some(more) = writes.due(stats.write_errors) {
+            let last = stats.last_write_error.as_deref().unwrap_or("unknown");
+            complain(&format!(
+                "warning: {} of the device failed; nothing is lost, and what they were to hold is written \
+                 elsewhere or later; the last: {last}",
+                output::count(more, "write"),
+            ));
+        }
+        if let Some(outage) = stats.outage.as_ref().filter(|_| !was_away) {
+            lines.say("about an outage", "", &format!("warning: {outage}"));
+        }
+        if was_away && stats.outage.is_none() {
+            lines.say("about the end of an outage", "", "the device works again");
+        }
+        was_away = stats.outage.is_some();
         if let Some(why) = stats.failed.filter(|_| !was_failed) {
             complain(&format!(
                 "error: {why} (reads go on; once that is mended, stop this server and start it anew)"

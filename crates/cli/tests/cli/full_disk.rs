@@ -1,6 +1,6 @@
 //! The disk below a sparse store is full, or a resource limit ends the file: the command or the
 //! client is told, nothing that was acknowledged is lost, and once there is room the store works
-//! again.
+//! again. If the disk is enlarged below a served store, the server goes on by itself.
 
 use std::process::Command;
 
@@ -84,23 +84,30 @@ fn a_full_disk_is_told_and_loses_nothing() {
     assert!(!folder.path("small/p.mj").exists());
     folder.ok("format small/s.mj --size 64M");
     folder.ok("volume create s.mj big --size 1G");
-    let server = folder.serve("");
+    let server = folder.serve("--device-wait 2");
     let mut client = server.client("big");
     let pieces = fill(&mut client);
     assert!((4..16).contains(&pieces), "{pieces} MiB were written");
-    server.wait_for("takes no more changes");
+    server.wait_for("no space below the store");
     assert!(client.read(0, PIECE as u32).unwrap() == pattern(0, PIECE), "it is still readable");
+    let stats = folder.ok("stats s.mj");
+    assert!(stats.contains("WAITING: there has been no space below the store"), "{stats}");
+    assert_eq!(client.write(0, 60 << 20, &pattern(1, PIECE)), Err(nbd::ENOSPC));
     let request =
         |at| format!("{},a,0,Write,{},4096,100\n", 128_166_372_000_000_000 + at, at * 4096);
     std::fs::write(folder.path("a.csv"), (0..200_000u64).map(request).collect::<String>()).unwrap();
     let parts = ["writing small/a.log: No space left", "nothing is left of it"];
     folder.refused("trace convert a.csv small/a.log --to fio-v3", &parts);
-    drop(client);
-    server.signal(rustix::process::Signal::TERM);
-    assert_eq!(server.wait(), Some(1), "a failed store does not end well");
     let mut larger = Command::new("mount");
     larger.args(["-o", "remount,size=80M"]).arg(&small);
     assert!(larger.status().unwrap().success());
-    verify(&folder, pieces);
+    server.wait_for("the device works again");
+    for piece in 0..20 {
+        client.write(0, piece * PIECE as u64, &pattern(piece, PIECE)).unwrap();
+        client.flush().unwrap();
+    }
+    drop(client);
+    server.stop();
+    verify(&folder, 20);
     drop(mounted);
 }

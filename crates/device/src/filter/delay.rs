@@ -122,6 +122,15 @@ impl<D: Device, R: Runtime> Device for Delay<D, R> {
         self.hold(Verb::Append, bytes, self.inner.append(at, data))
     }
 
+    fn append_again(
+        &self,
+        at: Pba,
+        data: Vec<Bytes>,
+    ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
+        let bytes = data.iter().map(|piece| piece.len() as u64).sum();
+        self.hold(Verb::Append, bytes, self.inner.append_again(at, data))
+    }
+
     fn read(
         &self,
         from: Pba,

@@ -291,6 +291,22 @@ impl<D: Device> Fault<D> {
             }
         }
     }
+
+    /// What befalls an append of `data`, of which nothing or parts land if it fails.
+    fn befall(&self, at: Pba, data: &mut Vec<Bytes>) -> Option<DeviceError> {
+        let mut mishap = self.control.meet(Verb::Append);
+        if self.control.plan.borrow().worn_out.contains(&self.inner.info().zone_of(at)) {
+            mishap = Some(Mishap { error: ErrorKind::Io, landed: false, in_parts: false });
+        }
+        let mishap = mishap?;
+        if !mishap.landed {
+            data.iter_mut().for_each(|piece| *piece = Bytes::from(vec![0; piece.len()]));
+        }
+        if mishap.in_parts {
+            *data = self.control.tear(at, data);
+        }
+        Some(self.error(mishap, format!("append at {at}")))
+    }
 }
 
 impl<D: Device> Device for Fault<D> {
@@ -307,22 +323,19 @@ impl<D: Device> Device for Fault<D> {
         at: Pba,
         mut data: Vec<Bytes>,
     ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
-        let mut mishap = self.control.meet(Verb::Append);
-        if self.control.plan.borrow().worn_out.contains(&self.inner.info().zone_of(at)) {
-            mishap = Some(Mishap { error: ErrorKind::Io, landed: false, in_parts: false });
-        }
-        if mishap.is_some_and(|mishap| !mishap.landed) {
-            data.iter_mut().for_each(|piece| *piece = Bytes::from(vec![0; piece.len()]));
-        }
-        if mishap.is_some_and(|mishap| mishap.in_parts) {
-            data = self.control.tear(at, &data);
-        }
-        let error = mishap.map(|mishap| self.error(mishap, format!("append at {at}")));
+        let error = self.befall(at, &mut data);
         let request = self.inner.append(at, data);
-        async move {
-            let landed = request.await?;
-            error.map_or(Ok(landed), Err)
-        }
+        async move { request.await.and_then(|landed| error.map_or(Ok(landed), Err)) }
+    }
+
+    fn append_again(
+        &self,
+        at: Pba,
+        mut data: Vec<Bytes>,
+    ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
+        let error = self.befall(at, &mut data);
+        let request = self.inner.append_again(at, data);
+        async move { request.await.and_then(|landed| error.map_or(Ok(landed), Err)) }
     }
 
     fn read(

@@ -158,6 +158,15 @@ impl<D: Device> Device for Record<D> {
         self.note(Call::Append { at, blocks }, self.inner.append(at, data))
     }
 
+    fn append_again(
+        &self,
+        at: Pba,
+        data: Vec<Bytes>,
+    ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
+        let blocks = data.iter().map(|piece| piece.len() as u64).sum::<u64>() / BLOCK_SIZE;
+        self.note(Call::Append { at, blocks }, self.inner.append_again(at, data))
+    }
+
     fn read(
         &self,
         from: Pba,

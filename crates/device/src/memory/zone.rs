@@ -89,6 +89,16 @@ impl Zone {
         (generation.number, generation.writes.len() - 1)
     }
 
+    /// Makes an append again that failed: its blocks may hold anything by now.
+    pub fn append_again(&mut self, offset: u64, data: Bytes) -> (u64, usize) {
+        let generation = self.generations.last_mut().expect("there is always a generation");
+        let index = generation.writes.partition_point(|write| write.offset < offset);
+        let write = &mut generation.writes[index];
+        assert_eq!((write.offset, write.data.len()), (offset, data.len()), "it is another append");
+        *write = Write { offset, data, fate: Fate::InFlight };
+        (generation.number, index)
+    }
+
     /// The write, unless a durable reset took its generation.
     fn write(&mut self, generation: u64, index: usize) -> Option<&mut Write> {
         let generation = self.generations.iter_mut().find(|other| other.number == generation)?;

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mjolnir_device::{Device, Runtime};
+use mjolnir_device::{Device, ErrorKind, Runtime};
 use mjolnir_map::{Node, NodeAddress, NodeId};
 use mjolnir_store::Error;
 
 use crate::checkpoint::images::Images;
-use crate::drive::Engine;
+use crate::drive::{Engine, Lack};
 use crate::fault;
 use crate::format::place::NODES_A_STEP;
 use crate::format::root::Root;
@@ -83,6 +83,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         loop {
             let Err(error) = self.device().write_root(bytes.clone()).await else { return Ok(()) };
             self.state().note_write_error(&error);
+            if error.kind == ErrorKind::Gone && self.state().is_serving {
+                self.begin_outage(Lack::Everything, &error);
+                self.outlast(false).await?;
+                continue;
+            }
             match rests.next() {
                 Some(rest) => self.runtime().sleep(*rest).await,
                 None => return Err(fault::device("writing the store's root", error)),
@@ -192,9 +197,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if self.state().log.breaks != breaks {
             return Ok(false);
         }
-        self.device().flush().await.map_err(|error| fault::device("flushing the device", error))?;
+        self.flush_device().await?;
         let mut state = self.state();
-        state.counters.device_flushes += 1;
         state.log.durable = state.log.durable.max(sequence);
         Ok(true)
     }

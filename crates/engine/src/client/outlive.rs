@@ -23,7 +23,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             owed
         };
         self.submit();
-        self.wait_while(|state| state.log.kept.owes(owed) && state.failed.is_none()).await;
-        self.state().failed.clone().map_or(Ok(()), Err)
+        self.wait_while(|state| state.log.kept.owes(owed) && state.check_health().is_ok()).await;
+        let state = self.state();
+        match state.log.kept.owes(owed) {
+            true => state.check_health(),
+            false => Ok(()),
+        }
     }
 }

@@ -38,6 +38,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 continue;
             }
             drop(listener);
+            if self.outlast(false).await.is_err() {
+                return;
+            }
             if let Err(error) = self.log_refused_again().await {
                 self.fail(error);
             }

@@ -5,7 +5,6 @@ use mjolnir_device::{Device, Runtime};
 use mjolnir_store::Error;
 
 use crate::drive::engine::Engine;
-use crate::fault;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Makes every record up to `sequence` durable.
@@ -17,7 +16,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 if state.log.durable >= sequence {
                     return Ok(());
                 }
-                if let Some(error) = &state.failed {
+                if let Some(error) = state.failed.as_ref().or(state.refusal()) {
                     return Err(error.clone());
                 }
             }
@@ -54,11 +53,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if self.state().failed.is_some() {
             return;
         }
-        if let Err(error) = self.device().flush().await {
-            return self.fail(fault::device("flushing the device", error));
+        if let Err(error) = self.flush_device().await {
+            return self.fail(error);
         }
         let mut state = self.state();
-        state.counters.device_flushes += 1;
         if state.failed.is_none() {
             state.log.durable = state.log.durable.max(target);
         }

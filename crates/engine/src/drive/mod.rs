@@ -14,6 +14,7 @@ mod engine;
 mod flush;
 mod line;
 mod linger;
+mod outage;
 mod read;
 mod release;
 mod reset;
@@ -27,6 +28,7 @@ mod waits;
 
 pub use engine::Engine;
 pub(crate) use line::Turn;
+pub(crate) use outage::Lack;
 pub(crate) use read::checksums::Sums;
 pub(crate) use read::groups::{Hole, REACH, TRIES, Walk};
 pub(crate) use read::pins::Pin;

@@ -10,6 +10,7 @@ use mjolnir_units::{Pba, ZoneId};
 
 use crate::catalog::Catalog;
 use crate::drive::checkpoint::CheckpointState;
+use crate::drive::outage::Outage;
 use crate::drive::read::checksums::Checksums;
 use crate::log::Log;
 use crate::pacing::ReclaimState;
@@ -53,6 +54,14 @@ pub(crate) struct State {
     pub warm_log: WarmState,
     /// On a medium that has shrunk: segments that may hold more than is known.
     pub unsure: BTreeSet<ZoneId>,
+    /// The device takes nothing at present.
+    pub outage: Option<Outage>,
+    /// Segments whose appends failed since one worked.
+    pub failing: BTreeSet<ZoneId>,
+    /// Appends that were made again and are under way.
+    pub repeated: BTreeSet<u64>,
+    /// The store is open: what fails is tried again. While it is being opened, opening fails.
+    pub is_serving: bool,
     /// Clients are refused.
     pub closing: bool,
     /// Tasks end once they have nothing to do.
@@ -86,7 +95,7 @@ impl State {
             None if self.closing => {
                 Err(Error::new(ErrorKind::Closed, "the store is shutting down"))
             }
-            None => Ok(()),
+            None => self.refusal().cloned().map_or(Ok(()), Err),
         }
     }
 }

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
 use mjolnir_device::{Device, DeviceError, ErrorKind, Runtime};
 use mjolnir_units::{BLOCK_SIZE, Pba, ZoneId};
 
 use crate::drive::engine::Engine;
+use crate::drive::outage::Lack;
 use crate::fault;
 use crate::log::Submission;
 use crate::memory::dirty_nodes_max;
@@ -41,38 +44,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         if begun {
             self.inner.group_begun.notify(1);
         }
-        for submission in submissions {
-            match submission {
-                Submission::Append { id, at, data } => {
-                    if !self.state().log.is_sent(id) {
-                        // An append ahead of it failed meanwhile.
-                        let zone = self.state().space.zone_of(at);
-                        self.state().log.completed(zone);
-                        continue;
-                    }
-                    let blocks =
-                        data.iter().map(|piece| piece.len() as u64).sum::<u64>() / BLOCK_SIZE;
-                    let mut append = self.device().append(at, data).boxed_local();
-                    // On a device without latency the append is done by now: a task would only hold
-                    // memory.
-                    if let Some(landed) = (&mut append).now_or_never() {
-                        self.appended(id, at, blocks, landed);
-                        continue;
-                    }
-                    let engine = self.clone();
-                    self.spawn(async move {
-                        let landed = append.await;
-                        engine.appended(id, at, blocks, landed);
-                    });
-                }
-                Submission::Seal { zone } => {
-                    // One more segment is in use: pacing may begin, or change its share.
-                    self.state().update_pacing();
-                    self.call_reclaim();
-                    self.spawn_seal(zone);
-                }
-            }
-        }
+        let submissions = self.state().hold(submissions);
+        self.hand_over(submissions);
         let mut state = self.state();
         if state.space.next_reset_wanted() {
             self.inner.reset_wanted.notify(1);
@@ -102,8 +75,56 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         }
     }
 
+    /// Hands requests to the device, in order.
+    pub(crate) fn hand_over(&self, submissions: Vec<Submission>) {
+        for submission in submissions {
+            match submission {
+                Submission::Append { id, at, data } => {
+                    if !self.state().log.is_sent(id) {
+                        // An append ahead of it failed meanwhile.
+                        let zone = self.state().space.zone_of(at);
+                        self.state().log.completed(zone);
+                        continue;
+                    }
+                    let blocks = blocks_of(&data);
+                    self.follow(id, at, blocks, self.device().append(at, data).boxed_local());
+                }
+                Submission::Again { id, at, data } => {
+                    let blocks = blocks_of(&data);
+                    let append = self.device().append_again(at, data).boxed_local();
+                    self.follow(id, at, blocks, append);
+                }
+                Submission::Seal { zone } => {
+                    // One more segment is in use: pacing may begin, or change its share.
+                    self.state().update_pacing();
+                    self.call_reclaim();
+                    self.spawn_seal(zone);
+                }
+            }
+        }
+    }
+
+    /// Follows an append to its end.
+    fn follow(
+        &self,
+        id: u64,
+        at: Pba,
+        blocks: u64,
+        mut append: LocalBoxFuture<'static, Result<Pba, DeviceError>>,
+    ) {
+        // On a device without latency the append is done by now: a task would only hold memory.
+        if let Some(landed) = (&mut append).now_or_never() {
+            return self.appended(id, at, blocks, landed);
+        }
+        let engine = self.clone();
+        self.spawn(async move {
+            let landed = append.await;
+            engine.appended(id, at, blocks, landed);
+        });
+    }
+
     /// The append of a group, or of a segment's header or footer, has ended.
-    fn appended(&self, id: u64, at: Pba, blocks: u64, landed: Result<Pba, DeviceError>) {
+    pub(crate) fn appended(&self, id: u64, at: Pba, blocks: u64, landed: Result<Pba, DeviceError>) {
         {
             let mut state = self.state();
             let zone = state.space.zone_of(at);
@@ -114,14 +135,22 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 assert_eq!(landed, at, "the device landed an append elsewhere");
                 let mut state = self.state();
                 state.counters.device_write_blocks += blocks;
+                if !state.failing.is_empty() || !state.repeated.is_empty() {
+                    state.failing.clear();
+                    state.repeated.remove(&id);
+                }
                 state.log.written(id);
                 if state.space.next_reset_wanted() {
                     self.inner.reset_wanted.notify(1);
                 }
             }
-            // A request that the device takes for wrong is wrong at every place. And a store that is
-            // being opened can be opened again: nothing has been accepted.
-            Err(error) if error.kind == ErrorKind::Invalid || self.state().space.is_rescuing() => {
+            // A request that the device takes for wrong is wrong at every place, unless it is one that
+            // this device cannot make again. And a store that is being opened can be opened again:
+            // nothing has been accepted.
+            Err(error)
+                if (error.kind == ErrorKind::Invalid && !self.is_again(id))
+                    || self.state().space.is_rescuing() =>
+            {
                 self.fail(fault::device("writing the log", error));
             }
             Err(error) => self.refused(id, at, error),
@@ -129,8 +158,31 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.notify();
     }
 
-    /// The device refused an append: its segment ends ahead of it.
+    /// Whether the append was made again after it had failed.
+    fn is_again(&self, id: u64) -> bool {
+        self.state().repeated.contains(&id)
+    }
+
+    /// The device failed an append. If it is away, the append is made again once it is back.
+    /// Otherwise the segment ends ahead of it.
     fn refused(&self, id: u64, at: Pba, error: DeviceError) {
+        let lack = {
+            let mut state = self.state();
+            let zone = state.space.zone_of(at);
+            let lack = match error.kind {
+                ErrorKind::Gone => Some(Lack::Everything),
+                ErrorKind::NoSpace => Some(Lack::Space),
+                ErrorKind::Invalid => None,
+                _ => state.fails_everywhere(zone).then_some(Lack::Writes),
+            };
+            lack.filter(|_| state.is_serving && state.log.is_sent(id))
+        };
+        if let Some(lack) = lack {
+            self.state().note_write_error(&error);
+            self.begin_outage(lack, &error);
+            self.state().repeat_later(id, at);
+            return;
+        }
         {
             let mut guard = self.state();
             let state = &mut *guard;
@@ -148,6 +200,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     pub(crate) async fn seal(&self, zone: ZoneId) {
         let mut rests = SEAL_RESTS.iter();
         while let Err(error) = self.device().seal(zone).await {
+            if error.kind == ErrorKind::Gone && self.state().is_serving {
+                self.begin_outage(Lack::Everything, &error);
+                match self.outlast(false).await {
+                    Ok(()) => continue,
+                    Err(_) => return,
+                }
+            }
             self.state().note_bad(zone, &error);
             let Some(rest) = rests.next().filter(|_| !self.state().stopping) else { return };
             self.runtime().sleep(*rest).await;
@@ -169,4 +228,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             engine.notify();
         });
     }
+}
+
+fn blocks_of(data: &[Bytes]) -> u64 {
+    data.iter().map(|piece| piece.len() as u64).sum::<u64>() / BLOCK_SIZE
 }

@@ -5,6 +5,8 @@ use std::pin::pin;
 use bytes::Bytes;
 use futures_util::future::select;
 use mjolnir_device::{AlignedBuf, Device, DeviceError, ErrorKind, Runtime};
+use mjolnir_store::Error;
+use mjolnir_store::report::BadTried;
 use mjolnir_units::{BLOCK_BYTES, ZoneId};
 
 use crate::drive::engine::Engine;
@@ -13,6 +15,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// The task that tries empty bad segments when it is time to.
     pub(crate) async fn trial_task(self) {
         loop {
+            if self.outlast(false).await.is_err() {
+                return;
+            }
             let listener = self.inner.bad_noticed.listen();
             let now = self.runtime().now();
             let next = {
@@ -33,6 +38,24 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 }
             }
         }
+    }
+
+    /// Tries all empty bad segments, and takes a checkpoint that lists those that work as free.
+    pub(crate) async fn retry_bad_segments(&self) -> Result<BadTried, Error> {
+        self.state().check_health()?;
+        let zones: Vec<ZoneId> = self.state().space.empty_bad().collect();
+        let mut done = BadTried::default();
+        for zone in zones {
+            self.outlast(true).await?;
+            if self.state().space.empty_bad().any(|other| other == zone) {
+                done.tried += 1;
+                done.taken_back += u64::from(self.try_segment(zone).await);
+            }
+        }
+        if done.taken_back > 0 {
+            self.checkpoint().await?;
+        }
+        Ok(done)
     }
 
     /// Writes and reads a whole empty bad segment. If that works, the next checkpoint lists it as

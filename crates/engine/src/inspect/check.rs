@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use mjolnir_device::{AlignedBuf, Device, DeviceInfo, Runtime};
-use mjolnir_store::report::{CheckReport, Loss, ReadError, ReadPurpose, join};
+use mjolnir_store::report::{BadSegment, CheckReport, Loss, ReadError, ReadPurpose, join};
 use mjolnir_store::{Error, ErrorKind, TransactionId};
 use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Pba, TreeId, ZoneId};
 
@@ -263,17 +263,21 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         report: &mut CheckReport,
     ) -> Result<(), Error> {
         report.segments += 1;
-        self.wait_for_zone_writes(zone).await;
-        let (segment, info, _pin) = {
+        let (info, _pin) = {
             let mut state = self.state();
-            let segment = state.space.get(zone).clone();
-            // One that ends ahead of its first group holds nothing, if it has a header at all.
-            if segment.state != SegmentState::Sealed || segment.used <= 1 {
+            if state.space.get(zone).state != SegmentState::Sealed {
                 return Ok(());
             }
             let pin = Pin::new(self, &mut state, zone);
-            (segment, state.info.clone(), pin)
+            (state.info.clone(), pin)
         };
+        self.wait_for_zone_writes(zone).await;
+        // Now, since an append may have failed meanwhile.
+        let segment = self.state().space.get(zone).clone();
+        if segment.used <= 1 {
+            // It ends ahead of its first group: it holds nothing, and may not even have a header.
+            return Ok(());
+        }
         let start = zone.start(info.zone_blocks);
         let first =
             self.read_device(ReadPurpose::Check, start, AlignedBuf::zeroed(BLOCK_BYTES)).await;
@@ -356,6 +360,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Checks the live bytes of the map's segments by counting them again.
     fn check_accounts(&self, report: &mut CheckReport) {
         let state = self.state();
+        let in_use = |zone| state.space.get(zone).state != SegmentState::Bad;
+        report.bad_segments.extend(state.space.bad().map(|(zone, bad)| BadSegment {
+            segment: zone.0,
+            failures: bad.failures,
+            in_use: in_use(zone),
+            why: bad.why.clone(),
+        }));
         let mut counted: BTreeMap<ZoneId, u64> = BTreeMap::new();
         let mut places: Vec<Place> = Vec::new();
         places.extend(state.durable_table().map(Place::unpack));
@@ -398,6 +409,9 @@ impl crate::drive::State {
             return Some("past the end of the device".into());
         }
         let segment = self.space.get(zone);
+        if self.log.has_refused(zone) {
+            return None; // The map is about to be repointed.
+        }
         if !matches!(segment.state, SegmentState::Sealed | SegmentState::Open) {
             return Some(format!("in segment {}, which is {:?}", zone.0, segment.state));
         }
@@ -406,9 +420,8 @@ impl crate::drive::State {
         }
         let offset = pba.offset(self.space.zone_blocks);
         let end = if segment.footer > 0 { segment.footer } else { segment.used };
-        // An open group lies beyond `used` until it is sent, and a refused one until the map is
-        // repointed.
-        let open = segment.state == SegmentState::Open || self.log.has_refused(zone);
+        // An open group lies beyond `used` until it is sent.
+        let open = segment.state == SegmentState::Open;
         if offset == 0 || (!open && offset + blocks > u64::from(end)) {
             return Some(format!("outside of what segment {} holds ({end} blocks)", zone.0));
         }

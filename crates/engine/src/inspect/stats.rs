@@ -51,6 +51,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             write_errors: counters.write_errors,
             groups_logged_again: counters.groups_logged_again,
             last_write_error: counters.last_write_error.clone(),
+            outage: state.outage.as_ref().map(|outage| outage.describe(now)),
+            outages: counters.outages,
             segments_released: counters.segments_released,
             released_bytes: counters.released_bytes,
             held_bytes: self.device().abilities().held_bytes(),

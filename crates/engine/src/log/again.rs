@@ -53,6 +53,20 @@ impl Log {
         self.chains.completed(zone);
     }
 
+    /// An append that failed, to be made again at its place; `None` if its segment has ended ahead of
+    /// it meanwhile.
+    pub fn repeat(&mut self, id: u64) -> Option<Submission> {
+        let append = self.in_flight.get(&id)?;
+        let at = append.zone.start(self.zone_blocks).plus(u64::from(append.offset));
+        let mut data = vec![append.head.clone()];
+        if append.payload.is_some() {
+            let payload = self.pending.get(&append.from.0).into_iter().flatten();
+            data.extend(payload.map(|(_, buffer)| buffer.clone()));
+        }
+        self.chains.sent_again(append.zone);
+        Some(Submission::Again { id, at, data })
+    }
+
     /// Whether the zone has groups to be logged again.
     pub fn has_refused(&self, zone: ZoneId) -> bool {
         self.refused.values().any(|group| group.zone == zone)
@@ -86,7 +100,10 @@ impl Log {
             let id = self.next_group;
             self.next_group += 1;
             let at = zone.start(self.zone_blocks).plus(u64::from(from));
-            refused.push((id, InFlight::group(zone, from, 0, at, Vec::new(), 0)));
+            refused.push((
+                id,
+                InFlight::group((zone, incarnation), from, 0, at, Vec::new(), 0, Bytes::new()),
+            ));
         }
         for (id, append) in refused {
             self.note_refused(id, append, stream);
@@ -120,7 +137,15 @@ impl Log {
             self.pending.insert(*first, builder.payload);
         }
         // It was not counted in the segment yet.
-        let group = InFlight::group(zone, builder.offset, first_sequence, at, builder.records, 0);
+        let group = InFlight::group(
+            (zone, open.incarnation),
+            builder.offset,
+            first_sequence,
+            at,
+            builder.records,
+            0,
+            Bytes::new(),
+        );
         Some((builder.serial, group))
     }
 

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use bytes::Bytes;
 use mjolnir_units::{Pba, ZoneId};
 
 use crate::format::record::Record;
@@ -14,6 +15,7 @@ use crate::format::record::Record;
 /// A group, a segment's header or a part of its footer, which is not written yet.
 pub(crate) struct InFlight {
     pub(super) zone: ZoneId,
+    pub(super) incarnation: u64,
     /// Its first block within the zone.
     pub(super) offset: u32,
     /// Lowest sequence number in the group. Flushes up to that number or a later one wait for it.
@@ -26,25 +28,54 @@ pub(crate) struct InFlight {
     pub(super) payload: Option<u32>,
     /// Whether the device has written it.
     done: bool,
+    /// What was appended ahead of the payload: a group's header, or all of another append.
+    pub(super) head: Bytes,
 }
 
 impl InFlight {
     pub(super) fn group(
-        zone: ZoneId,
+        (zone, incarnation): (ZoneId, u64),
         offset: u32,
         first_sequence: u64,
         from: Pba,
         records: Vec<(u64, Record)>,
         payload: u32,
+        head: Bytes,
     ) -> Self {
         let payload = Some(payload);
-        InFlight { zone, offset, first_sequence, from, records, payload, done: false }
+        InFlight {
+            zone,
+            incarnation,
+            offset,
+            first_sequence,
+            from,
+            records,
+            payload,
+            done: false,
+            head,
+        }
     }
 
     /// A segment's header, or a part of its footer.
-    pub(super) fn bare(zone: ZoneId, offset: u32, first_sequence: u64, at: Pba) -> Self {
+    pub(super) fn bare(
+        (zone, incarnation): (ZoneId, u64),
+        offset: u32,
+        first_sequence: u64,
+        at: Pba,
+        head: Bytes,
+    ) -> Self {
         let (records, payload) = (Vec::new(), None);
-        InFlight { zone, offset, first_sequence, from: at, records, payload, done: false }
+        InFlight {
+            zone,
+            incarnation,
+            offset,
+            first_sequence,
+            from: at,
+            records,
+            payload,
+            done: false,
+            head,
+        }
     }
 }
 
@@ -77,9 +108,14 @@ impl Chains {
         }
     }
 
-    /// Whether the device has appends to the zone in flight.
+    /// The append is handed to the device again.
+    pub fn sent_again(&mut self, zone: ZoneId) {
+        self.0.entry(zone).or_default().appends += 1;
+    }
+
+    /// Whether the device has appends to the zone in flight, or they are not all written.
     pub fn has_appends(&self, zone: ZoneId) -> bool {
-        self.0.get(&zone).is_some_and(|chain| chain.appends > 0)
+        self.0.contains_key(&zone)
     }
 
     /// Append `id` is on the device.
@@ -89,13 +125,13 @@ impl Chains {
         }
     }
 
-    /// Takes the first append of the zone out of `in_flight` if it is on the device, and returns
-    /// where its payload begins. To be called until there is none.
+    /// Takes the first append of the zone out of `in_flight` if it is on the device. To be called
+    /// until there is none.
     pub fn written(
         &mut self,
         zone: ZoneId,
         in_flight: &mut BTreeMap<u64, InFlight>,
-    ) -> Option<Pba> {
+    ) -> Option<InFlight> {
         let chain = self.0.get_mut(&zone)?;
         let first = *chain.ids.front()?;
         if !in_flight.get(&first)?.done {
@@ -103,7 +139,7 @@ impl Chains {
         }
         chain.ids.pop_front();
         self.forget_empty(zone);
-        in_flight.remove(&first).map(|append| append.from)
+        in_flight.remove(&first)
     }
 
     /// Takes the appends at block `from` of the zone and behind it out of the chain, the last first.

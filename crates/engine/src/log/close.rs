@@ -51,7 +51,8 @@ impl Log {
         segment.payload += blocks;
         let at = open.zone.start(self.zone_blocks).plus(u64::from(builder.offset));
         let mut data = Vec::with_capacity(1 + builder.payload.len());
-        data.push(aligned(&header.encode()));
+        let head = aligned(&header.encode());
+        data.push(head.clone());
         data.extend(builder.payload.iter().map(|(_, buffer)| buffer.clone()));
         if let Some((first, _)) = builder.payload.first() {
             self.pending.insert(*first, builder.payload);
@@ -61,7 +62,7 @@ impl Log {
         let none = if stream > RECLAIM_STREAM { self.sequence + 1 } else { u64::MAX };
         let sequences = header.records.iter().map(|(s, _)| *s).filter(|s| *s != 0);
         let first_sequence = sequences.min().unwrap_or(none);
-        let (zone, from) = (open.zone, at.plus(1));
+        let (life, from) = ((open.zone, open.incarnation), at.plus(1));
         let blocks_sent = 1 + u64::from(blocks);
         self.blocks_written[usize::from(stream)] += blocks_sent;
         if stream != RECLAIM_STREAM {
@@ -71,7 +72,15 @@ impl Log {
         self.groups_total += 1;
         self.send(
             builder.serial,
-            InFlight::group(zone, builder.offset, first_sequence, from, header.records, blocks),
+            InFlight::group(
+                life,
+                builder.offset,
+                first_sequence,
+                from,
+                header.records,
+                blocks,
+                head,
+            ),
             at,
             data,
         );
@@ -123,8 +132,9 @@ impl Log {
             let id = self.next_group;
             self.next_group += 1;
             let offset = at.offset(self.zone_blocks) as u32;
-            let footer = InFlight::bare(open.zone, offset, u64::MAX, at);
-            self.send(id, footer, at, vec![aligned(piece)]);
+            let (life, piece_bytes) = ((open.zone, open.incarnation), aligned(piece));
+            let footer = InFlight::bare(life, offset, u64::MAX, at, piece_bytes.clone());
+            self.send(id, footer, at, vec![piece_bytes]);
             at = at.plus((piece.len() / BLOCK_BYTES) as u64);
         }
         self.blocks_written[usize::from(stream)] += u64::from(blocks);
@@ -150,7 +160,9 @@ impl Log {
         let id = self.next_group;
         self.next_group += 1;
         // Sequence 0: every flush waits for the header, since no group counts without it.
-        self.send(id, InFlight::bare(zone, 0, 0, at), at, vec![aligned(&header.encode())]);
+        let head = aligned(&header.encode());
+        let append = InFlight::bare((zone, incarnation), 0, 0, at, head.clone());
+        self.send(id, append, at, vec![head]);
         self.blocks_written[usize::from(stream)] += 1;
         self.streams[usize::from(stream)] = Some(OpenSegment {
             zone,

@@ -18,7 +18,7 @@ use again::Refused;
 pub(crate) use chains::InFlight;
 pub(crate) use kept::fold;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use mjolnir_device::DeviceInfo;
@@ -38,6 +38,8 @@ pub(crate) struct NoFreeSegment;
 pub(crate) enum Submission {
     /// Append `data` at `at`, then tell the log that group `id` is written.
     Append { id: u64, at: Pba, data: Vec<Bytes> },
+    /// The same, of an append that failed.
+    Again { id: u64, at: Pba, data: Vec<Bytes> },
     /// Seal the zone once its appends are done.
     Seal { zone: ZoneId },
 }
@@ -50,6 +52,15 @@ pub(crate) struct OpenSegment {
     groups: Vec<u32>,
     checksums: Vec<u32>,
     builder: Option<Builder>,
+}
+
+/// A group that the device has written, and may not have flushed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unflushed {
+    pub zone: ZoneId,
+    pub incarnation: u64,
+    pub offset: u32,
+    pub payload: u32,
 }
 
 /// The open segments, and the data on its way to the device.
@@ -79,6 +90,8 @@ pub(crate) struct Log {
     /// Where segments ended by a failed append, until a durable root makes it needless to say so in
     /// the log.
     cuts: BTreeMap<ZoneId, Cut>,
+    /// Groups written since the last flush that worked, with the number of those written before.
+    unflushed: (u64, VecDeque<Unflushed>),
     /// Segments ended so far by a failed append, or by another one ahead of it.
     pub breaks: u64,
     /// Payload that was sent but cannot be read from the device yet, by group: the key is the
@@ -136,6 +149,7 @@ impl Log {
             chains: Chains::default(),
             refused: BTreeMap::new(),
             cuts: BTreeMap::new(),
+            unflushed: Default::default(),
             breaks: 0,
             pending: BTreeMap::new(),
             dirty_bytes: 0,
@@ -202,12 +216,34 @@ impl Log {
     /// Forgets the appends to the zone that are written with all ahead of them.
     fn conclude_chain(&mut self, zone: ZoneId) {
         while let Some(done) = self.chains.written(zone, &mut self.in_flight) {
-            self.forget_payload(done);
+            if let Some(payload) = done.payload {
+                let (incarnation, offset) = (done.incarnation, done.offset);
+                self.unflushed.1.push_back(Unflushed { zone, incarnation, offset, payload });
+            }
+            self.forget_payload(done.from);
         }
         if self.kept.is_on() {
             let first = self.first_unwritten();
             self.kept.forget_below(first);
         }
+    }
+
+    /// The number of groups written so far.
+    pub fn written_total(&self) -> u64 {
+        self.unflushed.0 + self.unflushed.1.len() as u64
+    }
+
+    /// The first `total` groups that were written are flushed.
+    pub fn flushed(&mut self, total: u64) {
+        let (before, groups) = &mut self.unflushed;
+        let count = total.saturating_sub(*before).min(groups.len() as u64);
+        groups.drain(..count as usize);
+        *before += count;
+    }
+
+    /// The groups that were written since the last flush that worked.
+    pub fn unflushed(&self) -> Vec<Unflushed> {
+        self.unflushed.1.iter().copied().collect()
     }
 
     /// The payload from this block on is not pending any more.
@@ -265,7 +301,7 @@ impl Log {
         self.sealing.contains(&zone) || self.zone_in_flight(zone) || self.has_refused(zone)
     }
 
-    /// Whether the device has appends to the zone in flight.
+    /// Whether the zone has appends that are not written.
     pub fn zone_in_flight(&self, zone: ZoneId) -> bool {
         self.chains.has_appends(zone)
     }

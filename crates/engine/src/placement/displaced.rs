@@ -99,7 +99,7 @@ mod tests {
         space.reserve_for_checkpoint(0, 0);
         for zone in (0..8).map(ZoneId) {
             space.push_free(zone);
-            let next = space.next_to_reset(|_| false);
+            let next = space.next_to_reset(|_| false, |_| false);
             if let Some(next) = next {
                 space.push_ready(next);
             }

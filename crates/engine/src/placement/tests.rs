@@ -64,7 +64,7 @@ fn space() -> Space {
     space.reserve_for_checkpoint(0, 0);
     for zone in (0..64).map(ZoneId) {
         space.push_free(zone);
-        if let Some(zone) = space.next_to_reset(|_| false) {
+        if let Some(zone) = space.next_to_reset(|_| false, |_| false) {
             space.push_ready(zone);
         }
     }

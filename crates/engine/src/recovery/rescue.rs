@@ -218,7 +218,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     async fn reset_next(&self) -> Result<(), Error> {
-        let zone = self.state().space.next_to_reset(|_| false);
+        let zone = self.state().space.next_to_reset(|_| false, |_| false);
         let Some(zone) = zone else {
             return Err(Error::new(
                 ErrorKind::NoSpace,

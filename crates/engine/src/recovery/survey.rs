@@ -24,7 +24,7 @@ use crate::space::{
 
 /// Unopened segments in a row that end the search for opened ones: more than can be skipped or lost
 /// at the front of the order.
-const MISSES_MAX: usize = 2 * ORDER_SLACK + LANDMARKS + PASSED_OVER_MAX;
+const MISSES_MAX: usize = 2 * ORDER_SLACK + LANDMARKS + 2 * PASSED_OVER_MAX;
 
 /// See the module.
 pub(crate) struct Survey {

@@ -26,6 +26,8 @@ pub(crate) struct Counters {
     pub last_write_error: Option<String>,
     /// Groups that were logged again for that.
     pub groups_logged_again: u64,
+    /// Times that the device took nothing for a while.
+    pub outages: u64,
     /// Trials of bad segments.
     pub trials: u64,
     pub outlive_waits: u64,

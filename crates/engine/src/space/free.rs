@@ -2,6 +2,7 @@
 
 use mjolnir_units::ZoneId;
 
+use crate::space::bad::PASSED_OVER_MAX;
 use crate::space::{Segment, SegmentState, Space};
 
 /// Segments kept reset, so that opening one does not wait for the device.
@@ -47,8 +48,13 @@ impl Space {
         self.ready.len() < READY_WANTED && !self.free.is_empty() && self.may_pass_over()
     }
 
-    /// The next segment to be reset, if few are ready. `busy` zones have I/O under way.
-    pub fn next_to_reset(&mut self, busy: impl Fn(ZoneId) -> bool) -> Option<ZoneId> {
+    /// The next segment to be reset, if few are ready. `busy` zones have I/O under way. Those that
+    /// are `refused` hold up no other: groups that wait for a segment may lie there.
+    pub fn next_to_reset(
+        &mut self,
+        busy: impl Fn(ZoneId) -> bool,
+        refused: impl Fn(ZoneId) -> bool,
+    ) -> Option<ZoneId> {
         if !self.next_reset_wanted() {
             return None;
         }
@@ -57,7 +63,8 @@ impl Space {
         let idle = |zone: &ZoneId| {
             self.get(*zone).pins == 0 && !busy(*zone) && !self.releasing.contains(zone)
         };
-        let at = self.free.iter().take(ORDER_SLACK).position(idle)?;
+        let waits = self.free.iter().take(PASSED_OVER_MAX).filter(|zone| refused(**zone)).count();
+        let at = self.free.iter().take(ORDER_SLACK + waits).position(idle)?;
         let zone = self.free.remove(at)?;
         *self.get_mut(zone) = Segment::free();
         assert!(self.resetting.replace(zone).is_none(), "two segments are reset at once");
@@ -95,6 +102,12 @@ impl Space {
         let zone = self.to_release().find(may_go)?;
         self.releasing.insert(zone);
         Some(zone)
+    }
+
+    /// The zone could not be reset: it is the next to be reset.
+    pub fn put_back_unreset(&mut self, zone: ZoneId) {
+        assert_eq!(self.resetting.take(), Some(zone), "a segment was reset unasked");
+        self.free.push_front(zone);
     }
 
     /// The zone being reset is empty now.

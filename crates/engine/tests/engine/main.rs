@@ -2,6 +2,7 @@
 //! linked apart compiles all of the engine for its devices once more.
 
 mod admission;
+mod away;
 mod cold_checksums;
 mod collecting;
 mod failed_writes;

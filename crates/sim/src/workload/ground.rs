@@ -109,10 +109,13 @@ impl<S: Store> Ground<S> {
             ErrorKind::Busy => self.transactions.borrow().may_hold(),
             // Bad segments are out of use for a while, also those of earlier lives.
             ErrorKind::NoSpace => {
-                faulted || self.nearly_full() || self.swarm.trouble == Trouble::BadPlaces
+                faulted && self.swarm.trouble != Trouble::Outages
+                    || self.nearly_full()
+                    || [Trouble::BadPlaces, Trouble::FailedWrites].contains(&self.swarm.trouble)
             }
             ErrorKind::Io | ErrorKind::Damaged | ErrorKind::Closed => {
-                faulted && (self.swarm.trouble != Trouble::BadPlaces || self.disk.is_off())
+                let endures = [Trouble::BadPlaces, Trouble::Outages].contains(&self.swarm.trouble);
+                faulted && (!endures || self.disk.is_off())
             }
             _ => false,
         };

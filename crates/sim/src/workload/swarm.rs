@@ -65,6 +65,8 @@ pub enum Trouble {
     FailedWrites,
     /// Places on the medium take no write: appends fail, and land in parts. Clients see no error.
     BadPlaces,
+    /// The disk is away for a while now and then, or has no space. Clients wait and see no error.
+    Outages,
 }
 
 /// Placement policies to draw from; the default, three times in eight.
@@ -210,6 +212,9 @@ impl Swarm {
         if swarm.trouble == Trouble::None && chance.one_in(4) {
             swarm.trouble = Trouble::BadPlaces;
         }
+        if swarm.trouble == Trouble::None && chance.one_in(5) {
+            swarm.trouble = Trouble::Outages;
+        }
         swarm
     }
 
@@ -221,7 +226,7 @@ impl Swarm {
             Trouble::FlakyReads => {
                 FaultRates { read: 20 + often(200), flip: 20 + often(200), ..FaultRates::default() }
             }
-            Trouble::Damage => FaultRates::default(),
+            Trouble::Damage | Trouble::Outages => FaultRates::default(),
             Trouble::BadPlaces => {
                 let most = [20, 200, 1000][often(3) as usize - 1];
                 let bad_place = 10 + often(most);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::report::{LogLoss, Loss, MissingPart, ReadError, RecoveryReport};
+use crate::report::{BadSegment, LogLoss, Loss, MissingPart, ReadError, RecoveryReport};
 
 /// The coverage and findings of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +29,10 @@ pub struct CheckReport {
     /// The content of the missing part, if the medium has become shorter.
     #[serde(default)]
     pub missing: Option<MissingPart>,
+    /// Segments that the device failed to write to. They are no problem: what was to be written lies
+    /// elsewhere.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub bad_segments: Vec<BadSegment>,
     /// Failed reads of the device since the store was opened, for any purpose, this check included.
     #[serde(default)]
     pub read_errors: u64,

@@ -1,5 +1,6 @@
 //! A store's reports to its operator, as plain data.
 
+mod bad;
 mod check;
 mod collected;
 mod growth;
@@ -11,6 +12,7 @@ mod recovered;
 mod scrub;
 mod stats;
 
+pub use bad::{BadSegment, BadTried};
 pub use check::CheckReport;
 pub use collected::Collected;
 pub use growth::Growth;

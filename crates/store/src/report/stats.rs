@@ -55,6 +55,12 @@ pub struct Stats {
     /// What the device said when it failed to write, the last time.
     #[serde(default)]
     pub last_write_error: Option<String>,
+    /// What the device lacks at present, while requests wait for it or are refused.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub outage: Option<String>,
+    /// Times that the device took nothing for a while.
+    #[serde(default)]
+    pub outages: u64,
     /// Free segments whose bytes went back to the store's medium: a sparse file has holes there.
     #[serde(default)]
     pub segments_released: u64,

@@ -1,10 +1,11 @@
 //! Device reads; their errors are counted and recorded.
 
-use mjolnir_device::{AlignedBuf, Device, DeviceError, Runtime};
+use mjolnir_device::{AlignedBuf, Device, DeviceError, ErrorKind, Runtime};
 use mjolnir_store::report::{ReadError, ReadErrorKind, ReadPurpose};
 use mjolnir_units::{BLOCK_SIZE, Pba};
 
 use crate::drive::engine::Engine;
+use crate::drive::outage::Lack;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// Reads blocks from the device. Once a store has its map, all reads go through here.
@@ -14,11 +15,22 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         at: Pba,
         buffer: AlignedBuf,
     ) -> impl Future<Output = Result<AlignedBuf, DeviceError>> + 'static {
-        let blocks = buffer.len() as u64 / BLOCK_SIZE;
+        let length = buffer.len();
+        let blocks = length as u64 / BLOCK_SIZE;
         let read = self.device().read(at, buffer);
         let engine = self.clone();
         async move {
-            let read = read.await;
+            let mut read = read.await;
+            while let Err(error) = &read
+                && error.kind == ErrorKind::Gone
+                && engine.state().is_serving
+            {
+                engine.begin_outage(Lack::Everything, error);
+                if engine.outlast(true).await.is_err() {
+                    break;
+                }
+                read = engine.device().read(at, AlignedBuf::zeroed(length)).await;
+            }
             match &read {
                 Ok(_) => engine.state().counters.device_read_blocks += blocks,
                 Err(error) => {

@@ -355,6 +355,13 @@ impl<D: Device> Device for Held<D> {
     ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
         self.wait(Verb::Append, self.inner.append(at, data))
     }
+    fn append_again(
+        &self,
+        at: Pba,
+        data: Vec<Bytes>,
+    ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
+        self.wait(Verb::Append, self.inner.append_again(at, data))
+    }
     fn read(
         &self,
         from: Pba,
@@ -399,5 +406,9 @@ impl<D: Device> Abilities for Held<D> {
 
     fn gives_back(&self) -> bool {
         self.inner.abilities().gives_back()
+    }
+
+    fn flushes_again(&self) -> bool {
+        self.inner.abilities().flushes_again()
     }
 }
