@@ -8,7 +8,7 @@ use mjolnir_host::{HostError, HostErrorKind, HostRuntime, Recorder, WarmReport, 
 use mjolnir_store::report::{Collected, Growth, RecoveryReport};
 use mjolnir_store::{
     Durability, Error, ErrorKind, Maintenance, Member, Op, SECTOR_BYTES, Store, TargetInfo,
-    VolumeRange,
+    TransactionId, VolumeRange,
 };
 use mjolnir_units::ByteSize;
 
@@ -124,8 +124,12 @@ pub async fn handle<S: Maintenance + Member>(
         }
         Request::ListTransactions {} => Ok(Response::Transactions(store.transactions())),
         Request::Commit { id } => store.commit(id).await.map(done),
-        Request::Abort { id } => store.abort(id).await.map(done),
+        Request::Abort { id } => {
+            must_know(store, id)?;
+            store.abort(id).await.map(done)
+        }
         Request::Forget { id } => {
+            must_know(store, id)?;
             store.forget(id).await?;
             store.flush().await.map(done)
         }
@@ -324,6 +328,17 @@ async fn check<S: Maintenance + Member>(
 }
 
 /// A target by a name that must be given.
+/// Refuses an operator's order for a transaction that the store does not know: it may be mistyped.
+fn must_know(store: &impl Member, id: TransactionId) -> Result<(), Error> {
+    match store.transactions().iter().any(|known| known.id == id) {
+        true => Ok(()),
+        false => Err(Error::new(
+            ErrorKind::NotFound,
+            format!("there is no transaction {id}; `transaction list` names those that there are"),
+        )),
+    }
+}
+
 fn named<S: Store>(store: &S, name: &str) -> Result<TargetInfo, Error> {
     if name.is_empty() {
         return Err(Error::new(

@@ -101,8 +101,8 @@ impl Waiting {
             return format!("{}; {}", left.holds(), left.advice());
         }
         format!(
-            "{} that a server of the store had acknowledged and not written when it died {} in the warm log {}, and \
-             not counted here: opening the store for writing brings them back",
+            "{} that a server of the store had acknowledged and not written when it died {} in the warm log {}; what \
+             is told here leaves them out, and opening the store for writing brings them back",
             count(self.changes, "change"),
             if self.changes == 1 { "waits" } else { "wait" },
             self.file.display()

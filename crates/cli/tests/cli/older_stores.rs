@@ -6,7 +6,8 @@
 //! w:8K`, `range trim v:16K+4K`, `range atomic trim:w:40K+4K clone:v:0+4K=w:44K`, `v` resized to 80 KiB, `x`
 //! created and filled with 65, `y` cloned from `v@s`, and `w` renamed to `z`. `older/version-3.runs` is one as well:
 //! the same up to the checkpoint; then two blocks of 33 to `v`, `range clone v:0+8K w:0`, `v` resized to 80 KiB, `odd`
-//! of 4,608 bytes created and filled with 65, `y` cloned from `v@s`, and `w` renamed to `z`. In the files, 0 and a length in four
+//! of 4,608 bytes created and filled with 65, `y` cloned from `v@s`, and `w` renamed to `z`. `older/version-4.runs` has the
+//! same, but for `y`. In the files, 0 and a length in four
 //! bytes come before so many bytes, and 1 and a length before one that stands there so often.
 
 use std::fs::OpenOptions;
@@ -16,9 +17,10 @@ use crate::support::Folder;
 
 const VERSION_2: &[u8] = include_bytes!("older/version-2.runs");
 const VERSION_3: &[u8] = include_bytes!("older/version-3.runs");
+const VERSION_4: &[u8] = include_bytes!("older/version-4.runs");
 
 /// The version that the program writes.
-const PRESENT: u32 = 4;
+const PRESENT: u32 = 5;
 
 fn unpacked(mut packed: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -89,24 +91,35 @@ fn a_store_of_version_2_opens_with_all_that_was_logged() {
 
 #[test]
 fn a_store_of_version_3_opens_with_all_that_was_logged() {
+    opens_with_all_that_was_logged(3, VERSION_3, &["y"]);
+}
+
+#[test]
+fn a_store_of_version_4_opens_with_all_that_was_logged() {
+    opens_with_all_that_was_logged(4, VERSION_4, &[]);
+}
+
+/// `clones`: what was cloned from `v@s`.
+fn opens_with_all_that_was_logged(version: u32, packed: &[u8], clones: &[&str]) {
     let folder = Folder::empty();
-    std::fs::write(folder.path("s.mj"), unpacked(VERSION_3)).unwrap();
-    assert_eq!(versions(&folder), [3, 3]);
+    std::fs::write(folder.path("s.mj"), unpacked(packed)).unwrap();
+    let found = versions(&folder);
+    assert!(found.iter().all(|of| *of == version), "{found:?}");
     assert!(folder.ok("check s.mj").contains("no problems"));
-    assert_eq!(versions(&folder), [3, 3], "who only reads changes nothing");
+    assert_eq!(versions(&folder), found, "who only reads changes nothing");
 
     let server = folder.serve("");
     let original: Vec<u8> = (1..=16).collect();
     let contents = [
         ("v", [&[33, 33], &original[2..], &[0; 4]].concat()),
         ("v@s", original.clone()),
-        ("y", original),
         ("z", [&[33, 33][..], &[0; 10]].concat()),
     ];
-    for (name, expected) in &contents {
+    let copies = clones.iter().map(|name| (*name, original.clone()));
+    for (name, expected) in contents.into_iter().chain(copies) {
         let mut client = server.client(name);
         let bytes = client.read(0, client.size as u32).unwrap();
-        assert_eq!(blocks(&bytes), *expected, "{name}");
+        assert_eq!(blocks(&bytes), expected, "{name}");
     }
     let mut odd = server.client("odd");
     assert_eq!((odd.size, odd.read(0, 4608).unwrap()), (4608, vec![65; 4608]));

@@ -44,6 +44,9 @@ fn decide(folder: &Folder) {
     folder.ok("transaction abort s.mj b");
     folder.refused("transaction abort s.mj a", &[&a, "was committed"]);
     folder.refused("transaction commit s.mj b", &[&b, "there is no transaction"]);
+    for order in ["abort", "forget"] {
+        folder.refused(&format!("transaction {order} s.mj b"), &[&b, "there is no transaction"]);
+    }
     folder.misused("transaction commit s.mj 0x1", &["hexadecimal"]);
     let listed = folder.ok("transaction list s.mj");
     assert!(listed.contains(&format!("{a}  committed\n")) && !listed.contains(&b), "{listed}");

@@ -333,6 +333,9 @@ impl<D: Device> Device for Fault<D> {
         at: Pba,
         mut data: Vec<Bytes>,
     ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
+        let blocks = data.iter().map(|piece| piece.len() / BLOCK_BYTES).sum::<usize>() as u64;
+        // What is written can be read.
+        self.control.plan.borrow_mut().damage.retain(|pba, _| !(at..at.plus(blocks)).contains(pba));
         let error = self.befall(at, &mut data);
         let request = self.inner.append_again(at, data);
         async move { request.await.and_then(|landed| error.map_or(Ok(landed), Err)) }
