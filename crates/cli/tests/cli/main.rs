@@ -43,6 +43,7 @@ mod real_activation;
 mod real_backup;
 mod real_chromium;
 mod real_ext4;
+mod real_failing_device;
 mod real_fio;
 mod real_kill;
 mod real_many_clients;

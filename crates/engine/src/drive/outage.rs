@@ -216,6 +216,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 Err(error) => return self.fail(error),
             }
             self.refuse_clients_if_due();
+            // What free segments hold may be all the space that is left.
+            while self.lacks_space() && self.release_next().await {}
         }
         let submissions = {
             let mut state = self.state();
@@ -231,6 +233,10 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         self.inner.reset_wanted.notify(1);
         self.inner.checkpoint_wanted.notify(1);
         self.call_reclaim();
+    }
+
+    fn lacks_space(&self) -> bool {
+        self.state().outage.as_ref().is_some_and(|outage| outage.lack == Lack::Space)
     }
 
     /// From a certain time on, clients are told. A store that closes waits for no other look.

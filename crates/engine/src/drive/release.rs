@@ -110,7 +110,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Returns the next segment to the host, if one is due. Gives whether there was one.
-    async fn release_next(&self) -> bool {
+    pub(crate) async fn release_next(&self) -> bool {
         if !self.device().abilities().gives_back() {
             return false;
         }
