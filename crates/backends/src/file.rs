@@ -367,19 +367,18 @@ impl Device for FileDevice {
                 let block = encode_root(&frame.labels.label.uuid, frame.next_sequence, &root);
                 // Never reused, whatever happens to the slot.
                 frame.next_sequence += 1;
-                let write = |slot: usize| {
-                    write_block(target, &block, ROOTS_AT[slot]).and_then(|()| target.sync())
-                };
                 let mut slot = frame.next_slot;
-                if let Err(error) = write(slot) {
-                    // The other slot has the present root. A block is written wholly or not at all,
-                    // so one of the two roots is there whatever happens.
+                if let Err(error) = write_block(target, &block, ROOTS_AT[slot]) {
+                    // Only a slot that failed before is given up: the other one has the present root,
+                    // which a drive that fails there, too, might lose.
                     slot = 1 - slot;
-                    if !frame.takes_any_slot || write(slot).is_err() {
-                        frame.takes_any_slot = true;
+                    if !std::mem::replace(&mut frame.takes_any_slot, true)
+                        || write_block(target, &block, ROOTS_AT[slot]).is_err()
+                    {
                         return Err(failure.of_write(&error));
                     }
                 }
+                target.sync().map_err(|error| failure.of_write(&error))?;
                 frame.warnings.mended(ROOTS_AT[slot]);
                 frame.next_slot = 1 - slot;
                 frame.takes_any_slot = false;
@@ -433,10 +432,13 @@ impl Abilities for FileDevice {
     }
 
     fn flushes_again(&self) -> bool {
+        self.shared.direct
+    }
+
+    fn forgive_failed_flush(&self) {
         if self.shared.direct && !self.shared.read_only {
             self.shared.target.forgive();
         }
-        self.shared.direct
     }
 
     fn held_bytes(&self) -> Option<u64> {

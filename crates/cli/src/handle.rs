@@ -327,7 +327,6 @@ async fn check<S: Maintenance + Member>(
     Ok(Response::Check(Box::new(CheckOf { online, left_out, warnings, waiting, report })))
 }
 
-/// A target by a name that must be given.
 /// Refuses an operator's order for a transaction that the store does not know: it may be mistyped.
 fn must_know(store: &impl Member, id: TransactionId) -> Result<(), Error> {
     match store.transactions().iter().any(|known| known.id == id) {
@@ -339,6 +338,7 @@ fn must_know(store: &impl Member, id: TransactionId) -> Result<(), Error> {
     }
 }
 
+/// A target by a name that must be given.
 fn named<S: Store>(store: &S, name: &str) -> Result<TargetInfo, Error> {
     if name.is_empty() {
         return Err(Error::new(

@@ -47,6 +47,10 @@ pub trait Abilities {
         false
     }
 
+    /// The caller knows that a flush failed, and verifies what it wrote: later flushes count again, on a
+    /// device of which [`flushes_again`](Self::flushes_again) is true.
+    fn forgive_failed_flush(&self) {}
+
     /// Bytes that the device takes of what it lies on, where that is known and may be less than its size.
     fn held_bytes(&self) -> Option<u64> {
         None

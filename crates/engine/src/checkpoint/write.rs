@@ -41,13 +41,15 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         loop {
             self.wait_while(|state| state.failed.is_none() && state.log.is_any_record_refused())
                 .await;
+            self.state().failed.clone().map_or(Ok(()), Err)?;
+            let breaks = self.state().log.breaks;
             let refused = self.redirty_refused().await?;
             self.redirty_sparse_segments().await?;
             self.sweep().await; // Otherwise, freezing the map would sweep it in one step.
-            let (breaks, (frozen, moment)) = {
-                let mut state = self.state();
-                (state.log.breaks, state.freeze())
-            };
+            if self.state().log.breaks != breaks {
+                continue; // The map names a place that was refused in the meantime.
+            }
+            let (frozen, moment) = self.state().freeze();
             let sequence = moment.sequence;
             // Addresses that this checkpoint supersedes; their bytes count as live until it is
             // durable.
@@ -83,6 +85,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         loop {
             let Err(error) = self.device().write_root(bytes.clone()).await else { return Ok(()) };
             self.state().note_write_error(&error);
+            self.state().is_in_doubt = true;
+            self.device().abilities().forgive_failed_flush();
             if error.kind == ErrorKind::Gone && self.state().is_serving {
                 self.begin_outage(Lack::Everything, &error);
                 self.outlast(false).await?;

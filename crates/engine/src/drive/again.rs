@@ -7,6 +7,7 @@
 //! under way. These are searched, until one step finds none that is left.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use mjolnir_device::{Device, Runtime};
 use mjolnir_map::{NodeId, Relocations, Repointer};
@@ -16,6 +17,9 @@ use crate::drive::engine::Engine;
 use crate::drive::state::State;
 use crate::space::{Claim, Hurdle};
 use crate::yielding::yield_now;
+
+/// A pause after a leaf could not be read.
+const REST_AFTER_FAILURE: Duration = Duration::from_millis(100);
 
 /// Leaves looked at before other tasks get a turn.
 const LEAVES_A_STEP: usize = 256;
@@ -57,6 +61,12 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let moved = self
                 .step(|state| {
                     let State { log, space, .. } = state;
+                    if space.needs_root() {
+                        return Err(Hurdle::Failed(Error::new(
+                            ErrorKind::Io,
+                            "the device failed to write to too many segments in a row",
+                        )));
+                    }
                     let stream = log.stream_of_refused(*id);
                     let full = |_| Hurdle::NoFreeSegment(Claim::Again);
                     if !told.contains(&stream) {
@@ -84,7 +94,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         // Leaves that are lost to damage.
         let mut lost = BTreeSet::new();
         let mut leaves = self.leaves_to_repoint(moves).await;
-        while !leaves.is_empty() {
+        loop {
             for (index, id) in leaves.iter().copied().enumerate() {
                 self.load_ahead(&leaves, index).await;
                 match self.load_node(id).await {
@@ -93,22 +103,27 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                         lost.insert(id);
                         continue;
                     }
-                    Err(error) => return Err(error),
+                    Err(error) if self.state().failed.is_some() => return Err(error),
+                    // It is among the leaves of the next round.
+                    Err(_) => {
+                        self.runtime().sleep(REST_AFTER_FAILURE).await;
+                        continue;
+                    }
                 }
                 self.step(|state| Ok(state.map.repoint_by(&mut repointer, id)?)).await?;
                 if index % LEAVES_A_STEP == LEAVES_A_STEP - 1 {
                     yield_now().await;
                 }
             }
+            // In one step with the forgetting: clients may have moved references about meanwhile.
             let mut state = self.state();
             leaves = state.changed_leaves();
             leaves.retain(|id| !lost.contains(id) && state.may_refer(*id, moves));
             if leaves.is_empty() {
                 state.forget_refused(ids);
+                return Ok(());
             }
         }
-        self.state().forget_refused(ids);
-        Ok(())
     }
 
     /// The leaves that refer to moved blocks, or may, as far as one look at each tells.

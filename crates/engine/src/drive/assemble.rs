@@ -74,6 +74,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             unsure: Default::default(),
             outage: None,
             failing: Default::default(),
+            is_in_doubt: false,
+            given_up: 0,
             repeated: Default::default(),
             is_serving: false,
             closing: false,

@@ -22,6 +22,7 @@ use crate::fault;
 use crate::format::bind;
 use crate::format::group::GroupHeader;
 use crate::log::{Submission, Unflushed};
+use crate::space::SegmentState;
 
 /// The first and the longest rest between two looks at a device that is away.
 const REST_MIN: Duration = Duration::from_millis(20);
@@ -29,6 +30,11 @@ const REST_MAX: Duration = Duration::from_secs(1);
 
 /// So many segments in a row whose appends fail are no bad places: the device takes no writes.
 const FAILING_SEGMENTS: usize = 3;
+
+/// If the device takes no writes, an append is repeated so often before other places are tried, and
+/// twice as often each time after that, up to this many times.
+const REPEATS: u32 = 5;
+const GIVEN_UP_MAX: u32 = 8;
 
 /// What the device lacks, the worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +55,8 @@ pub(crate) struct Outage {
     why: String,
     /// What clients are told, once it has lasted for too long.
     refusal: Option<Error>,
+    /// How often one of them was made again.
+    repeats: u32,
     /// Appends that failed, by their addresses.
     failed: BTreeMap<Pba, u64>,
     /// What waits to be handed to the device.
@@ -127,6 +135,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let since = self.runtime().now();
         let begins = {
             let mut state = self.state();
+            state.is_in_doubt = true;
             match &mut state.outage {
                 Some(outage) => {
                     outage.lack = outage.lack.max(lack);
@@ -139,6 +148,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                         since,
                         why: error.to_string(),
                         refusal: None,
+                        repeats: 0,
                         failed: BTreeMap::new(),
                         held: Vec::new(),
                     });
@@ -173,15 +183,31 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Flushes the device, however long that takes. Fails if the store has.
+    ///
+    /// If a write or a flush failed since the last one that worked, the device may have lost what it
+    /// had taken. So all that the flush covers is read and verified then.
     pub(crate) async fn flush_device(&self) -> Result<(), Error> {
         loop {
-            let mark = self.state().log.written_total();
+            let (mark, is_in_doubt, outages) = {
+                let mut state = self.state();
+                let is_in_doubt = std::mem::take(&mut state.is_in_doubt);
+                (state.log.written_total(), is_in_doubt, state.counters.outages)
+            };
             match self.device().flush().await {
                 Ok(()) => {
-                    let mut state = self.state();
-                    state.counters.device_flushes += 1;
-                    state.log.flushed(mark);
-                    return Ok(());
+                    let is_sure = {
+                        let mut state = self.state();
+                        state.counters.device_flushes += 1;
+                        let is_sure = state.outage.is_none() && state.counters.outages == outages;
+                        state.is_in_doubt |= !is_sure;
+                        is_sure
+                    };
+                    if !is_sure {
+                        self.outlast(false).await?;
+                    } else if !is_in_doubt || self.verify_unflushed(mark).await? {
+                        self.state().log.flushed(mark);
+                        return Ok(());
+                    }
                 }
                 Err(error) if self.state().is_serving => {
                     self.state().note_write_error(&error);
@@ -222,6 +248,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let submissions = {
             let mut state = self.state();
             state.failing.clear();
+            if state.outage.as_ref().is_some_and(|outage| outage.lack == Lack::Everything) {
+                // What the device had taken and could not be counted as written yet may be lost.
+                for (at, id) in state.log.undo_done() {
+                    state.repeat_later(id, at);
+                }
+            }
+            state.is_in_doubt = true;
             let mut submissions: Vec<Submission> =
                 std::iter::from_fn(|| state.next_repeated()).collect();
             submissions.extend(state.outage.take().into_iter().flat_map(|outage| outage.held));
@@ -236,7 +269,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     fn lacks_space(&self) -> bool {
-        self.state().outage.as_ref().is_some_and(|outage| outage.lack == Lack::Space)
+        self.lack() == Some(Lack::Space)
     }
 
     /// From a certain time on, clients are told. A store that closes waits for no other look.
@@ -273,20 +306,51 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             if let Err(error) = self.look().await {
                 return Ok(self.is_away(&error));
             }
-            return self.verify_unflushed().await;
+            return Ok(true);
         }
         // One append shows whether the others will work.
         let again = self.state().next_repeated();
         let Some(Submission::Again { id, at, data }) = again else { return Ok(true) };
         let blocks = data.iter().map(|piece| piece.len() as u64).sum::<u64>() / BLOCK_SIZE;
         let landed = self.device().append_again(at, data).await;
-        let is_back = landed.as_ref().is_ok_and(|_| true)
-            || landed.as_ref().is_err_and(|error| error.kind == DeviceKind::Invalid);
+        // A device that cannot repeat it has the group logged again elsewhere.
+        let mut is_back =
+            landed.is_ok() || landed.as_ref().is_err_and(|error| error.kind == DeviceKind::Invalid);
         if let Err(error) = &landed {
             self.is_away(error);
         }
         self.appended(id, at, blocks, landed);
-        Ok(is_back)
+        // A flush may have failed meanwhile.
+        is_back &= self.lack() == Some(lack);
+        Ok(is_back || (lack == Lack::Writes && self.gives_up_places()))
+    }
+
+    fn lack(&self) -> Option<Lack> {
+        self.state().outage.as_ref().map(|outage| outage.lack)
+    }
+
+    /// Whether appends failed at these places so often that others are to be tried: then the segments
+    /// end there. Each time it takes longer, until one works.
+    fn gives_up_places(&self) -> bool {
+        let failed = {
+            let mut state = self.state();
+            let limit = REPEATS << state.given_up.min(GIVEN_UP_MAX);
+            let Some(outage) = &mut state.outage else { return true };
+            outage.repeats += 1;
+            if outage.repeats < limit || outage.lack != Lack::Writes {
+                return false;
+            }
+            let (failed, why) = (std::mem::take(&mut outage.failed), outage.why.clone());
+            state.given_up += 1;
+            for (at, id) in &failed {
+                let State { log, space, .. } = &mut *state;
+                let zone = space.zone_of(*at);
+                space.note_bad(zone, &why);
+                log.refuse(space, *id);
+            }
+            failed
+        };
+        !failed.is_empty()
     }
 
     fn is_away(&self, error: &DeviceError) -> bool {
@@ -306,16 +370,14 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             Err(error) if error.kind != DeviceKind::Unreadable => return Err(error),
             _ => {}
         }
-        self.device().abilities().flushes_again();
+        self.device().abilities().forgive_failed_flush();
         self.device().flush().await
     }
 
-    /// Verifies all that was written since the last flush that worked, right after one that worked.
-    async fn verify_unflushed(&self) -> Result<bool, Error> {
-        let (mark, unflushed) = {
-            let state = self.state();
-            (state.log.written_total(), state.log.unflushed())
-        };
+    /// Verifies the groups among the first `mark` that were written since the last flush that worked,
+    /// right after one that worked. Returns whether all could be read.
+    async fn verify_unflushed(&self, mark: u64) -> Result<bool, Error> {
+        let unflushed = self.state().log.unflushed(mark);
         for group in unflushed {
             match self.is_kept(&group).await {
                 Ok(true) => {}
@@ -326,21 +388,26 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     );
                     return Err(fault::damaged(what));
                 }
-                Err(error) => return Ok(self.is_away(&error)),
+                Err(error) => {
+                    self.begin_outage(Lack::Everything, &error);
+                    self.outlast(false).await?;
+                    return Ok(false);
+                }
             }
         }
-        self.state().log.flushed(mark);
         Ok(true)
     }
 
     /// Whether a group lies on the device as it was written. One of a segment that was given up
     /// since counts as whole.
     async fn is_kept(&self, group: &Unflushed) -> Result<bool, DeviceError> {
-        let (zone_blocks, incarnation) = {
+        let (zone_blocks, incarnation, in_use) = {
             let state = self.state();
-            (state.info.zone_blocks, state.space.get(group.zone).incarnation)
+            let segment = state.space.get(group.zone);
+            let in_use = !matches!(segment.state, SegmentState::Free | SegmentState::Bad);
+            (state.info.zone_blocks, segment.incarnation, in_use)
         };
-        if incarnation != group.incarnation {
+        if incarnation != group.incarnation || !in_use {
             return Ok(true);
         }
         let start = group.zone.start(zone_blocks).plus(u64::from(group.offset));

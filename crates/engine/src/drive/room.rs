@@ -197,9 +197,17 @@ impl State {
             (None, Some(error)) => format!(
                 "no space is left, and reclaim cannot free segments with damaged blocks: {error}; {ADVICE}"
             ),
-            (None, None) => {
-                format!("no space is left, and reclaim finds nothing to free; {ADVICE}")
-            }
+            (None, None) => match self.space.bad().last() {
+                Some((_, bad)) => format!(
+                    "no space is left, since {} bad, and reclaim finds nothing to free: {}; {ADVICE}",
+                    match self.space.bad().count() {
+                        1 => "a segment is".to_owned(),
+                        count => format!("{count} segments are"),
+                    },
+                    bad.why
+                ),
+                None => format!("no space is left, and reclaim finds nothing to free; {ADVICE}"),
+            },
         };
         Error::new(ErrorKind::NoSpace, why)
     }

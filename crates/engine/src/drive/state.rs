@@ -58,6 +58,10 @@ pub(crate) struct State {
     pub outage: Option<Outage>,
     /// Segments whose appends failed since one worked.
     pub failing: BTreeSet<ZoneId>,
+    /// A write or a flush failed since the last flush that worked: the device may have lost something.
+    pub is_in_doubt: bool,
+    /// How often places were given up since an append worked, because the device took no writes.
+    pub given_up: u32,
     /// Appends that were made again and are under way.
     pub repeated: BTreeSet<u64>,
     /// The store is open: what fails is tried again. While it is being opened, opening fails.

@@ -135,8 +135,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 assert_eq!(landed, at, "the device landed an append elsewhere");
                 let mut state = self.state();
                 state.counters.device_write_blocks += blocks;
-                if !state.failing.is_empty() || !state.repeated.is_empty() {
+                if state.given_up > 0 || !state.failing.is_empty() || !state.repeated.is_empty() {
                     state.failing.clear();
+                    state.given_up = 0;
                     state.repeated.remove(&id);
                 }
                 state.log.written(id);
@@ -149,7 +150,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             // nothing has been accepted.
             Err(error)
                 if (error.kind == ErrorKind::Invalid && !self.is_again(id))
-                    || self.state().space.is_rescuing() =>
+                    || self.state().space.is_rescuing()
+                    || (!self.state().is_serving && is_away(&error)) =>
             {
                 self.fail(fault::device("writing the log", error));
             }
@@ -188,6 +190,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let state = &mut *guard;
             let zone = state.space.zone_of(at);
             state.note_bad(zone, &error);
+            state.is_in_doubt = true;
+            state.repeated.remove(&id);
             state.log.refuse(&mut state.space, id);
         }
         self.inner.refused.notify(1);
@@ -228,6 +232,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             engine.notify();
         });
     }
+}
+
+/// Whether no other place would do.
+fn is_away(error: &DeviceError) -> bool {
+    matches!(error.kind, ErrorKind::Gone | ErrorKind::NoSpace)
 }
 
 fn blocks_of(data: &[Bytes]) -> u64 {

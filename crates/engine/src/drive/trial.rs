@@ -10,6 +10,8 @@ use mjolnir_store::report::BadTried;
 use mjolnir_units::{BLOCK_BYTES, ZoneId};
 
 use crate::drive::engine::Engine;
+use crate::drive::outage::Lack;
+use crate::yielding::yield_now;
 
 impl<D: Device, R: Runtime> Engine<D, R> {
     /// The task that tries empty bad segments when it is time to.
@@ -43,11 +45,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Tries all empty bad segments, and takes a checkpoint that lists those that work as free.
     pub(crate) async fn retry_bad_segments(&self) -> Result<BadTried, Error> {
         self.state().check_health()?;
-        let zones: Vec<ZoneId> = self.state().space.empty_bad().collect();
+        let zones: Vec<ZoneId> = self.state().space.triable().collect();
         let mut done = BadTried::default();
         for zone in zones {
             self.outlast(true).await?;
-            if self.state().space.empty_bad().any(|other| other == zone) {
+            if self.state().space.triable().any(|other| other == zone) {
                 done.tried += 1;
                 done.taken_back += u64::from(self.try_segment(zone).await);
             }
@@ -62,8 +64,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// free. Returns whether it did.
     pub(crate) async fn try_segment(&self, zone: ZoneId) -> bool {
         if !self.state().log.begin_trial(zone) {
-            // The device has as many zones open as it can.
-            self.wait_while(|state| !state.stopping && !state.log.can_open_zone()).await;
+            // It is being tried or sealed, or the device has as many zones open as it can.
+            self.wait_while(|state| {
+                let is_busy = state.log.sealing.contains(&zone) || !state.log.can_open_zone();
+                !state.stopping && state.failed.is_none() && is_busy
+            })
+            .await;
+            yield_now().await;
             return false;
         }
         let tried = self.write_segment(zone).await;
@@ -76,6 +83,11 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             Ok(()) => {
                 state.space.take_back(zone);
                 state.checkpoint.wanted = true;
+            }
+            Err(error) if error.kind == ErrorKind::Gone => {
+                drop(state);
+                self.begin_outage(Lack::Everything, &error);
+                return false;
             }
             Err(error) => state.note_bad(zone, &error),
         }

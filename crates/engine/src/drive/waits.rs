@@ -46,7 +46,8 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// Waits while the engine's own unwritten data exceeds the bound for clients.
     pub(crate) async fn wait_while_dirty(&self) -> Result<(), Error> {
         let most = dirty_bytes_max(&self.inner.options);
-        self.wait_while(|state| state.failed.is_none() && state.log.dirty_bytes > most).await;
+        self.wait_while(|state| state.failed.is_none() && state.log.dirty_bytes_awaited() > most)
+            .await;
         self.state().failed.clone().map_or(Ok(()), Err)
     }
 }

@@ -88,6 +88,9 @@ impl Log {
         let mut refused = self.chains.cut(zone, &mut self.in_flight, from);
         refused.extend(self.end_open_segment(space, zone, from));
         self.breaks += 1;
+        if from == 0 {
+            space.note_unopened();
+        }
         let payload: u32 = refused.iter().filter_map(|(_, append)| append.payload).sum();
         space.break_off(zone, from, payload, self.sequence);
         if stream > RECLAIM_STREAM {
@@ -305,6 +308,13 @@ impl Log {
             let first = self.first_unwritten();
             self.kept.forget_below(first);
         }
+    }
+
+    /// Bytes of payload of refused groups of the map.
+    pub(super) fn refused_map_bytes(&self) -> u64 {
+        let of_map = self.refused.values().filter(|group| group.stream == MAP_STREAM);
+        let buffers = of_map.filter_map(|group| self.pending.get(&group.from.0)).flatten();
+        buffers.map(|(_, buffer)| buffer.len() as u64).sum()
     }
 
     /// The refused groups of the map, and the part of its segment from which on each zone is refused.

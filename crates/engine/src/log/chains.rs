@@ -27,7 +27,7 @@ pub(crate) struct InFlight {
     /// A group's payload blocks; `None` for a header or footer.
     pub(super) payload: Option<u32>,
     /// Whether the device has written it.
-    done: bool,
+    pub(super) done: bool,
     /// What was appended ahead of the payload: a group's header, or all of another append.
     pub(super) head: Bytes,
 }

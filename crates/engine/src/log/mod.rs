@@ -241,9 +241,26 @@ impl Log {
         *before += count;
     }
 
-    /// The groups that were written since the last flush that worked.
-    pub fn unflushed(&self) -> Vec<Unflushed> {
-        self.unflushed.1.iter().copied().collect()
+    /// Those of the first `total` groups that were written since the last flush that worked.
+    pub fn unflushed(&self, total: u64) -> Vec<Unflushed> {
+        let count = total.saturating_sub(self.unflushed.0) as usize;
+        self.unflushed.1.iter().take(count).copied().collect()
+    }
+
+    /// Appends that the device has completed, and that wait for others ahead of them, are to be made
+    /// again. Returns each with its address.
+    pub fn undo_done(&mut self) -> Vec<(Pba, u64)> {
+        let done = self.in_flight.iter_mut().filter_map(|(id, append)| {
+            let at = append.zone.start(self.zone_blocks).plus(u64::from(append.offset));
+            std::mem::take(&mut append.done).then_some((at, *id))
+        });
+        done.collect()
+    }
+
+    /// Bytes that wait to be written, but for those of the map that were refused: only the checkpoint
+    /// that waits can have these written elsewhere.
+    pub fn dirty_bytes_awaited(&self) -> u64 {
+        self.dirty_bytes - self.refused_map_bytes()
     }
 
     /// The payload from this block on is not pending any more.

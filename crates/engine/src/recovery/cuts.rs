@@ -13,7 +13,11 @@ use crate::format::root::Root;
 use crate::recovery::survey::{LostGroups, SegmentWalk};
 
 /// See the module.
-pub(crate) struct Cuts(BTreeMap<ZoneId, (u64, u32)>);
+pub(crate) struct Cuts {
+    cuts: BTreeMap<ZoneId, (u64, u32)>,
+    /// The highest incarnation that the root knows.
+    known: u64,
+}
 
 impl Cuts {
     /// Those in the groups that were logged after the root.
@@ -31,13 +35,13 @@ impl Cuts {
                 *cut = (*incarnation, *block);
             }
         }
-        Cuts(cuts)
+        Cuts { cuts, known: root.incarnation }
     }
 
     /// Takes from a walk what lies behind the segment's end. Returns how many blocks of the segment
     /// are in use, of those `known`.
     pub fn apply(&self, zone: ZoneId, incarnation: u64, walk: &mut Walk, known: u64) -> u64 {
-        let Some((_, block)) = self.0.get(&zone).filter(|cut| cut.0 == incarnation) else {
+        let Some((_, block)) = self.cuts.get(&zone).filter(|cut| cut.0 == incarnation) else {
             return known;
         };
         walk.groups.retain(|group| group.offset < *block);
@@ -52,6 +56,7 @@ impl Cuts {
 
     /// Whether not even the segment's header was written.
     pub fn is_whole_segment(&self, zone: ZoneId) -> bool {
-        self.0.get(&zone).is_some_and(|(_, block)| *block <= 1)
+        let cut = self.cuts.get(&zone);
+        cut.is_some_and(|(incarnation, block)| *block <= 1 && *incarnation > self.known)
     }
 }

@@ -49,6 +49,16 @@ impl Space {
         self.note_bad(zone, why);
     }
 
+    /// A segment was opened, and its header could not be written: recovery will not see that it was.
+    pub fn note_unopened(&mut self) {
+        self.passed_over += 1;
+    }
+
+    /// Whether no segment can be opened before a root lists others.
+    pub fn needs_root(&self) -> bool {
+        !self.may_pass_over() && self.ready.is_empty() && self.resetting.is_none()
+    }
+
     /// Whether the next free segments may be tried, or a root must list others first.
     pub fn may_pass_over(&self) -> bool {
         self.passed_over < PASSED_OVER_MAX
@@ -79,6 +89,11 @@ impl Space {
         self.bad.keys().copied().filter(is_empty)
     }
 
+    /// Those of them that no read holds.
+    pub fn triable(&self) -> impl Iterator<Item = ZoneId> {
+        self.empty_bad().filter(|zone| self.get(*zone).pins == 0)
+    }
+
     /// Whether a bad segment holds data that can be moved.
     pub fn has_bad_data(&self) -> bool {
         self.bad.keys().any(|zone| {
@@ -92,7 +107,7 @@ impl Space {
     /// The empty bad segment to be tried next, and when. None is if all have failed too often.
     pub fn next_trial(&mut self, now: Instant) -> Option<(ZoneId, Instant)> {
         let mut next: Option<(ZoneId, Instant)> = None;
-        for zone in self.empty_bad().collect::<Vec<_>>() {
+        for zone in self.triable().collect::<Vec<_>>() {
             let bad = self.bad.get_mut(&zone).expect("it is one of them");
             let Some(rest) = RESTS.get(usize::from(bad.failures).saturating_sub(1)) else {
                 continue;

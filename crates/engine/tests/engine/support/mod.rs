@@ -411,4 +411,8 @@ impl<D: Device> Abilities for Held<D> {
     fn flushes_again(&self) -> bool {
         self.inner.abilities().flushes_again()
     }
+
+    fn forgive_failed_flush(&self) {
+        self.inner.abilities().forgive_failed_flush();
+    }
 }
