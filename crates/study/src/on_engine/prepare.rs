@@ -151,9 +151,9 @@ fn too_small(plan: &Plan, error: &Error) -> String {
 }
 
 /// Says why preconditioning failed, and what to do where the drive has no room for what its host is
-/// offered.
-fn unprepared(plan: &Plan, error: &Error) -> String {
-    if error.kind != ErrorKind::NoSpace {
+/// offered, unless it is worn out.
+fn unprepared(plan: &Plan, host: &Host, error: &Error) -> String {
+    if error.kind != ErrorKind::NoSpace || host.engine.stats().segments_bad > 0 {
         return format!("preconditioning failed: {error}");
     }
     let physical = u64::from(plan.layout.zones) * plan.layout.zone_bytes();
@@ -182,7 +182,7 @@ async fn prepare(
     let mut at = 0;
     while at < filled {
         let count = FILL_BLOCKS.min(filled - at);
-        host.write(at, count).await.map_err(|error| unprepared(plan, &error))?;
+        host.write(at, count).await.map_err(|error| unprepared(plan, host, &error))?;
         at += count;
         written += count;
         tell(host, done, PRECONDITION_PART * written as f64 / wanted).await;
@@ -190,7 +190,7 @@ async fn prepare(
     let over = if study.precondition.restore.is_some() && filled == 0 { blocks } else { filled };
     let mut turn = 0;
     for (first, count) in plan.precondition.overwrites(over, seed ^ 0x5eed) {
-        host.write(first, count).await.map_err(|error| unprepared(plan, &error))?;
+        host.write(first, count).await.map_err(|error| unprepared(plan, host, &error))?;
         written += count;
         turn += count;
         if turn >= BLOCKS_A_TURN {
