@@ -75,7 +75,7 @@ fn single_bad_places_are_no_error_of_any_client() {
         return;
     }
     let folder = Folder::empty();
-    let device = Failing::new(&folder, "error-pwrite-rate=0.5%");
+    let device = Failing::new(&folder, "error-pwrite-rate=3%");
     folder.ok("format s.mj --segment-size 1M --force");
     folder.ok("volume create s.mj v --size 64M");
     let socket = folder.path("v.sock").display().to_string();
@@ -84,7 +84,7 @@ fn single_bad_places_are_no_error_of_any_client() {
     tools::succeed(&mut fio(&folder, "--loops=4"));
     device.fails(false);
     let stats = folder.json("stats s.mj");
-    assert!(stats["write_errors"].as_u64().unwrap() > 2, "{stats}");
+    assert!(stats["write_errors"].as_u64().unwrap() > 0, "{stats}");
     assert!(stats["failed"].is_null() && stats["checksum_errors"] == 0, "{stats}");
     folder.ok("scrub s.mj --retry-bad");
     assert!(folder.ok("check s.mj").contains("no problems"));
