@@ -85,7 +85,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         loop {
             let Err(error) = self.device().write_root(bytes.clone()).await else { return Ok(()) };
             self.state().note_write_error(&error);
-            self.state().is_in_doubt = true;
+            self.state().doubts += 1;
             self.device().abilities().forgive_failed_flush();
             if error.kind == ErrorKind::Gone && self.state().is_serving {
                 self.begin_outage(Lack::Everything, &error);

@@ -135,7 +135,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         let since = self.runtime().now();
         let begins = {
             let mut state = self.state();
-            state.is_in_doubt = true;
+            state.doubts += 1;
             match &mut state.outage {
                 Some(outage) => {
                     outage.lack = outage.lack.max(lack);
@@ -188,24 +188,25 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     /// had taken. So all that the flush covers is read and verified then.
     pub(crate) async fn flush_device(&self) -> Result<(), Error> {
         loop {
-            let (mark, is_in_doubt, outages) = {
-                let mut state = self.state();
-                let is_in_doubt = std::mem::take(&mut state.is_in_doubt);
-                (state.log.written_total(), is_in_doubt, state.counters.outages)
+            let (mark, outages) = {
+                let state = self.state();
+                (state.log.written_total(), state.counters.outages)
             };
             match self.device().flush().await {
                 Ok(()) => {
-                    let is_sure = {
+                    // Another flush may be verifying the same; neither counts before it has.
+                    let (is_sure, is_settled, doubts) = {
                         let mut state = self.state();
                         state.counters.device_flushes += 1;
                         let is_sure = state.outage.is_none() && state.counters.outages == outages;
-                        state.is_in_doubt |= !is_sure;
-                        is_sure
+                        (is_sure, state.doubts_settled == state.doubts, state.doubts)
                     };
                     if !is_sure {
                         self.outlast(false).await?;
-                    } else if !is_in_doubt || self.verify_unflushed(mark).await? {
-                        self.state().log.flushed(mark);
+                    } else if is_settled || self.verify_unflushed(mark).await? {
+                        let mut state = self.state();
+                        state.doubts_settled = state.doubts_settled.max(doubts);
+                        state.log.flushed(mark);
                         return Ok(());
                     }
                 }
@@ -254,7 +255,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                     state.repeat_later(id, at);
                 }
             }
-            state.is_in_doubt = true;
+            state.doubts += 1;
             let mut submissions: Vec<Submission> =
                 std::iter::from_fn(|| state.next_repeated()).collect();
             submissions.extend(state.outage.take().into_iter().flat_map(|outage| outage.held));

@@ -58,8 +58,10 @@ pub(crate) struct State {
     pub outage: Option<Outage>,
     /// Segments whose appends failed since one worked.
     pub failing: BTreeSet<ZoneId>,
-    /// A write or a flush failed since the last flush that worked: the device may have lost something.
-    pub is_in_doubt: bool,
+    /// Writes and flushes that failed: after each, the device may have lost something.
+    pub doubts: u64,
+    /// Of those, the first ones after which all was verified.
+    pub doubts_settled: u64,
     /// How often places were given up since an append worked, because the device took no writes.
     pub given_up: u32,
     /// Appends that were made again and are under way.

@@ -190,7 +190,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let state = &mut *guard;
             let zone = state.space.zone_of(at);
             state.note_bad(zone, &error);
-            state.is_in_doubt = true;
+            state.doubts += 1;
             state.repeated.remove(&id);
             state.log.refuse(&mut state.space, id);
         }
