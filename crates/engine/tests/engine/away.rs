@@ -4,83 +4,30 @@
 use std::time::Duration;
 
 use futures_lite::future::{or, poll_once};
-use mjolnir_device::filter::{Damage, Fault, FaultControl, Verb};
-use mjolnir_device::{
-    DeviceInfo, ErrorKind as DeviceKind, MemoryDevice, MemoryOptions, Runtime, Sealing,
-};
+use mjolnir_device::ErrorKind as DeviceKind;
+use mjolnir_device::filter::{Damage, Verb};
 use mjolnir_engine::OpenOptions;
 use mjolnir_store::{ErrorKind, Store};
-use mjolnir_units::{Pba, TreeId};
+use mjolnir_units::Pba;
 
-use crate::support::{BLOCK, Engine, Held, Tick, format, open, put, run, soon, tag_of, turns};
+use crate::support::failing::{Failing, flushing_again};
+use crate::support::{BLOCK, Tick, open, put, run, soon, tag_of, turns};
 
-const VERBS: [Verb; 6] =
-    [Verb::Append, Verb::Read, Verb::Flush, Verb::Seal, Verb::Reset, Verb::WriteRoot];
-
-struct World {
-    runtime: Tick,
-    memory: MemoryDevice,
-    device: Held<Fault<MemoryDevice>>,
-    control: FaultControl,
-    engine: Engine,
-    volume: TreeId,
-}
-
-fn memory() -> MemoryDevice {
-    let info = DeviceInfo {
-        name: "memory".into(),
-        uuid: *b"mjolnir in memor",
-        zone_blocks: 128,
-        zones: 60,
-        append_blocks_max: 128,
-        queue_depth: 32,
-        open_zones_max: None,
-        sealing: Sealing::Free,
-    };
-    let options = MemoryOptions { flushes_again: true, ..MemoryOptions::default() };
-    MemoryDevice::with_options(info, options)
-}
-
-impl World {
-    async fn new(runtime: &Tick, patience: Duration) -> Self {
-        let memory = memory();
-        format(memory.clone(), runtime).await;
-        let device = Held::new(Fault::new(memory.clone()));
-        let control = device.inner.control();
-        let options = OpenOptions { patience, ..OpenOptions::default() };
-        let engine = open(device.clone(), runtime.clone(), options).await.unwrap();
-        let volume = engine.create_volume("v", 2048 * BLOCK).await.unwrap().id;
-        for lba in 0..200 {
-            put(&engine, volume, lba, lba + 1).await.unwrap();
-        }
-        engine.flush().await.unwrap();
-        World { runtime: runtime.clone(), memory, device, control, engine, volume }
+async fn world(runtime: &Tick, patience: Duration) -> Failing {
+    let options = OpenOptions { patience, ..OpenOptions::default() };
+    let world = Failing::new(runtime, flushing_again(60, 128), options).await;
+    for lba in 0..200 {
+        world.put(lba, lba + 1).await;
     }
-
-    fn away(&self, away: bool) {
-        VERBS
-            .iter()
-            .for_each(|verb| self.control.fail_all(*verb, away.then_some(DeviceKind::Gone)));
-    }
-
-    async fn expect(&self, tags: impl Iterator<Item = u64>) {
-        for (lba, tag) in (0..).zip(tags) {
-            assert_eq!(tag_of(&self.engine, self.volume, lba).await, tag, "block {lba}");
-        }
-    }
-
-    /// Lets time pass, in which other tasks run.
-    async fn pass(&self, seconds: u64) {
-        self.runtime.sleep(Duration::from_secs(seconds)).await;
-        turns(200).await;
-    }
+    world.flush().await;
+    world
 }
 
 #[test]
 fn requests_wait_while_the_device_is_away_and_then_all_are_served() {
     run(async |runtime| {
         for round in 0..6 {
-            let world = World::new(&runtime, Duration::from_secs(3600)).await;
+            let world = world(&runtime, Duration::from_secs(3600)).await;
             for lba in 0..round * 10 {
                 put(&world.engine, world.volume, lba, lba + 1000).await.unwrap();
             }
@@ -102,7 +49,7 @@ fn requests_wait_while_the_device_is_away_and_then_all_are_served() {
             soon("the flush", flush).await.unwrap();
             soon("the checkpoint", checkpoint).await.unwrap();
             assert_eq!(soon("the read", read).await, 151);
-            world.expect((0..100).map(|lba| lba + 2000)).await;
+            world.expect(world.volume, 0, &(2000..2100).collect::<Vec<_>>()).await;
             let stats = world.engine.stats();
             assert_eq!((stats.outage, stats.outages, stats.segments_bad), (None, 1, 0));
             assert_eq!(world.engine.check().await.unwrap().problems, [""; 0]);
@@ -121,7 +68,7 @@ fn requests_wait_while_the_device_is_away_and_then_all_are_served() {
 fn a_long_outage_ends_in_refusals_and_the_store_goes_on_once_it_is_over() {
     run(async |runtime| {
         for lack in [DeviceKind::Gone, DeviceKind::NoSpace] {
-            let world = World::new(&runtime, Duration::from_secs(60)).await;
+            let world = world(&runtime, Duration::from_secs(60)).await;
             match lack {
                 DeviceKind::Gone => world.away(true),
                 lack => world.control.fail_all(Verb::Append, Some(lack)),
@@ -148,7 +95,7 @@ fn a_long_outage_ends_in_refusals_and_the_store_goes_on_once_it_is_over() {
             }
             put(&world.engine, world.volume, 1, 501).await.unwrap();
             soon("a flush", world.engine.flush()).await.unwrap();
-            world.expect([500, 501, 3].into_iter()).await;
+            world.expect(world.volume, 0, &[500, 501, 3]).await;
             soon("closing", world.engine.close()).await.unwrap();
         }
     });
@@ -157,7 +104,7 @@ fn a_long_outage_ends_in_refusals_and_the_store_goes_on_once_it_is_over() {
 #[test]
 fn what_a_device_lost_while_it_was_away_is_noticed() {
     run(async |runtime| {
-        let world = World::new(&runtime, Duration::from_secs(60)).await;
+        let world = world(&runtime, Duration::from_secs(60)).await;
         for lba in 0..40 {
             put(&world.engine, world.volume, lba, lba + 700).await.unwrap();
         }
@@ -195,7 +142,7 @@ fn what_a_device_lost_while_it_was_away_is_noticed() {
 #[test]
 fn a_store_can_be_closed_during_an_outage() {
     run(async |runtime| {
-        let world = World::new(&runtime, Duration::from_secs(3600)).await;
+        let world = world(&runtime, Duration::from_secs(3600)).await;
         world.away(true);
         put(&world.engine, world.volume, 0, 9).await.unwrap();
         let mut flush = Box::pin(world.engine.flush());

@@ -4,80 +4,21 @@
 use std::time::Duration;
 
 use futures_lite::future::poll_once;
-use mjolnir_device::filter::{Damage, Fault, FaultControl, Verb};
-use mjolnir_device::{ErrorKind as DeviceKind, MemoryDevice, Runtime};
+use mjolnir_device::filter::{Damage, Fault, Verb};
+use mjolnir_device::{MemoryDevice, Runtime};
 use mjolnir_engine::OpenOptions;
 use mjolnir_store::{Durability, Op, Store};
 use mjolnir_units::{Pba, TreeId, ZoneId};
 
-use crate::support::{
-    BLOCK, Engine, Held, Random, Tick, format, open, put, run, soon, tag_of, turns,
-};
+use crate::support::failing::Failing;
+use crate::support::{BLOCK, Random, Tick, open, run, soon, tag_of, turns};
 
 const ZONE: u64 = 128;
 const ZONES: u32 = 40;
 
-struct World {
-    runtime: Tick,
-    memory: MemoryDevice,
-    device: Held<Fault<MemoryDevice>>,
-    control: FaultControl,
-    engine: Engine,
-    volume: TreeId,
-}
-
-impl World {
-    async fn new(runtime: &Tick) -> Self {
-        let memory = MemoryDevice::of_zones(ZONES, ZONE);
-        format(memory.clone(), runtime).await;
-        let mut world = World::on(runtime, memory, &[]).await;
-        world.volume = world.engine.create_volume("v", 2048 * BLOCK).await.unwrap().id;
-        world.engine.checkpoint().await.unwrap();
-        world
-    }
-
-    async fn on(runtime: &Tick, memory: MemoryDevice, worn_out: &[u32]) -> Self {
-        let device = Held::new(Fault::new(memory.clone()));
-        let control = device.inner.control();
-        worn_out.iter().for_each(|zone| control.wear_out(ZoneId(*zone), true));
-        let options = OpenOptions { paranoid: true, ..OpenOptions::default() };
-        let engine = open(device.clone(), runtime.clone(), options).await.unwrap();
-        let volume = engine.find("v").map_or(TreeId(0), |volume| volume.id);
-        World { runtime: runtime.clone(), memory, device, control, engine, volume }
-    }
-
-    async fn put(&self, lba: u64, tag: u64) {
-        soon("a write", put(&self.engine, self.volume, lba, tag)).await.unwrap();
-    }
-
-    async fn flush(&self) {
-        soon("a flush", self.engine.flush()).await.unwrap();
-    }
-
-    async fn expect(&self, tree: TreeId, from: u64, tags: &[u64]) {
-        for (lba, tag) in (from..).zip(tags) {
-            assert_eq!(tag_of(&self.engine, tree, lba).await, *tag, "block {lba}");
-        }
-    }
-
-    /// Cuts the power and opens what is left.
-    async fn cut(self, seed: u64) -> World {
-        let World { runtime, memory, device, engine, .. } = self;
-        drop((engine, device));
-        World::on(&runtime, memory.crash(seed), &[]).await
-    }
-
-    async fn check(&self) {
-        let report = soon("a check", self.engine.check()).await.unwrap();
-        assert_eq!(report.problems, [""; 0]);
-        let scrubbed = soon("a scrub", self.engine.scrub(|_| ())).await.unwrap();
-        assert!(scrubbed.damage.is_empty(), "{scrubbed:?}");
-    }
-}
-
-/// The `nth` append from now on fails; whether it landed.
-fn fail(world: &World, nth: u64, landed: bool) {
-    world.control.fail(Verb::Append, nth, DeviceKind::Io, landed);
+async fn world(runtime: &Tick) -> Failing {
+    let options = OpenOptions { paranoid: true, ..OpenOptions::default() };
+    Failing::new(runtime, MemoryDevice::of_zones(ZONES, ZONE), options).await
 }
 
 #[test]
@@ -85,8 +26,8 @@ fn whichever_append_fails_nothing_is_lost_and_nobody_is_told() {
     run(async |runtime| {
         for nth in 1..12 {
             for (landed, seed) in [(false, 1), (true, 2), (false, 3)] {
-                let world = World::new(&runtime).await;
-                fail(&world, nth, landed);
+                let world = world(&runtime).await;
+                world.fail(nth, landed);
                 for lba in 0..60 {
                     world.put(lba, lba + 1).await;
                     if lba % 7 == 0 {
@@ -116,9 +57,9 @@ fn whichever_append_fails_nothing_is_lost_and_nobody_is_told() {
 fn what_came_to_refer_to_a_failed_place_is_repointed() {
     run(async |runtime| {
         for seed in 0..8 {
-            let world = World::new(&runtime).await;
+            let world = world(&runtime).await;
             let other = world.engine.create_volume("w", 2048 * BLOCK).await.unwrap().id;
-            fail(&world, 1, seed % 2 == 0);
+            world.fail(1, seed % 2 == 0);
             world.device.hold(Verb::Append);
             for lba in 0..30 {
                 world.put(lba, lba + 1).await;
@@ -157,7 +98,7 @@ fn what_came_to_refer_to_a_failed_place_is_repointed() {
             world.device.release(Verb::Append);
             soon("the flush", flush).await.unwrap();
             let snapshot = snapshot.await.unwrap().id;
-            let expect = async |world: &World, other: TreeId, snapshot: TreeId| {
+            let expect = async |world: &Failing, other: TreeId, snapshot: TreeId| {
                 let tags = |range: std::ops::Range<u64>, add: u64| {
                     range.map(|lba| lba + add).collect::<Vec<_>>()
                 };
@@ -189,8 +130,8 @@ fn a_place_that_failed_and_cannot_be_read_is_no_damage_once_the_log_says_so() {
         // The header of a segment, the first group's header, and one behind it.
         for nth in 1..4 {
             for seed in 0..6 {
-                let world = World::new(&runtime).await;
-                fail(&world, nth, false);
+                let world = world(&runtime).await;
+                world.fail(nth, false);
                 for lba in 0..20 {
                     world.put(lba, lba + 1).await;
                     world.flush().await;
@@ -216,7 +157,7 @@ fn a_place_that_failed_and_cannot_be_read_is_no_damage_once_the_log_says_so() {
 #[test]
 fn a_segment_that_goes_on_failing_is_out_of_use_and_one_that_works_again_comes_back() {
     run(async |runtime| {
-        let world = World::new(&runtime).await;
+        let world = world(&runtime).await;
         // Two of the segments that are opened next.
         let (lasts, passes) = (ZoneId(4), ZoneId(5));
         for zone in [lasts, passes] {
@@ -225,7 +166,7 @@ fn a_segment_that_goes_on_failing_is_out_of_use_and_one_that_works_again_comes_b
         let mut chance = Random(7);
         let mut model = vec![0; 1000];
         let mut tag = 0;
-        let mut churn = async |world: &World, writes: u64| {
+        let mut churn = async |world: &Failing, writes: u64| {
             for _ in 0..writes {
                 let lba = chance.below(1000);
                 tag += 1;
@@ -247,9 +188,10 @@ fn a_segment_that_goes_on_failing_is_out_of_use_and_one_that_works_again_comes_b
         assert_eq!(stats.space.bad_bytes, ZONE * BLOCK);
         // The store knows it after a restart, and does not open the segment.
         soon("closing", world.engine.close()).await.unwrap();
-        let World { runtime, memory, device, control, engine, .. } = world;
+        let Failing { runtime, memory, device, control, engine, .. } = world;
         drop((engine, device, control));
-        let world = World::on(&runtime, memory.reopen(), &[lasts.0]).await;
+        let world =
+            Failing::on(&runtime, memory.reopen(), &[lasts.0], OpenOptions::default()).await;
         churn(&world, 3000).await;
         let stats = world.engine.stats();
         assert_eq!((stats.segments_bad, stats.write_errors), (1, 0));
@@ -260,12 +202,12 @@ fn a_segment_that_goes_on_failing_is_out_of_use_and_one_that_works_again_comes_b
 #[test]
 fn data_of_a_segment_that_failed_is_moved_out_of_it() {
     run(async |runtime| {
-        let world = World::new(&runtime).await;
+        let world = world(&runtime).await;
         for lba in 0..40 {
             world.put(lba, lba + 1).await;
         }
         world.flush().await;
-        fail(&world, 1, false);
+        world.fail(1, false);
         for lba in 40..44 {
             world.put(lba, lba + 1).await;
         }

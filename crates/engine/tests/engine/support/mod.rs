@@ -1,6 +1,8 @@
 //! A small world for the engine's tests: a runtime without threads, payloads that tell who wrote
 //! them, and a device whose requests can be held back.
 
+pub mod failing;
+
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
