@@ -194,6 +194,36 @@ impl MemoryDevice {
         }
         then(&mut state)
     }
+
+    /// Begins an append where `claim` lets it. That says whether the blocks were appended before.
+    fn begin_append(
+        &self,
+        at: Pba,
+        data: Vec<Bytes>,
+        claim: impl FnOnce(&mut ZoneTable, &[Bytes]) -> Result<bool, DeviceError>,
+    ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
+        let begun = self.with(|state| {
+            let is_again = claim(&mut state.table, &data)?;
+            let info = state.table.info();
+            let (zone, offset) = (info.zone_of(at), at.offset(info.zone_blocks));
+            let held = &mut state.zones[zone.0 as usize];
+            let data = data.concat().into();
+            let (generation, index) = match is_again {
+                true => held.append_again(offset, data),
+                false => held.append(offset, data),
+            };
+            Ok((zone, generation, index))
+        });
+        let device = self.clone();
+        async move {
+            let (zone, generation, index) = begun?;
+            device.with(|state| {
+                state.zones[zone.0 as usize].complete(generation, index);
+                state.complete(zone, generation, What::Append(index));
+                Ok(at)
+            })
+        }
+    }
 }
 
 impl State {
@@ -232,23 +262,7 @@ impl Device for MemoryDevice {
         at: Pba,
         data: Vec<Bytes>,
     ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
-        let begun = self.with(|state| {
-            state.table.claim(at, &data)?;
-            let (zone, zone_blocks) =
-                (state.table.info().zone_of(at), state.table.info().zone_blocks);
-            let (generation, index) =
-                state.zones[zone.0 as usize].append(at.offset(zone_blocks), data.concat().into());
-            Ok((zone, generation, index))
-        });
-        let device = self.clone();
-        async move {
-            let (zone, generation, index) = begun?;
-            device.with(|state| {
-                state.zones[zone.0 as usize].complete(generation, index);
-                state.complete(zone, generation, What::Append(index));
-                Ok(at)
-            })
-        }
+        self.begin_append(at, data, move |table, data| table.claim(at, data).map(|_| false))
     }
 
     fn append_again(
@@ -256,27 +270,7 @@ impl Device for MemoryDevice {
         at: Pba,
         data: Vec<Bytes>,
     ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
-        let begun = self.with(|state| {
-            let claimed = state.table.claim_again(at, &data)?;
-            let (zone, zone_blocks) =
-                (state.table.info().zone_of(at), state.table.info().zone_blocks);
-            let (held, offset) = (&mut state.zones[zone.0 as usize], at.offset(zone_blocks));
-            let data = data.concat().into();
-            let (generation, index) = match claimed {
-                true => held.append_again(offset, data),
-                false => held.append(offset, data),
-            };
-            Ok((zone, generation, index))
-        });
-        let device = self.clone();
-        async move {
-            let (zone, generation, index) = begun?;
-            device.with(|state| {
-                state.zones[zone.0 as usize].complete(generation, index);
-                state.complete(zone, generation, What::Append(index));
-                Ok(at)
-            })
-        }
+        self.begin_append(at, data, move |table, data| table.claim_again(at, data))
     }
 
     fn read(

@@ -179,9 +179,7 @@ impl Device for SimDisk {
         at: Pba,
         data: Vec<Bytes>,
     ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
-        let length = data.iter().map(Bytes::len).sum::<usize>() as u64;
-        let hash = data.iter().fold(0, |hash, piece| hash ^ digest(piece).rotate_left(7));
-        self.pass("append", [at.0, length, hash], move |device| Box::pin(device.append(at, data)))
+        self.pass("append", words_of(at, &data), move |device| Box::pin(device.append(at, data)))
     }
 
     fn append_again(
@@ -189,9 +187,7 @@ impl Device for SimDisk {
         at: Pba,
         data: Vec<Bytes>,
     ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
-        let length = data.iter().map(Bytes::len).sum::<usize>() as u64;
-        let hash = data.iter().fold(0, |hash, piece| hash ^ digest(piece).rotate_left(7));
-        self.pass("append again", [at.0, length, hash], move |device| {
+        self.pass("append again", words_of(at, &data), move |device| {
             Box::pin(device.append_again(at, data))
         })
     }
@@ -235,4 +231,11 @@ impl Device for SimDisk {
     fn grow(&self, bytes: u64) -> impl Future<Output = Result<u32, DeviceError>> + 'static {
         self.pass("grow", [bytes, 0, 0], move |device| Box::pin(device.grow(bytes)))
     }
+}
+
+/// What the trace says of an append.
+fn words_of(at: Pba, data: &[Bytes]) -> [u64; 3] {
+    let length = data.iter().map(Bytes::len).sum::<usize>() as u64;
+    let hash = data.iter().fold(0, |hash, piece| hash ^ digest(piece).rotate_left(7));
+    [at.0, length, hash]
 }

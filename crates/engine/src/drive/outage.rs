@@ -14,10 +14,11 @@ use std::time::Duration;
 use futures_util::future::select;
 use mjolnir_device::{AlignedBuf, Device, DeviceError, ErrorKind as DeviceKind, Runtime};
 use mjolnir_store::{Error, ErrorKind};
-use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, Instant, Pba, ZoneId};
+use mjolnir_units::{BLOCK_BYTES, Instant, Pba, ZoneId};
 
 use crate::drive::engine::Engine;
 use crate::drive::state::State;
+use crate::drive::submit::blocks_of;
 use crate::fault;
 use crate::format::bind;
 use crate::format::group::GroupHeader;
@@ -305,20 +306,21 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         };
         if lack == Lack::Everything {
             if let Err(error) = self.look().await {
-                return Ok(self.is_away(&error));
+                self.note_away(&error);
+                return Ok(false);
             }
             return Ok(true);
         }
         // One append shows whether the others will work.
         let again = self.state().next_repeated();
         let Some(Submission::Again { id, at, data }) = again else { return Ok(true) };
-        let blocks = data.iter().map(|piece| piece.len() as u64).sum::<u64>() / BLOCK_SIZE;
+        let blocks = blocks_of(&data);
         let landed = self.device().append_again(at, data).await;
         // A device that cannot repeat it has the group logged again elsewhere.
         let mut is_back =
             landed.is_ok() || landed.as_ref().is_err_and(|error| error.kind == DeviceKind::Invalid);
         if let Err(error) = &landed {
-            self.is_away(error);
+            self.note_away(error);
         }
         self.appended(id, at, blocks, landed);
         // A flush may have failed meanwhile.
@@ -354,14 +356,13 @@ impl<D: Device, R: Runtime> Engine<D, R> {
         !failed.is_empty()
     }
 
-    fn is_away(&self, error: &DeviceError) -> bool {
+    fn note_away(&self, error: &DeviceError) {
         if let Some(outage) = &mut self.state().outage {
             outage.why = error.to_string();
             if error.kind == DeviceKind::Gone {
                 outage.lack = Lack::Everything;
             }
         }
-        false
     }
 
     /// Reads something, and flushes.
@@ -400,18 +401,26 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     }
 
     /// Whether a group lies on the device as it was written. One of a segment that was given up
-    /// since counts as whole.
+    /// since, or is while it is read, counts as whole.
     async fn is_kept(&self, group: &Unflushed) -> Result<bool, DeviceError> {
-        let (zone_blocks, incarnation, in_use) = {
+        let is_needed = || {
             let state = self.state();
             let segment = state.space.get(group.zone);
             let in_use = !matches!(segment.state, SegmentState::Free | SegmentState::Bad);
-            (state.info.zone_blocks, segment.incarnation, in_use)
+            in_use && segment.incarnation == group.incarnation
         };
-        if incarnation != group.incarnation || !in_use {
+        if !is_needed() {
             return Ok(true);
         }
-        let start = group.zone.start(zone_blocks).plus(u64::from(group.offset));
+        let is_whole = self.lies_as_written(group).await?;
+        Ok(is_whole || !is_needed())
+    }
+
+    /// Whether a group can be read, and is what was written.
+    async fn lies_as_written(&self, group: &Unflushed) -> Result<bool, DeviceError> {
+        let incarnation = group.incarnation;
+        let start = group.zone.start(self.device().info().zone_blocks);
+        let start = start.plus(u64::from(group.offset));
         let buffer = AlignedBuf::zeroed((1 + group.payload as usize) * BLOCK_BYTES);
         let read = match self.device().read(start, buffer).await {
             Err(error) if error.kind == DeviceKind::Unreadable => return Ok(false),

@@ -239,6 +239,7 @@ fn is_away(error: &DeviceError) -> bool {
     matches!(error.kind, ErrorKind::Gone | ErrorKind::NoSpace)
 }
 
-fn blocks_of(data: &[Bytes]) -> u64 {
+/// The blocks of an append.
+pub(crate) fn blocks_of(data: &[Bytes]) -> u64 {
     data.iter().map(|piece| piece.len() as u64).sum::<u64>() / BLOCK_SIZE
 }

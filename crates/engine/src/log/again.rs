@@ -156,12 +156,7 @@ impl Log {
     /// came from, and headers and footers are made anew.
     fn note_refused(&mut self, id: u64, append: InFlight, stream: u8) {
         let InFlight { zone, first_sequence, from, mut records, payload, .. } = append;
-        let is_needed = match stream {
-            MAP_STREAM => payload.is_some(),
-            RECLAIM_STREAM => false,
-            _ => payload.is_some(),
-        };
-        if !is_needed {
+        if stream == RECLAIM_STREAM || payload.is_none() {
             self.forget_payload(from);
             return;
         }

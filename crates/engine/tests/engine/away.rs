@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use futures_lite::future::{or, poll_once};
-use mjolnir_device::ErrorKind as DeviceKind;
-use mjolnir_device::filter::{Damage, Verb};
+use mjolnir_device::filter::{Damage, Delay, DelayOptions, Fault, Verb};
+use mjolnir_device::{AlignedBuf, Device, ErrorKind as DeviceKind, MemoryDevice, Runtime};
 use mjolnir_engine::OpenOptions;
 use mjolnir_store::{ErrorKind, Store};
 use mjolnir_units::Pba;
 
 use crate::support::failing::{Failing, flushing_again};
-use crate::support::{BLOCK, Tick, open, put, run, soon, tag_of, turns};
+use crate::support::{BLOCK, Tick, format, open, put, run, soon, tag_of, turns};
 
 async fn world(runtime: &Tick, patience: Duration) -> Failing {
     let options = OpenOptions { patience, ..OpenOptions::default() };
@@ -118,20 +118,7 @@ fn what_a_device_lost_while_it_was_away_is_noticed() {
         turns(50).await;
         assert!(world.engine.stats().outage.is_some());
         // What was written last reads as zeroes from now on.
-        let mut lost = 0;
-        for block in 0..60 * 128 {
-            let at = Pba(block);
-            let held = world.memory.clone();
-            let read =
-                mjolnir_device::Device::read(&held, at, mjolnir_device::AlignedBuf::zeroed(4096));
-            let read = read.await.unwrap();
-            let word = u64::from_le_bytes(read.as_ref()[..8].try_into().unwrap());
-            if word == 700 * 1_000_003 {
-                world.control.damage(at, Damage::Overwritten);
-                lost += 1;
-            }
-        }
-        assert_eq!(lost, 1);
+        lose(&world, 700).await;
         world.away(false);
         let refused = soon("the flush", flush).await.unwrap_err();
         assert!(refused.message.contains("lost what it had taken"), "{refused}");
@@ -155,4 +142,158 @@ fn a_store_can_be_closed_during_an_outage() {
         assert!(flush.await.is_err());
         drop(world.device);
     });
+}
+
+#[test]
+fn a_flush_that_works_during_an_outage_says_nothing_of_what_was_written_before() {
+    run(async |runtime| {
+        for lost in [false, true] {
+            let world = world(&runtime, Duration::from_secs(3600)).await;
+            for lba in 0..40 {
+                world.put(lba, lba + 700).await;
+            }
+            // They are written, and two flushes of the device begin.
+            world.device.hold(Verb::Flush);
+            let mut flush = Box::pin(world.engine.flush());
+            let mut checkpoint = Box::pin(world.engine.checkpoint());
+            assert!(poll_once(&mut flush).await.is_none());
+            assert!(poll_once(&mut checkpoint).await.is_none());
+            turns(50).await;
+            world.control.fail_all(Verb::Append, Some(DeviceKind::Gone));
+            for lba in 100..300 {
+                world.put(lba, lba).await;
+            }
+            turns(50).await;
+            assert!(world.engine.stats().outage.is_some());
+            if lost {
+                lose(&world, 700).await;
+            }
+            world.device.release(Verb::Flush);
+            turns(50).await;
+            assert!(poll_once(&mut flush).await.is_none(), "the outage is not over");
+            assert!(poll_once(&mut checkpoint).await.is_none());
+            world.away(false);
+            let flushed = soon("the flush", flush).await;
+            let written = soon("the checkpoint", checkpoint).await;
+            assert_eq!((flushed.is_err(), written.is_err()), (lost, lost));
+            if !lost {
+                world.expect(world.volume, 0, &(700..740).collect::<Vec<_>>()).await;
+                world.check().await;
+            }
+        }
+    });
+}
+
+#[test]
+fn what_was_done_behind_a_failed_append_is_made_again_after_an_outage() {
+    run(async |runtime| {
+        let mut behind = 0;
+        for seed in 0..8 {
+            let memory = flushing_again(60, 128);
+            format(memory.clone(), &runtime).await;
+            let fault = Fault::new(memory.clone());
+            let control = fault.control();
+            let jitter = Duration::from_secs(2);
+            let delays = DelayOptions { jitter, seed, ..DelayOptions::default() };
+            let device = Delay::new(fault, runtime.clone(), delays);
+            let engine = open(device, runtime.clone(), OpenOptions::default()).await.unwrap();
+            let volume = engine.create_volume("v", 2048 * BLOCK).await.unwrap().id;
+            soon("a flush", engine.flush()).await.unwrap();
+            control.fail(Verb::Append, 2, DeviceKind::Gone, false);
+            control.fail_all(Verb::Read, Some(DeviceKind::Gone));
+            // Each is sent in a group of its own, of which several are under way.
+            for lba in 0..12 {
+                put(&engine, volume, lba, lba + 1).await.unwrap();
+                turns(50).await;
+            }
+            let mut turn = 0;
+            while engine.stats().outage.is_none() {
+                turns(1).await;
+                turn += 1;
+                assert!(turn < 100_000, "there was an outage");
+            }
+            runtime.sleep(Duration::from_secs(3)).await;
+            // Nothing is under way any more, and the device loses what it had taken behind the failed append.
+            let said = engine.stats().last_write_error.unwrap();
+            let at: u64 = said.split_whitespace().find_map(|word| word.parse().ok()).unwrap();
+            for block in at..(at / 128 + 1) * 128 {
+                if block_at(&memory, Pba(block)).await != 0 {
+                    control.damage(Pba(block), Damage::Overwritten);
+                    behind += 1;
+                }
+            }
+            control.fail_all(Verb::Read, None);
+            soon("a flush", engine.flush()).await.unwrap();
+            let memory = memory.crash(seed);
+            drop(engine);
+            let engine = open(memory, runtime.clone(), OpenOptions::default()).await.unwrap();
+            for lba in 0..12 {
+                assert_eq!(tag_of(&engine, volume, lba).await, lba + 1, "{seed}");
+            }
+        }
+        assert!(behind > 0, "something was written behind a failed append");
+    });
+}
+
+#[test]
+fn a_segment_that_is_reset_while_it_is_verified_is_no_loss() {
+    run(async |runtime| {
+        let world = world(&runtime, Duration::from_secs(60)).await;
+        // What is flushed after a write that failed is read again.
+        world.control.fail(Verb::WriteRoot, 1, DeviceKind::Io, false);
+        soon("a checkpoint", world.engine.checkpoint()).await.unwrap();
+        for lba in 0..300 {
+            world.put(lba, lba + 700).await;
+        }
+        let may_go = world.device.detain(Verb::Read);
+        let reads = world.control.count(Verb::Read);
+        let mut flush = Box::pin(world.engine.flush());
+        for turn in 0.. {
+            assert!(turn < 10_000 && poll_once(&mut flush).await.is_none());
+            if world.control.count(Verb::Read) > reads {
+                break;
+            }
+            turns(1).await;
+        }
+        world.device.detain_no_more(Verb::Read);
+        // Another flush is done with that. Then all is overwritten, and its segments are reset.
+        for lba in 0..300 {
+            world.put(lba, lba + 1700).await;
+        }
+        soon("a checkpoint", world.engine.checkpoint()).await.unwrap();
+        let resets = world.control.count(Verb::Reset);
+        for _ in 0..20 {
+            soon("a collection", world.engine.collect()).await.unwrap();
+            soon("a checkpoint", world.engine.checkpoint()).await.unwrap();
+            for lba in 0..300 {
+                world.put(lba, lba + 1700).await;
+            }
+        }
+        assert!(world.control.count(Verb::Reset) > resets + 2);
+        // The device's flush goes on, though others were done with what it covers.
+        may_go.set(true);
+        turns(200).await;
+        soon("the flush", flush).await.unwrap();
+        world.put(0, 1700).await;
+        world.flush().await;
+        world.expect(world.volume, 0, &(1700..2000).collect::<Vec<_>>()).await;
+        world.check().await;
+    });
+}
+
+async fn block_at(memory: &MemoryDevice, at: Pba) -> u64 {
+    let read = Device::read(memory, at, AlignedBuf::zeroed(BLOCK as usize)).await.unwrap();
+    u64::from_le_bytes(read.as_ref()[..8].try_into().unwrap())
+}
+
+/// What was written with that tag reads as zeroes from now on.
+async fn lose(world: &Failing, tag: u64) {
+    let mut lost = 0;
+    for block in 0..60 * 128 {
+        if block_at(&world.memory, Pba(block)).await == tag * 1_000_003 {
+            world.control.damage(Pba(block), Damage::Overwritten);
+            lost += 1;
+        }
+    }
+    assert_eq!(lost, 1);
 }

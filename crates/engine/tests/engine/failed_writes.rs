@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use futures_lite::future::poll_once;
+use futures_lite::future::{poll_once, zip};
 use mjolnir_device::filter::{Damage, Fault, Verb};
 use mjolnir_device::{MemoryDevice, Runtime};
 use mjolnir_engine::OpenOptions;
-use mjolnir_store::{Durability, Op, Store};
+use mjolnir_store::{Durability, Maintenance, Op, Store};
 use mjolnir_units::{Pba, TreeId, ZoneId};
 
 use crate::support::failing::Failing;
@@ -224,5 +224,173 @@ fn data_of_a_segment_that_failed_is_moved_out_of_it() {
         let tags: Vec<u64> = (0..44).map(|lba| lba + 1).collect();
         world.expect(world.volume, 0, &tags).await;
         world.check().await;
+    });
+}
+
+#[test]
+fn appends_fail_at_any_point_of_a_checkpoint() {
+    run(async |runtime| {
+        for wait in 0..10 {
+            for nth in 1..10 {
+                let world = world(&runtime).await;
+                let old: Vec<u64> = (1..41).collect();
+                for lba in 0..40 {
+                    world.put(lba, old[lba as usize]).await;
+                }
+                // Two at once, of which one may be the checkpoint's own.
+                world.fail(nth, wait % 2 == 0);
+                world.fail(nth + 1, wait % 2 == 1);
+                world.device.hold(Verb::Append);
+                let mut checkpoint = Box::pin(world.engine.checkpoint());
+                assert!(poll_once(&mut checkpoint).await.is_none());
+                turns(wait).await;
+                for lba in 0..20 {
+                    world.put(lba, 101 + lba).await;
+                }
+                world.device.release(Verb::Append);
+                soon("the checkpoint", checkpoint).await.unwrap();
+                world.flush().await;
+                let new: Vec<u64> = (101..121).chain(21..41).collect();
+                world.expect(world.volume, 0, &new).await;
+                world.check().await;
+                let world = world.cut(nth).await;
+                world.expect(world.volume, 0, &new).await;
+                world.check().await;
+            }
+        }
+    });
+}
+
+#[test]
+fn a_checkpoint_does_not_wait_for_what_only_it_can_write_again() {
+    run(async |runtime| {
+        for nth in 1..12 {
+            let options = OpenOptions { dirty_bytes_max: 1, ..OpenOptions::default() };
+            let device = MemoryDevice::of_zones(ZONES, ZONE);
+            let world = Failing::new(&runtime, device, options).await;
+            // Many leaves, so that the checkpoint's blocks alone exceed what may wait.
+            for lba in 0..2048 {
+                world.put(lba, lba + 1).await;
+            }
+            world.flush().await;
+            for each in 0..3 {
+                world.fail(nth + 4 * each, false);
+            }
+            soon("the checkpoint", world.engine.checkpoint()).await.unwrap();
+            world.expect(world.volume, 0, &(1..2049).collect::<Vec<_>>()).await;
+            world.check().await;
+        }
+    });
+}
+
+#[test]
+fn references_that_move_while_a_place_is_repointed_are_repointed_too() {
+    run(async |runtime| {
+        for wait in 0..24 {
+            let world = world(&runtime).await;
+            let engine = &world.engine;
+            let other = engine.create_volume("w", 2048 * BLOCK).await.unwrap().id;
+            // Leaves ahead of and behind the one that is repointed.
+            for lba in (0..2048).step_by(16) {
+                world.put(lba, 5000 + lba).await;
+            }
+            world.flush().await;
+            world.fail(1, wait % 2 == 0);
+            world.device.hold(Verb::Append);
+            for lba in 1000..1010 {
+                world.put(lba, lba).await;
+            }
+            let mut flush = Box::pin(engine.flush());
+            assert!(poll_once(&mut flush).await.is_none());
+            world.device.release(Verb::Append);
+            let (from, durability) = (world.volume, Durability::Buffered);
+            // To the front, to the back, and to another volume, some turns apart.
+            for (step, (to, lba)) in [(from, 3), (from, 1900), (other, 7)].into_iter().enumerate() {
+                turns(wait / 2).await;
+                let op = Op::Move {
+                    from,
+                    from_offset: (1000 + 2 * step as u64) * BLOCK,
+                    to,
+                    to_offset: lba * BLOCK,
+                    length: 2 * BLOCK,
+                };
+                soon("a move", engine.atomic(vec![op], durability)).await.unwrap();
+            }
+            soon("the flush", flush).await.unwrap();
+            assert_eq!(engine.stats().write_errors, 1);
+            let expect = async |world: &Failing| {
+                world.expect(world.volume, 1000, &[0, 0, 0, 0, 0, 0, 1006, 1007, 1008, 1009]).await;
+                world.expect(world.volume, 3, &[1000, 1001]).await;
+                world.expect(world.volume, 1900, &[1002, 1003]).await;
+                world.expect(other, 7, &[1004, 1005]).await;
+            };
+            world.flush().await;
+            expect(&world).await;
+            world.check().await;
+            let world = world.cut(wait as u64).await;
+            expect(&world).await;
+            world.check().await;
+        }
+    });
+}
+
+#[test]
+fn several_bad_segments_in_a_row_are_left_and_nobody_is_told() {
+    run(async |runtime| {
+        let world = world(&runtime).await;
+        for zone in 4..10 {
+            world.control.wear_out(ZoneId(zone), true);
+        }
+        let mut written = Vec::new();
+        for lba in 0..1000 {
+            world.put(lba, lba + 1).await;
+            written.push(lba + 1);
+            if lba % 50 == 0 {
+                world.flush().await;
+            }
+        }
+        world.flush().await;
+        let stats = world.engine.stats();
+        assert_eq!((stats.segments_bad, stats.outage), (6, None));
+        world.expect(world.volume, 0, &written).await;
+        world.check().await;
+        let world = world.cut(1).await;
+        world.expect(world.volume, 0, &written).await;
+    });
+}
+
+#[test]
+fn trials_of_a_segment_do_not_meet() {
+    run(async |runtime| {
+        for wait in 0..20 {
+            let world = world(&runtime).await;
+            let zones = [ZoneId(4), ZoneId(5)];
+            zones.iter().for_each(|zone| world.control.wear_out(*zone, true));
+            for lba in 0..1000 {
+                world.put(lba, lba + 1).await;
+            }
+            world.flush().await;
+            soon("a checkpoint", world.engine.checkpoint()).await.unwrap();
+            assert_eq!(world.engine.stats().segments_bad, 2);
+            zones.iter().for_each(|zone| world.control.wear_out(*zone, false));
+            // The task's own trials are due, and somebody asks twice.
+            world.runtime.sleep(Duration::from_millis(990)).await;
+            turns(wait * 10).await;
+            let both = zip(world.engine.retry_bad(), world.engine.retry_bad());
+            let (one, other) = soon("both", both).await;
+            let (one, other) = (one.unwrap(), other.unwrap());
+            assert!(one.taken_back + other.taken_back <= 2, "{one:?} {other:?}");
+            for _ in 0..50 {
+                world.pass(1).await;
+            }
+            soon("a checkpoint", world.engine.checkpoint()).await.unwrap();
+            assert_eq!(world.engine.stats().segments_bad, 0);
+            for lba in 0..1500 {
+                world.put(lba, lba + 2).await;
+            }
+            world.flush().await;
+            world.expect(world.volume, 0, &(2..1502).collect::<Vec<_>>()).await;
+            world.check().await;
+        }
     });
 }

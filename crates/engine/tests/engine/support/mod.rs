@@ -5,7 +5,7 @@ pub mod failing;
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::rc::Rc;
 use std::time::Duration;
@@ -271,6 +271,8 @@ pub struct Held<D = MemoryDevice> {
     pub inner: Rc<D>,
     verbs: Rc<RefCell<BTreeSet<Verb>>>,
     stranded: Rc<RefCell<BTreeSet<Verb>>>,
+    /// Says whether those that were detained last may go.
+    detained: Rc<RefCell<BTreeMap<Verb, Rc<Cell<bool>>>>>,
     older_root: Rc<RefCell<Option<Bytes>>>,
 }
 
@@ -280,6 +282,7 @@ impl<D> Clone for Held<D> {
             inner: self.inner.clone(),
             verbs: self.verbs.clone(),
             stranded: self.stranded.clone(),
+            detained: self.detained.clone(),
             older_root: self.older_root.clone(),
         }
     }
@@ -292,6 +295,7 @@ impl<D: Device> Held<D> {
             inner: Rc::new(inner),
             verbs: Rc::default(),
             stranded: Rc::default(),
+            detained: Rc::default(),
             older_root: Rc::default(),
         }
     }
@@ -317,6 +321,19 @@ impl<D: Device> Held<D> {
         self.stranded.borrow_mut().remove(&verb);
     }
 
+    /// Requests of this kind that begin until [`detain_no_more`](Self::detain_no_more) go to the device only
+    /// once what is returned says so.
+    pub fn detain(&self, verb: Verb) -> Rc<Cell<bool>> {
+        let may_go = Rc::<Cell<bool>>::default();
+        self.detained.borrow_mut().insert(verb, may_go.clone());
+        may_go
+    }
+
+    /// See [`detain`](Self::detain).
+    pub fn detain_no_more(&self, verb: Verb) {
+        self.detained.borrow_mut().remove(&verb);
+    }
+
     /// The newest copy of the root is damaged, and the other one says this.
     pub fn damage_root(&self, other: Bytes) {
         *self.older_root.borrow_mut() = Some(other);
@@ -329,11 +346,13 @@ impl<D: Device> Held<D> {
     ) -> impl Future<Output = Result<T, DeviceError>> + 'static {
         let verbs = self.verbs.clone();
         let stranded = self.stranded.borrow().contains(&verb);
+        let detained = self.detained.borrow().get(&verb).cloned();
         async move {
             if stranded {
                 std::future::pending::<()>().await;
             }
-            while verbs.borrow().contains(&verb) {
+            let is_detained = || detained.as_ref().is_some_and(|may_go| !may_go.get());
+            while verbs.borrow().contains(&verb) || is_detained() {
                 yield_now().await;
             }
             request.await
