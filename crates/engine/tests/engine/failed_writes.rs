@@ -11,7 +11,7 @@ use mjolnir_store::{Durability, Maintenance, Op, Store};
 use mjolnir_units::{Pba, TreeId, ZoneId};
 
 use crate::support::failing::Failing;
-use crate::support::{BLOCK, Random, Tick, open, run, soon, tag_of, turns};
+use crate::support::{BLOCK, Random, Tick, open, put, run, soon, tag_of, turns};
 
 const ZONE: u64 = 128;
 const ZONES: u32 = 40;
@@ -391,6 +391,48 @@ fn trials_of_a_segment_do_not_meet() {
             world.flush().await;
             world.expect(world.volume, 0, &(2..1502).collect::<Vec<_>>()).await;
             world.check().await;
+        }
+    });
+}
+
+#[test]
+fn a_store_half_full_bears_the_loss_of_a_quarter_of_its_segments() {
+    run(async |runtime| {
+        for seed in 0..4 {
+            let device = MemoryDevice::of_zones(34, ZONE);
+            let options = OpenOptions { memory_bytes: 1 << 20, ..OpenOptions::default() };
+            let world = Failing::new(&runtime, device, options).await;
+            let mut chance = Random(seed);
+            let mut model = vec![0; 2048];
+            for lba in 0..2048 {
+                world.put(lba, lba + 1).await;
+                model[lba as usize] = lba + 1;
+            }
+            let (mut lost, mut tag, mut most) = (0, 5000, (0, 0));
+            let refused = 'wear: loop {
+                let zone = ZoneId(2 + chance.below(32) as u32);
+                world.control.wear_out(zone, true);
+                for _ in 0..400 {
+                    let lba = chance.below(2048);
+                    tag += 1;
+                    match soon("a write", put(&world.engine, world.volume, lba, tag)).await {
+                        Ok(()) => model[lba as usize] = tag,
+                        Err(error) => break 'wear error,
+                    }
+                    let stats = world.engine.stats();
+                    // What waits to be logged again is among them.
+                    most = most.max((stats.memory_bytes, stats.dirty_bytes));
+                    let budget = stats.memory_budget_bytes;
+                    assert!(stats.memory_bytes <= budget, "{stats:?}");
+                }
+                if let Err(error) = soon("a flush", world.engine.flush()).await {
+                    break error;
+                }
+                lost = world.engine.stats().segments_bad;
+            };
+            println!("seed {seed}: {lost} of 32 segments lost, {most:?}, then: {refused}");
+            assert!(lost >= 8, "{lost} of 32 segments lost, then: {refused}");
+            world.expect(world.volume, 0, &model).await;
         }
     });
 }

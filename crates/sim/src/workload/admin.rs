@@ -231,7 +231,7 @@ impl<S: Subject> Ground<S> {
         let wants = vec![Want::change(volume, ALL)];
         let Some(guard) = self.locks.try_take(wants) else { return Ok(()) };
         let mut size = self.some_size(chance);
-        if self.swarm.trouble == Trouble::BadPlaces {
+        if self.swarm.trouble == Trouble::BadPlaces || self.swarm.fill_percent > 100 {
             // A store without room for a cut block cuts the whole blocks first, so a power cut may
             // leave a size in between.
             size = size.next_multiple_of(BLOCK_SIZE);

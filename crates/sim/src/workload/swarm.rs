@@ -122,6 +122,8 @@ pub struct Swarm {
     pub cut_recovery_one_in: u64,
     /// What else goes wrong.
     pub trouble: Trouble,
+    /// With [`Trouble::BadPlaces`], one append in so many fails; `None`: each life draws how many.
+    pub bad_place_one_in: Option<u64>,
     /// The store's own options.
     pub subject: SubjectOptions,
 }
@@ -192,6 +194,7 @@ impl Swarm {
             own_job: false,
             cut_recovery_one_in: *chance.pick(&[0, 2, 3]),
             trouble,
+            bad_place_one_in: None,
             subject: SubjectOptions {
                 paranoid: true,
                 streams: *chance.pick(&[1, 2, 4]),
@@ -218,6 +221,11 @@ impl Swarm {
         swarm
     }
 
+    /// The same run on a disk of which one append in so many fails, and nothing else goes wrong.
+    pub fn with_bad_places(self, one_in: u64) -> Swarm {
+        Swarm { trouble: Trouble::BadPlaces, bad_place_one_in: Some(one_in), ..self }
+    }
+
     /// How often requests fail by chance.
     pub fn fault_rates(&self, chance: &mut Chance) -> FaultRates {
         let mut often = |most: u64| 1 + chance.below(most);
@@ -227,6 +235,9 @@ impl Swarm {
                 FaultRates { read: 20 + often(200), flip: 20 + often(200), ..FaultRates::default() }
             }
             Trouble::Damage | Trouble::Outages => FaultRates::default(),
+            Trouble::BadPlaces if let Some(bad_place) = self.bad_place_one_in => {
+                FaultRates { bad_place, ..FaultRates::default() }
+            }
             Trouble::BadPlaces => {
                 let most = [20, 200, 1000][often(3) as usize - 1];
                 let bad_place = 10 + often(most);
