@@ -7,6 +7,7 @@ use mjolnir_units::{BLOCK_BYTES, BLOCK_SIZE, TreeId};
 
 use crate::drive::{Engine, State, blocks_of};
 use crate::format::record::{REMAPS_MAX, Record, Remap};
+use crate::space::Claim;
 
 /// The most payload in one atomic vector.
 pub(crate) const ATOMIC_BYTES_MAX: u64 = 64 << 20;
@@ -142,6 +143,17 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             self.write_blocks(tree, lba, data.clone()).await?;
             lba += data.len() as u64 / BLOCK_SIZE;
         }
+        Ok(staged)
+    }
+
+    /// Writes one block to a tree hidden from clients, for a change that takes no space in the end. A
+    /// full store accepts it.
+    pub(crate) async fn stage_small(&self, block: Bytes) -> Result<Staged<D, R>, Error> {
+        let tree = self.state().catalog.next_id()?;
+        self.log_record(Record::Stage { tree, blocks: 1 }, |_| Ok(())).await?;
+        let staged = Staged { engine: self.clone(), tree, taken_over: false };
+        self.admit(1).await?;
+        self.step(|state| state.write_step(Claim::Small, tree, 0, &block)).await?;
         Ok(staged)
     }
 }

@@ -36,13 +36,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let tail = if is_cut { Some(self.read_tail(tree, bytes).await?) } else { None };
             let staged = match tail.as_ref().and_then(|tail| tail.cut.clone()) {
                 None => None,
-                Some(block) => match self.stage(&[block], 1).await {
-                    Err(error) if error.kind == ErrorKind::NoSpace => {
-                        self.cut_blocks(name, tree, bytes, size, error).await?;
-                        continue;
-                    }
-                    staged => Some(staged?),
-                },
+                Some(block) => Some(self.stage_small(block).await?),
             };
             let staging = staged.as_ref().map(|staged| staged.tree);
             let mut changed = false;
@@ -80,27 +74,6 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             _ => None,
         };
         Ok(Tail { version, cut })
-    }
-
-    /// Cuts off whole blocks first. That writes no block, so it works on a full store, and may free
-    /// the block needed for the volume's partial last block. If there are no whole blocks to cut,
-    /// the store is full.
-    async fn cut_blocks(
-        &self,
-        name: &str,
-        tree: TreeId,
-        bytes: u64,
-        size: u64,
-        full: Error,
-    ) -> Result<(), Error> {
-        let whole = bytes.next_multiple_of(BLOCK_SIZE);
-        if whole >= size {
-            return Err(full);
-        }
-        let record = Record::Resize { tree, bytes: whole, tail: None };
-        let check = |state: &mut State| state.check_resize(name, tree, whole, true).map(drop);
-        self.log_record(record, check).await?;
-        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use super::Kind;
 use super::ground::Ground;
 use super::locks::{Guard, SHAPE, Want};
 use crate::model::value_of;
-use crate::{Incarnation, Key, Subject, Trouble, Violation};
+use crate::{Incarnation, Key, Subject, Violation};
 
 const ALL: std::ops::Range<u64> = 0..u64::MAX;
 
@@ -230,12 +230,7 @@ impl<S: Subject> Ground<S> {
         let Some(volume) = self.some_target(chance, true) else { return Ok(()) };
         let wants = vec![Want::change(volume, ALL)];
         let Some(guard) = self.locks.try_take(wants) else { return Ok(()) };
-        let mut size = self.some_size(chance);
-        if self.swarm.trouble == Trouble::BadPlaces || self.swarm.fill_percent > 100 {
-            // A store without room for a cut block cuts the whole blocks first, so a power cut may
-            // leave a size in between.
-            size = size.next_multiple_of(BLOCK_SIZE);
-        }
+        let size = self.some_size(chance);
         let (op, name) = {
             let model = &mut *self.model.borrow_mut();
             let (whole, within) = (size / BLOCK_SIZE, (size % BLOCK_SIZE) as usize);

@@ -58,7 +58,9 @@ impl State {
             {
                 Claim::Relief
             }
-            Record::Resize { .. } | Record::Rename { .. } => Claim::Small,
+            Record::Resize { .. } | Record::Rename { .. } | Record::Stage { blocks: 1, .. } => {
+                Claim::Small
+            }
             _ if record.frees_space() => Claim::Relief,
             _ => Claim::Client,
         }
