@@ -18,6 +18,9 @@ pub(crate) const ROOT_BYTES_MAX: usize = 4000;
 pub(crate) const ZONES_MIN: u64 = 16;
 
 const LABEL_MAGIC: [u8; 8] = *b"MJOLNIR\0";
+const ZONED_MAGIC: [u8; 8] = *b"MJZONED\0";
+/// The version of the label of a zoned device, written and read.
+const ZONED_VERSION: u32 = 1;
 const ROOT_MAGIC: [u8; 8] = *b"MJROOT\0\0";
 const ROOT_HEAD: usize = 24;
 const CHECKSUM_AT: usize = BLOCK_BYTES - 4;
@@ -37,8 +40,8 @@ pub(crate) struct Label {
 
 /// The state of a label's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    Label(Label),
+pub(crate) enum Found<L = Label> {
+    Label(L),
     /// The magic is right, but the rest is damaged.
     Damaged,
     /// The magic is missing.
@@ -114,6 +117,68 @@ impl Label {
             zone_blocks: u64_at(bytes, 32),
             zones: u32_at(bytes, 40),
             preallocated: flags & PREALLOCATED != 0,
+        };
+        let blocks = u64::from(label.zones).saturating_mul(label.zone_blocks);
+        if blocks == 0 || blocks > Pba::MAX.0 + 1 {
+            return Found::Unknown(format!(
+                "it has {} segments of {} blocks, which cannot be",
+                label.zones, label.zone_blocks
+            ));
+        }
+        Found::Label(label)
+    }
+}
+
+/// The content of the label of a zoned device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ZonedLabel {
+    pub uuid: [u8; 16],
+    /// Blocks that are used of each zone.
+    pub zone_blocks: u64,
+    /// Zones for data.
+    pub zones: u32,
+}
+
+impl ZonedLabel {
+    pub fn encode(&self) -> AlignedBuf {
+        let mut buffer = AlignedBuf::zeroed(BLOCK_BYTES);
+        let bytes = buffer.as_mut();
+        bytes[..8].copy_from_slice(&ZONED_MAGIC);
+        bytes[8..12].copy_from_slice(&ZONED_VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&(BLOCK_SIZE as u32).to_le_bytes());
+        bytes[16..32].copy_from_slice(&self.uuid);
+        bytes[32..40].copy_from_slice(&self.zone_blocks.to_le_bytes());
+        bytes[40..44].copy_from_slice(&self.zones.to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[..CHECKSUM_AT]);
+        bytes[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
+        buffer
+    }
+
+    /// Reads `bytes`, one block.
+    pub fn decode(bytes: &[u8]) -> Found<ZonedLabel> {
+        assert_eq!(bytes.len(), BLOCK_BYTES, "a label is one block");
+        if bytes[..8] != ZONED_MAGIC {
+            return Found::Nothing;
+        }
+        if crc32c::crc32c(&bytes[..CHECKSUM_AT]) != u32_at(bytes, CHECKSUM_AT) {
+            return Found::Damaged;
+        }
+        let version = u32_at(bytes, 8);
+        if version != ZONED_VERSION {
+            return Found::Unknown(format!(
+                "its format has version {version}, and this program reads version {ZONED_VERSION}"
+            ));
+        }
+        let block_size = u32_at(bytes, 12);
+        if u64::from(block_size) != BLOCK_SIZE {
+            return Found::Unknown(format!(
+                "its blocks have {block_size} bytes, and this program reads {BLOCK_SIZE}"
+            ));
+        }
+        let label = ZonedLabel {
+            uuid: bytes[16..32].try_into().expect("16 bytes"),
+            zone_blocks: u64_at(bytes, 32),
+            zones: u32_at(bytes, 40),
         };
         let blocks = u64::from(label.zones).saturating_mul(label.zone_blocks);
         if blocks == 0 || blocks > Pba::MAX.0 + 1 {

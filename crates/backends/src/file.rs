@@ -29,9 +29,10 @@ use crate::io::{Hold, InFlight, Io, Request, Target, align};
 
 pub(crate) use claims::Claim;
 pub use create::CreateOptions;
-use failure::Failure;
+pub(crate) use failure::Failure;
 use labels::Labels;
 use open::TRIES;
+pub(crate) use open::{Acquired, acquire};
 pub use open::{Direct, IoChoice, OpenOptions};
 pub use warning::{Short, Warning, Warnings};
 
@@ -76,7 +77,7 @@ struct Shared {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     File,
     BlockDevice,
 }

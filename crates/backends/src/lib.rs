@@ -1,4 +1,4 @@
-//! Files and block devices as [`Device`](mjolnir_device::Device)s: the only crate that makes system
+//! Files, block devices and zoned block devices as [`Device`](mjolnir_device::Device)s: the only crate that makes system
 //! calls for I/O on stores.
 //!
 //! **Imports** `units` and `device`. **Leaves out** the content of the zones, and every decision
@@ -15,11 +15,15 @@ mod discard;
 mod file;
 #[doc(hidden)]
 pub mod fuzz;
+mod host_device;
 mod io;
 mod warm;
+mod zoned;
 
 pub use container::VERSION as CONTAINER_VERSION;
 pub use file::{
     CreateOptions, Direct, FileDevice, IoChoice, OpenOptions, Short, Warning, Warnings,
 };
+pub use host_device::HostDevice;
 pub use warm::{WarmFile, WarmLeft, WarmPlace, WarmReport};
+pub use zoned::{ZonedCreateOptions, ZonedDevice};

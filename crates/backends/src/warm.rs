@@ -28,7 +28,7 @@ use mjolnir_device::{
 };
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 
-use crate::FileDevice;
+use crate::HostDevice;
 
 pub use place::WarmPlace;
 pub use report::{WarmLeft, WarmReport};
@@ -94,17 +94,17 @@ struct Open {
 impl WarmFile {
     /// Looks for what the last process left of a store that is open here, in the places that are usual or named.
     /// With `serves`, the log goes on in the first of them that has room, or in the one that is named.
-    pub fn find(device: &FileDevice, place: &WarmPlace, serves: bool) -> io::Result<Self> {
+    pub fn find(device: &HostDevice, place: &WarmPlace, serves: bool) -> io::Result<Self> {
         WarmFile::search(device, place, serves, true)
     }
 
     /// The same in the usual places, to give up what was left, as far as this user may.
-    pub fn find_to_give_up(device: &FileDevice) -> io::Result<Self> {
+    pub fn find_to_give_up(device: &HostDevice) -> io::Result<Self> {
         WarmFile::search(device, &WarmPlace::default(), false, false)
     }
 
     fn search(
-        device: &FileDevice,
+        device: &HostDevice,
         place: &WarmPlace,
         serves: bool,
         is_strict: bool,

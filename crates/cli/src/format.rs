@@ -39,6 +39,7 @@ pub fn run(options: &FormatOptions, json: bool) -> Result<(), Failure> {
             "bytes": bytes,
             "segments": shape.segments,
             "segment_bytes": shape.segment_bytes,
+            "zoned": shape.zoned,
         }));
     }
     let fits = volume_bytes(bytes, shape.segment_bytes);
@@ -50,13 +51,14 @@ pub fn run(options: &FormatOptions, json: bool) -> Result<(), Failure> {
     socket.push(".sock");
     let socket = output::quoted(Path::new(&socket));
     output::print(&format!(
-        "made {}: {} in {} of {}\nnext:\n  \
+        "made {}: {} in {} of {}{}\nnext:\n  \
          mjolnir volume create {name} v --size {size}\n  \
          mjolnir serve {name} --nbd unix:{socket}\n",
         store.display(),
         output::bytes(bytes),
         output::count(shape.segments, "segment"),
         output::bytes(shape.segment_bytes),
+        if shape.zoned { ", the zones of a zoned device but for two" } else { "" },
     ))
 }
 

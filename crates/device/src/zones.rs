@@ -167,6 +167,11 @@ impl ZoneTable {
         Ok(())
     }
 
+    /// Whether the zone takes no appends until it is reset.
+    pub fn is_sealed(&self, zone: ZoneId) -> bool {
+        matches!(self.zones.get(zone.0 as usize), Some(State::Sealed))
+    }
+
     /// Ends `zone`, which may be sealed already.
     pub fn seal(&mut self, zone: ZoneId) -> Result<(), DeviceError> {
         self.check_zone(zone, "seal")?;

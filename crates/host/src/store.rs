@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use mjolnir_backends::{
-    CreateOptions, FileDevice, OpenOptions as DeviceOptions, Short, WarmFile, WarmLeft, WarmPlace,
-    WarmReport, Warning, Warnings,
+    CreateOptions, FileDevice, HostDevice, OpenOptions as DeviceOptions, Short, WarmFile, WarmLeft,
+    WarmPlace, WarmReport, Warning, Warnings, ZonedCreateOptions, ZonedDevice,
 };
 use mjolnir_device::{DeviceError, ErrorKind as DeviceKind, Runtime, WarmLog};
 use mjolnir_engine::{Engine, FormatOptions, OpenOptions, segments_told};
@@ -19,7 +19,7 @@ use mjolnir_units::{BLOCK_SIZE, ByteSize};
 use crate::HostRuntime;
 
 /// The engine in the real world.
-pub type LocalStore = Engine<FileDevice, HostRuntime>;
+pub type LocalStore = Engine<HostDevice, HostRuntime>;
 
 /// By default a store has at least this many segments, and fewer than twice as many. About eight
 /// are reserved, whatever their size. With a reserve of a sixteenth of a store 80 % full, 5.7
@@ -56,6 +56,8 @@ pub struct Shape {
     pub segments: u64,
     /// Bytes in each.
     pub segment_bytes: u64,
+    /// Whether they are the zones of a zoned device.
+    pub zoned: bool,
 }
 
 /// The treatment of acknowledged but unflushed changes that survive the end of a process.
@@ -99,6 +101,9 @@ pub async fn create_store(
     new: NewStore,
     runtime: &HostRuntime,
 ) -> Result<Shape, Error> {
+    if ZonedDevice::is_one(path) {
+        return create_zoned(path, new, runtime).await;
+    }
     let segment_bytes = match new.segment_bytes {
         Some(bytes) => bytes,
         None => default_segment_bytes(match new.bytes {
@@ -116,14 +121,11 @@ pub async fn create_store(
             ),
         ));
     }
-    let mut uuid = [0; 16];
-    uuid[..8].copy_from_slice(&runtime.random().to_le_bytes());
-    uuid[8..].copy_from_slice(&runtime.random().to_le_bytes());
     let options = CreateOptions {
         bytes: new.bytes,
         zone_blocks: segment_bytes / BLOCK_SIZE,
         preallocate: new.preallocate,
-        uuid,
+        uuid: new_uuid(runtime),
         overwrite: new.overwrite,
     };
     outlive_file_size_limit();
@@ -133,15 +135,44 @@ pub async fn create_store(
     if formatted.is_err() && !existed {
         let _ = std::fs::remove_file(path);
     }
-    formatted.map(|segments| Shape { segments, segment_bytes })
+    let (segments, segment_bytes) = formatted?;
+    Ok(Shape { segments, segment_bytes, zoned: false })
 }
 
-async fn format(path: &Path, runtime: &HostRuntime) -> Result<u64, Error> {
+/// Makes an empty store on a zoned device, whose zones are its segments.
+async fn create_zoned(path: &Path, new: NewStore, runtime: &HostRuntime) -> Result<Shape, Error> {
+    let sizes = [("--size", new.bytes.is_some()), ("--segment-size", new.segment_bytes.is_some())];
+    for (flag, is_given) in sizes.into_iter().chain([("--preallocate", new.preallocate)]) {
+        if is_given {
+            let what = format!(
+                "{} is a zoned device: a store takes all of it, and its zones are the segments; leave out \
+                 {flag}",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Invalid, what));
+        }
+    }
+    let options = ZonedCreateOptions { uuid: new_uuid(runtime), overwrite: new.overwrite };
+    ZonedDevice::create(path, options, runtime).await.map_err(of_device)?;
+    let (segments, segment_bytes) = format(path, runtime).await?;
+    Ok(Shape { segments, segment_bytes, zoned: true })
+}
+
+fn new_uuid(runtime: &HostRuntime) -> [u8; 16] {
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&runtime.random().to_le_bytes());
+    uuid[8..].copy_from_slice(&runtime.random().to_le_bytes());
+    uuid
+}
+
+/// Makes the store on a device that has a label. Returns its segments, and the bytes in each.
+async fn format(path: &Path, runtime: &HostRuntime) -> Result<(u64, u64), Error> {
     use mjolnir_device::Device;
-    let device = FileDevice::open(path, DeviceOptions::default(), runtime).map_err(of_device)?;
-    let segments = u64::from(device.info().zones);
+    let device =
+        HostDevice::open(path, DeviceOptions::default(), runtime).await.map_err(of_device)?;
+    let info = device.info();
     Engine::format(device, runtime.clone(), FormatOptions::default()).await?;
-    Ok(segments)
+    Ok((u64::from(info.zones), info.zone_blocks * BLOCK_SIZE))
 }
 
 /// Opens the store at `path`, and reports warnings about its container. Only one process may open a
@@ -176,7 +207,7 @@ async fn zones_least(
     use mjolnir_device::Device;
     let mut device = DeviceOptions { read_only: true, ..device };
     loop {
-        let open = FileDevice::open(path, device, runtime).map_err(of_device)?;
+        let open = HostDevice::open(path, device, runtime).await.map_err(of_device)?;
         let told = match segments_told(&open).await {
             Ok(told) => told,
             // Segments that the label does not count explain the failure.
@@ -201,7 +232,7 @@ async fn open_with(
     outlive_file_size_limit();
     let (read_only, lost_blocks) = (engine.read_only, engine.salvage);
     let device = DeviceOptions { read_only, lost_blocks, ..device };
-    let device = FileDevice::open(path, device, runtime).map_err(of_device)?;
+    let device = HostDevice::open(path, device, runtime).await.map_err(of_device)?;
     let (uring, direct) = (device.is_uring(), device.is_direct());
     let warnings = device.warnings();
     // Before the opening, which may fail, or repair the container.

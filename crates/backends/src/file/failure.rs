@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 /// The attempted operation, for an error's message.
 #[derive(Clone)]
-pub(super) struct Failure {
+pub(crate) struct Failure {
     pub what: &'static str,
     pub name: Arc<str>,
     /// In bytes from the start of the file.

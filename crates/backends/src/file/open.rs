@@ -251,7 +251,7 @@ pub(super) fn refuse_stump(file: &File, name: &str, actual: u64) -> Result<(), D
 }
 
 /// An open and locked file.
-pub(super) struct Acquired {
+pub(crate) struct Acquired {
     pub file: File,
     pub kind: Kind,
     /// Further locks, held as long as the file is open.
@@ -260,7 +260,7 @@ pub(super) struct Acquired {
 
 /// Opens the file for reading (and more by `options`). Locks it for this process alone, unless it
 /// is only to be read.
-pub(super) fn acquire(
+pub(crate) fn acquire(
     path: &Path,
     options: &mut std::fs::OpenOptions,
     exclusive: bool,

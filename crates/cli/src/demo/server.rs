@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use async_channel::{Receiver, Sender};
-use mjolnir_backends::{CreateOptions, FileDevice};
+use mjolnir_backends::{CreateOptions, FileDevice, HostDevice};
 use mjolnir_device::Runtime;
 use mjolnir_engine::{FormatOptions, OpenOptions};
 use mjolnir_host::{HostRuntime, Listener, LocalStore, Stream};
@@ -171,7 +171,7 @@ async fn open(
     new: Option<NewStore>,
 ) -> Result<(LocalStore, Listener)> {
     let name = file.display();
-    let device = || FileDevice::open(file, Default::default(), runtime);
+    let device = || FileDevice::open(file, Default::default(), runtime).map(HostDevice::File);
     if let Some(new) = &new {
         let uuid = u128::from(runtime.random()) << 64 | u128::from(runtime.random());
         let create = CreateOptions {
