@@ -7,6 +7,7 @@
 
 mod bench;
 mod cargo;
+mod guest;
 mod house;
 mod licences;
 mod metadata;
@@ -57,6 +58,8 @@ enum Command {
         #[arg(long, conflicts_with = "names")]
         all: bool,
     },
+    /// Boots a virtual machine with zoned devices, and runs the tests that need some.
+    Guest,
     /// Checks that crates import only what ARCHITECTURE.md lists.
     Rooms,
     /// Checks the licences of everything that is built, and that no banned crate is.
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Sim { arguments } => test::simulate(&arguments),
         Command::Bench { arguments } => bench::run(&arguments),
         Command::Record { names, all } => record::run(&names, all),
+        Command::Guest => guest::run(&root()).map(|outcome| outcome.print().passed()),
         Command::Rooms => rooms::check(&root()).map(|outcome| outcome.print().passed()),
         Command::Licences => licences::check(&root()).map(|outcome| outcome.print().passed()),
         Command::House => house::check(&root()).map(|outcome| outcome.print().passed()),

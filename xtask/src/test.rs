@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::metadata::Metadata;
 use crate::steps::{Outcome, Steps};
-use crate::{Check, cargo, house, licences, rooms, root, tools};
+use crate::{Check, cargo, guest, house, licences, rooms, root, tools};
 
 /// How to run the checks.
 #[derive(Args)]
@@ -165,6 +165,14 @@ pub fn run(options: &Options) -> Result<bool> {
         }
         // As the other steps do, for the whole workspace, so that nothing is built for it alone.
         cargo::run_tests(test(&["--test", "privileged", "--", "--ignored"]))
+    });
+    steps.run("zoned devices", || match &programs {
+        _ if options.quick => quick(),
+        Some(folder) => {
+            let program = folder.join("mjolnir");
+            guest::boot(root, &program, test(&[]), !options.no_install)
+        }
+        None => Ok(Outcome::skip("the program was not built")),
     });
 
     println!("\n{}", steps.report());

@@ -436,6 +436,10 @@ impl Abilities for FileDevice {
         self.shared.direct
     }
 
+    fn appends_again(&self) -> bool {
+        true
+    }
+
     fn forgive_failed_flush(&self) {
         if self.shared.direct && !self.shared.read_only {
             self.shared.target.forgive();

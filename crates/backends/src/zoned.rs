@@ -344,10 +344,13 @@ impl<K: Kernel> Shared<K> {
         if let Err(error) = self.kernel.write(at, pieces).await {
             self.refused.set(self.refused.get() + 1);
             let mut error = self.failure("writing", Some(at)).of_write(&error);
-            if let Ok(zone) = self.kernel.zone(self.zone(zone))
-                && let Some(state) = unusable(zone.condition)
-            {
-                error.context += &format!("; the zone is {state} now");
+            if let Ok(now) = self.kernel.zone(self.zone(zone)) {
+                if let Some(state) = unusable(now.condition) {
+                    error.context += &format!("; the zone is {state} now");
+                }
+                if !now.condition.is_active() {
+                    self.active.borrow_mut().remove(&zone);
+                }
             }
             return Err(error);
         }
@@ -383,13 +386,28 @@ impl<K: Kernel> Shared<K> {
         sealed.max_by_key(|(_, blocks)| **blocks).map(|(zone, _)| *zone)
     }
 
+    /// Has an active zone count among these no longer.
     async fn finish(&self, zone: ZoneId) -> Result<(), DeviceError> {
-        let start = self.zone(zone).start;
         let finished = self.kernel.command(Command::Finish, self.zone(zone)).await;
-        finished
-            .map_err(|error| self.failure("finishing a zone of", Some(start)).of_write(&error))?;
+        self.unless_inactive(zone, "finishing a zone of", finished)?;
         self.active.borrow_mut().remove(&zone);
         Ok(())
+    }
+
+    /// The failure of a command, unless the zone is not active any more: it may have turned read-only.
+    fn unless_inactive(
+        &self,
+        zone: ZoneId,
+        what: &'static str,
+        done: io::Result<()>,
+    ) -> Result<(), DeviceError> {
+        let Err(error) = done else { return Ok(()) };
+        let now = self.kernel.zone(self.zone(zone));
+        if now.is_ok_and(|now| !now.condition.is_active()) {
+            self.active.borrow_mut().remove(&zone);
+            return Ok(());
+        }
+        Err(self.failure(what, Some(self.zone(zone).start)).of_write(&error))
     }
 
     /// Has a zone that takes no more appends count among the open ones no longer.
@@ -400,8 +418,7 @@ impl<K: Kernel> Shared<K> {
             return self.finish(zone).await;
         }
         let closed = self.kernel.command(Command::Close, self.zone(zone)).await;
-        let start = self.zone(zone).start;
-        closed.map_err(|error| self.failure("closing a zone of", Some(start)).of_write(&error))
+        self.unless_inactive(zone, "closing a zone of", closed)
     }
 
     /// Writes the roots that wait, one after the other.
@@ -496,11 +513,14 @@ impl<K: Kernel> Device for ZonedDevice<K> {
             sealed?;
             let lane = shared.lane(zone);
             lane.until_idle().await;
-            if was_sealed || lane.has_failed() {
-                // One that failed is left as it is: its next reset shows what it is good for.
-                return Ok(());
+            match (was_sealed, lane.has_failed()) {
+                // Its next reset shows what it is good for. Until then it takes no place.
+                (false, true) if shared.active.borrow().contains_key(&zone) => {
+                    shared.finish(zone).await
+                }
+                (false, false) => shared.end_zone(zone).await,
+                _ => Ok(()),
             }
-            shared.end_zone(zone).await
         }
     }
 

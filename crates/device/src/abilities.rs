@@ -51,6 +51,12 @@ pub trait Abilities {
     /// device of which [`flushes_again`](Self::flushes_again) is true.
     fn forgive_failed_flush(&self) {}
 
+    /// Whether an append that failed can be made [again](crate::Device::append_again) at its place. Where zones
+    /// take blocks in order alone, it ends its zone.
+    fn appends_again(&self) -> bool {
+        false
+    }
+
     /// Bytes that the device takes of what it lies on, where that is known and may be less than its size.
     fn held_bytes(&self) -> Option<u64> {
         None

@@ -665,7 +665,7 @@ mod tests {
             [(false, false), (true, false), (false, true), (true, true)]
         {
             let bench =
-                Memory(MemoryOptions { stale_after_reset, gives_back, flushes_again: false });
+                Memory(MemoryOptions { stale_after_reset, gives_back, ..MemoryOptions::default() });
             block_on(all(&bench));
             for seed in 0..20 {
                 block_on(random_history(&bench, seed, 500));

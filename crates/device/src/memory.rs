@@ -78,6 +78,8 @@ pub struct MemoryOptions {
     pub flushes_again: bool,
     /// Zones can be released: after that they read as zeroes, or as before where resets leave old bytes.
     pub gives_back: bool,
+    /// Zones take blocks in order alone, as those of zoned devices: no append is made again.
+    pub in_order: bool,
 }
 
 impl MemoryDevice {
@@ -270,7 +272,14 @@ impl Device for MemoryDevice {
         at: Pba,
         data: Vec<Bytes>,
     ) -> impl Future<Output = Result<Pba, DeviceError>> + 'static {
-        self.begin_append(at, data, move |table, data| table.claim_again(at, data))
+        let in_order = self.state.borrow().options.in_order;
+        self.begin_append(at, data, move |table, data| match in_order {
+            true => Err(DeviceError::new(
+                ErrorKind::Invalid,
+                format!("{} makes no append at {at} again", table.info().name),
+            )),
+            false => table.claim_again(at, data),
+        })
     }
 
     fn read(
@@ -401,6 +410,10 @@ impl Abilities for MemoryDevice {
 
     fn flushes_again(&self) -> bool {
         self.state.borrow().options.flushes_again
+    }
+
+    fn appends_again(&self) -> bool {
+        !self.state.borrow().options.in_order
     }
 }
 

@@ -106,6 +106,7 @@ pub fn run_swarm<S: Subject>(seed: u64, swarm: Swarm, loud: bool, size: RunSize)
         tally: tally.clone(),
         transactions: Default::default(),
         damage: Vec::new(),
+        read_only: Vec::new(),
     };
     let outcome = catch_unwind(AssertUnwindSafe(|| sim.run(story.tell::<S>())));
     let message = match outcome {
@@ -149,6 +150,8 @@ struct Story<'a> {
     transactions: Transactions,
     /// Bad places of the medium.
     damage: Vec<(mjolnir_units::Pba, mjolnir_device::filter::Damage)>,
+    /// Zones that are read-only.
+    read_only: Vec<mjolnir_units::ZoneId>,
 }
 
 /// How a life of a store ended.
@@ -164,6 +167,7 @@ impl Story<'_> {
             stale_after_reset: self.swarm.stale_after_reset,
             gives_back: self.swarm.gives_back,
             flushes_again: true,
+            in_order: self.swarm.zoned,
         };
         let mut memory = MemoryDevice::with_options(self.swarm.info.clone(), options);
         let disk = self.disk(&memory);
@@ -189,6 +193,10 @@ impl Story<'_> {
         let disk = SimDisk::new(memory.clone(), runtime.clone(), delays, after);
         for (pba, damage) in &self.damage {
             disk.faults().damage(*pba, *damage);
+        }
+        self.read_only.iter().for_each(|zone| disk.faults().turn_read_only(*zone));
+        if self.swarm.zoned {
+            disk.faults().in_order(self.swarm.info.zones as usize / 10);
         }
         (disk, runtime)
     }
@@ -307,6 +315,7 @@ impl Story<'_> {
         if self.swarm.trouble == Trouble::BadPlaces {
             self.damage = disk.faults().damaged();
         }
+        self.read_only = disk.faults().read_only();
     }
 
     /// Begins this life's trouble.

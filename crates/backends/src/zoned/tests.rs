@@ -165,6 +165,14 @@ fn a_zone_that_turns_read_only_fails_what_waits_behind_it_and_nothing_else() {
         let read = device.read(ZoneId(0).start(40), buffer).await.unwrap();
         assert_eq!(read.as_ref(), &[7; 4096]);
         assert_eq!(device.refused_writes(), 1);
+        // It takes no place of others. And one may turn so after it was sealed.
+        disk.with(|media| media.zone(5).condition = Condition::ReadOnly);
+        device.seal(ZoneId(1)).await.unwrap();
+        for zone in 2..16 {
+            device.reset(ZoneId(zone)).await.unwrap();
+            append(&device, zone, 0, block(1)).await;
+            device.seal(ZoneId(zone)).await.unwrap();
+        }
         disk.with(|media| assert_eq!(media.refused, [""; 0]));
     });
 }

@@ -73,6 +73,12 @@ struct Plan {
     damage: BTreeMap<Pba, Damage>,
     /// Zones of which all appends fail.
     worn_out: BTreeSet<ZoneId>,
+    /// Zones of which all resets fail, too.
+    read_only: BTreeSet<ZoneId>,
+    /// How many zones may turn read-only; `None` for a device whose zones take blocks in any order.
+    read_only_max: Option<usize>,
+    /// Zones of which an append failed since the last reset, on a device whose zones take blocks in order.
+    ended: BTreeSet<ZoneId>,
     rates: FaultRates,
     chance: Pcg32,
     faults: u64,
@@ -122,6 +128,22 @@ impl FaultControl {
             true => worn_out.insert(zone),
             false => worn_out.remove(&zone),
         };
+    }
+
+    /// The device is a zoned one: after an append that failed, all others to its zone do, until a reset. One
+    /// failure in four turns the zone read-only for good, for at most so many zones.
+    pub fn in_order(&self, read_only_max: usize) {
+        self.plan.borrow_mut().read_only_max = Some(read_only_max);
+    }
+
+    /// A zone turns read-only: appends to it and its resets fail from now on.
+    pub fn turn_read_only(&self, zone: ZoneId) {
+        self.plan.borrow_mut().read_only.insert(zone);
+    }
+
+    /// The zones that are read-only.
+    pub fn read_only(&self) -> Vec<ZoneId> {
+        self.plan.borrow().read_only.iter().copied().collect()
     }
 
     /// Damages a block, until its zone is reset.
@@ -192,6 +214,23 @@ impl FaultControl {
         mishap
     }
 
+    /// What befalls an append to a zone, of which `mishap` befalls it wherever it goes.
+    fn meet_zone(&self, zone: ZoneId, mishap: Option<Mishap>) -> Option<Mishap> {
+        let plan = &mut *self.plan.borrow_mut();
+        if let (Some(_), Some(most)) = (mishap, plan.read_only_max) {
+            plan.ended.insert(zone);
+            if plan.read_only.len() < most && one_in(&mut plan.chance, 4) {
+                plan.read_only.insert(zone);
+            }
+            return mishap;
+        }
+        let fails = [&plan.worn_out, &plan.read_only, &plan.ended];
+        match fails.iter().any(|zones| zones.contains(&zone)) {
+            true => Some(Mishap { error: ErrorKind::Io, landed: false, in_parts: false }),
+            false => mishap,
+        }
+    }
+
     /// Loses some blocks of an append at `at`, and spoils others but the first.
     fn tear(&self, at: Pba, data: &[Bytes]) -> Vec<Bytes> {
         let plan = &mut *self.plan.borrow_mut();
@@ -245,6 +284,9 @@ impl<D: Device> Fault<D> {
             outages: BTreeMap::new(),
             damage: BTreeMap::new(),
             worn_out: BTreeSet::new(),
+            read_only: BTreeSet::new(),
+            read_only_max: None,
+            ended: BTreeSet::new(),
             rates: FaultRates::default(),
             chance: Pcg32::seed_from_u64(0),
             faults: 0,
@@ -294,11 +336,8 @@ impl<D: Device> Fault<D> {
 
     /// What befalls an append of `data`, of which nothing or parts land if it fails.
     fn befall(&self, at: Pba, data: &mut Vec<Bytes>) -> Option<DeviceError> {
-        let mut mishap = self.control.meet(Verb::Append);
-        if self.control.plan.borrow().worn_out.contains(&self.inner.info().zone_of(at)) {
-            mishap = Some(Mishap { error: ErrorKind::Io, landed: false, in_parts: false });
-        }
-        let mishap = mishap?;
+        let mishap = self.control.meet(Verb::Append);
+        let mishap = self.control.meet_zone(self.inner.info().zone_of(at), mishap)?;
         if !mishap.landed {
             data.iter_mut().for_each(|piece| *piece = Bytes::from(vec![0; piece.len()]));
         }
@@ -370,7 +409,17 @@ impl<D: Device> Device for Fault<D> {
     fn reset(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
         let zone_blocks = self.inner.info().zone_blocks;
         let blocks = zone.start(zone_blocks)..zone.start(zone_blocks).plus(zone_blocks);
-        self.control.plan.borrow_mut().damage.retain(|pba, _| !blocks.contains(pba));
+        {
+            let plan = &mut *self.control.plan.borrow_mut();
+            if plan.read_only.contains(&zone) {
+                let at = plan.counts.get(&Verb::Reset).copied().unwrap_or(0) + 1;
+                let (verb, error) = (Verb::Reset, ErrorKind::Io);
+                plan.script.push(Scripted { verb, at, error, landed: false });
+            } else {
+                plan.damage.retain(|pba, _| !blocks.contains(pba));
+                plan.ended.remove(&zone);
+            }
+        }
         self.strike(Verb::Reset, format!("reset of {zone}"), move || self.inner.reset(zone))
     }
 

@@ -67,13 +67,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                             "the device failed to write to too many segments in a row",
                         )));
                     }
-                    let stream = log.stream_of_refused(*id);
-                    let full = |_| Hurdle::NoFreeSegment(Claim::Again);
-                    if !told.contains(&stream) {
-                        log.log_cuts(space, stream).map_err(full)?;
-                        told.insert(stream);
+                    for stream in log.streams_for_refused(*id) {
+                        let is_told = told.contains(&stream) || log.log_cuts(space, stream).is_ok();
+                        if is_told {
+                            told.insert(stream);
+                            if let Ok(moved) = log.log_again(space, *id, stream) {
+                                return Ok(moved);
+                            }
+                        }
                     }
-                    log.log_again(space, *id).map_err(full)
+                    Err(Hurdle::NoFreeSegment(Claim::Again))
                 })
                 .await?;
             for (from, blocks, to) in moved {

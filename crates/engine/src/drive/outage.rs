@@ -111,6 +111,20 @@ impl State {
         }
     }
 
+    /// How often an append is repeated before other places are tried.
+    fn repeats_max(&self) -> u32 {
+        REPEATS << self.given_up.min(GIVEN_UP_MAX)
+    }
+
+    /// The segments of the appends that failed end ahead of them, though nothing is wrong with their places.
+    fn refuse_failed(&mut self) {
+        let failed = self.outage.as_mut().map(|outage| std::mem::take(&mut outage.failed));
+        for id in failed.into_iter().flatten().map(|(_, id)| id) {
+            let State { log, space, .. } = &mut *self;
+            log.refuse(space, id);
+        }
+    }
+
     /// The next append to be made again.
     fn next_repeated(&mut self) -> Option<Submission> {
         loop {
@@ -247,6 +261,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             // What free segments hold may be all the space that is left.
             while self.lacks_space() && self.release_next().await {}
         }
+        let repeats = self.device().abilities().appends_again();
         let submissions = {
             let mut state = self.state();
             state.failing.clear();
@@ -257,6 +272,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
                 }
             }
             state.doubts += 1;
+            if !repeats {
+                state.refuse_failed();
+            }
             let mut submissions: Vec<Submission> =
                 std::iter::from_fn(|| state.next_repeated()).collect();
             submissions.extend(state.outage.take().into_iter().flat_map(|outage| outage.held));
@@ -311,6 +329,16 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             }
             return Ok(true);
         }
+        if !self.device().abilities().appends_again() {
+            // Only other places show whether the device works.
+            let mut state = self.state();
+            let limit = state.repeats_max();
+            let Some(outage) = &mut state.outage else { return Ok(true) };
+            outage.repeats += 1;
+            let ends = outage.repeats >= limit;
+            state.given_up += u32::from(ends);
+            return Ok(ends);
+        }
         // One append shows whether the others will work.
         let again = self.state().next_repeated();
         let Some(Submission::Again { id, at, data }) = again else { return Ok(true) };
@@ -337,7 +365,7 @@ impl<D: Device, R: Runtime> Engine<D, R> {
     fn gives_up_places(&self) -> bool {
         let failed = {
             let mut state = self.state();
-            let limit = REPEATS << state.given_up.min(GIVEN_UP_MAX);
+            let limit = state.repeats_max();
             let Some(outage) = &mut state.outage else { return true };
             outage.repeats += 1;
             if outage.repeats < limit || outage.lack != Lack::Writes {

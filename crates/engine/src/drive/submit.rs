@@ -189,7 +189,9 @@ impl<D: Device, R: Runtime> Engine<D, R> {
             let mut guard = self.state();
             let state = &mut *guard;
             let zone = state.space.zone_of(at);
-            state.note_bad(zone, &error);
+            if error.kind != ErrorKind::Invalid {
+                state.note_bad(zone, &error);
+            }
             state.doubts += 1;
             state.repeated.remove(&id);
             state.log.refuse(&mut state.space, id);

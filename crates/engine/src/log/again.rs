@@ -16,7 +16,7 @@ use crate::format::record::Record;
 use crate::log::builder::PayloadBuffers;
 use crate::log::chains::InFlight;
 use crate::log::{Log, NoFreeSegment, Submission};
-use crate::space::{Claim, MAP_STREAM, RECLAIM_STREAM, Space};
+use crate::space::{Claim, MAP_STREAM, RECLAIM_STREAM, RELIEF_STREAM, Space};
 
 /// Where payload went: its first block before, its blocks, and its first block now.
 pub(crate) type Moves = Vec<(Pba, u64, Pba)>;
@@ -195,9 +195,13 @@ impl Log {
         }
     }
 
-    /// The stream of a refused group.
-    pub fn stream_of_refused(&self, id: u64) -> u8 {
-        self.refused[&id].stream
+    /// The streams in which a refused group may be logged again: its own, and if no segment is free for
+    /// that, others that have one open. Not reclaim's: what fails there is not logged again.
+    pub fn streams_for_refused(&self, id: u64) -> Vec<u8> {
+        let own = self.refused.get(&id).map_or(RELIEF_STREAM, |group| group.stream);
+        let open = (RELIEF_STREAM..self.streams.len() as u8)
+            .filter(|stream| *stream != own && self.streams[usize::from(*stream)].is_some());
+        std::iter::once(own).chain(open).collect()
     }
 
     /// The groups of records that are to be logged again, in the order of their numbers.
@@ -231,12 +235,17 @@ impl Log {
         Ok(())
     }
 
-    /// Logs the records of a refused group again, as a group of their own. Returns where its payload
+    /// Logs the records of a refused group again in `stream`, as a group of their own. Returns where its payload
     /// went; the old addresses stay pending until [`forget_refused`](Self::forget_refused).
-    pub fn log_again(&mut self, space: &mut Space, id: u64) -> Result<Moves, NoFreeSegment> {
+    pub fn log_again(
+        &mut self,
+        space: &mut Space,
+        id: u64,
+        stream: u8,
+    ) -> Result<Moves, NoFreeSegment> {
         let mut moves = Moves::new();
         let Some(group) = self.refused.get(&id) else { return Ok(moves) };
-        let (stream, first_sequence, from) = (group.stream, group.first_sequence, group.from);
+        let (first_sequence, from) = (group.first_sequence, group.from);
         let records = group.records.clone();
         if !records.is_empty() {
             let bytes: usize = records.iter().map(|(_, record)| record.encoded_bytes()).sum();

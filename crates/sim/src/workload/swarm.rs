@@ -90,6 +90,9 @@ pub struct Swarm {
     pub stale_after_reset: bool,
     /// Whether free zones can be given back.
     pub gives_back: bool,
+    /// Whether it is a zoned device: zones take blocks in order, end at a failed append, and may turn
+    /// read-only.
+    pub zoned: bool,
     /// Its delays.
     pub delays: DelayOptions,
     /// Weight of each kind, as in [`KINDS`].
@@ -170,6 +173,7 @@ impl Swarm {
             },
             stale_after_reset: chance.one_in(3),
             gives_back: false,
+            zoned: false,
             delays: DelayOptions {
                 append: micros(chance, 100),
                 read: micros(chance, 100),
@@ -218,6 +222,14 @@ impl Swarm {
         if swarm.trouble == Trouble::None && chance.one_in(5) {
             swarm.trouble = Trouble::Outages;
         }
+        swarm.zoned = chance.one_in(4);
+        // An outage of a zoned device ends all segments that are open, and each takes another one that is
+        // free. A store that has none takes no more changes, which these runs do not allow for.
+        swarm.zoned &= swarm.trouble != Trouble::Outages;
+        if swarm.zoned && swarm.trouble == Trouble::BadPlaces {
+            swarm.fill_percent = swarm.fill_percent.min(55);
+        }
+        swarm.gives_back &= !swarm.zoned;
         swarm
     }
 

@@ -279,7 +279,9 @@ impl<S: Subject> Ground<S> {
     /// Neither space nor other transactions are a reason not to end one, unless bad places took the
     /// reserve.
     fn refused(&self, what: &str, id: TransactionId, error: &Error) -> Result<(), Violation> {
-        let is_bad = self.swarm.trouble == Trouble::BadPlaces && error.kind == ErrorKind::NoSpace;
+        let takes_places =
+            [Trouble::BadPlaces, Trouble::FailedWrites].contains(&self.swarm.trouble);
+        let is_bad = takes_places && error.kind == ErrorKind::NoSpace;
         if is_bad || self.disk.faults().faults() > 0 || self.disk.is_off() {
             return Ok(());
         }

@@ -433,6 +433,10 @@ impl<D: Device> Abilities for Held<D> {
         self.inner.abilities().flushes_again()
     }
 
+    fn appends_again(&self) -> bool {
+        self.inner.abilities().appends_again()
+    }
+
     fn forgive_failed_flush(&self) {
         self.inner.abilities().forgive_failed_flush();
     }
