@@ -113,9 +113,11 @@ cat /tmp/step
 must "every block of it is what was written" mjolnir scrub $N
 # A zone with data goes offline: that is lost, and named.
 turn offline "5"
-mjolnir scrub $N >/tmp/step 2>&1
-say "scrub after a zone went offline: exit $?"
-tail -n 20 /tmp/step
+for command in check scrub salvage scrub; do
+    mjolnir $command $N >/tmp/step 2>&1
+    say "$command after a zone went offline: exit $?"
+    tail -n 12 /tmp/step
+done
 unset SIZE
 
 must "format" mjolnir format $Z --force

@@ -491,11 +491,20 @@ impl<K: Kernel> Device for ZonedDevice<K> {
             let zone_blocks = shared.table.borrow().info().zone_blocks;
             let zone = shared.zone(from.zone(zone_blocks));
             let at = zone.start + from.offset(zone_blocks) * BLOCK_SIZE;
-            (shared.kernel.read(at, buffer), shared.failure("reading", Some(at)))
+            (shared.kernel.read(at, buffer), *zone, shared.failure("reading", Some(at)))
         });
+        let shared = shared.clone();
         async move {
-            let (read, failure) = started?;
-            read.await.map_err(|error| failure.of_read(&error))
+            let (read, zone, failure) = started?;
+            read.await.map_err(|error| {
+                let mut error = failure.of_read(&error);
+                let now = shared.kernel.zone(&zone);
+                if now.is_ok_and(|now| now.condition == Condition::Offline) {
+                    error.kind = ErrorKind::Unreadable;
+                    error.context += "; the zone is offline";
+                }
+                error
+            })
         }
     }
 

@@ -164,6 +164,10 @@ fn a_zone_that_turns_read_only_fails_what_waits_behind_it_and_nothing_else() {
         let buffer = mjolnir_device::AlignedBuf::zeroed(4096);
         let read = device.read(ZoneId(0).start(40), buffer).await.unwrap();
         assert_eq!(read.as_ref(), &[7; 4096]);
+        disk.with(|media| media.zone(4).condition = Condition::Offline);
+        let buffer = mjolnir_device::AlignedBuf::zeroed(4096);
+        let lost = device.read(ZoneId(0).start(40), buffer).await.unwrap_err();
+        assert_eq!(lost.kind, ErrorKind::Unreadable);
         assert_eq!(device.refused_writes(), 1);
         // It takes no place of others. And one may turn so after it was sealed.
         disk.with(|media| media.zone(5).condition = Condition::ReadOnly);
