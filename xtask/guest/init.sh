@@ -44,10 +44,12 @@ open $(cat /sys/block/$1/queue/max_open_zones), active $(cat /sys/block/$1/queue
 Z=/dev/nvme0n1
 N=/dev/nullb0
 SOCKET=/run/mjolnir.sock
+# Serves a store, and waits until it is.
 serve() {
+    rm -f $SOCKET
     mjolnir serve $1 --nbd unix:$SOCKET >/tmp/server 2>&1 &
     server=$!
-    for _ in $(seq 100); do [ -S $SOCKET ] && mjolnir stats $1 >/dev/null 2>&1 && return 0; sleep 0.2; done
+    for _ in $(seq 150); do grep -q "^ready:" /tmp/server && return 0; sleep 0.2; done
     cat /tmp/server
     return 1
 }

@@ -20,7 +20,7 @@ mod shape;
 mod tests;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
 use std::io;
 use std::path::Path;
@@ -76,11 +76,14 @@ struct Shared<K> {
     lanes: RefCell<BTreeMap<ZoneId, Rc<Lane>>>,
     /// Zones that are written in part, each with its blocks.
     active: RefCell<BTreeMap<ZoneId, u64>>,
+    /// Zones that were opened, and not closed, finished or filled since.
+    open: RefCell<BTreeSet<ZoneId>>,
     /// The pair of the root, but while a task writes to it.
     roots: RefCell<Option<Roots>>,
     /// Roots that wait to be written.
     new_roots: RefCell<VecDeque<(Bytes, Rc<Answer>)>>,
     root: RefCell<Option<Bytes>>,
+    in_doubt: bool,
     read_only: bool,
     /// Writes that the device refused.
     refused: Cell<u64>,
@@ -229,6 +232,10 @@ async fn open_on<K: Kernel>(
     let refuse = |why: String| DeviceError::new(ErrorKind::Format, format!("{name}: {why}"));
     let zones = kernel.zones().map_err(|error| failed.of_read(&error))?;
     let shape = Shape::of(&name, &zones, kernel.limits())?;
+    if !read_only {
+        // From here on this program relies on what an earlier one wrote and may not have made durable.
+        kernel.flush().await.map_err(|error| failed.of_write(&error))?;
+    }
     let roots = match Roots::read(&kernel, shape.roots).await {
         Pair::Store(roots) => roots,
         Pair::Nothing => {
@@ -258,7 +265,7 @@ async fn open_on<K: Kernel>(
             }
         }
     }
-    let active = numbered().filter(|(_, zone)| zone.condition.is_active());
+    let active = numbered().filter(|(_, zone)| zone.condition.is_active() && zone.written > 0);
     let active = active.map(|(id, zone)| (id, zone.written / BLOCK_SIZE)).collect();
     let longest = (kernel.longest() / BLOCK_SIZE).clamp(1, label.zone_blocks) * BLOCK_SIZE;
     let info = DeviceInfo {
@@ -280,7 +287,9 @@ async fn open_on<K: Kernel>(
         longest,
         lanes: RefCell::default(),
         active: RefCell::new(active),
+        open: RefCell::default(),
         root: RefCell::new(roots.root.clone()),
+        in_doubt: roots.in_doubt,
         roots: RefCell::new(Some(roots)),
         new_roots: RefCell::default(),
         read_only,
@@ -331,7 +340,7 @@ impl<K: Kernel> Shared<K> {
     }
 
     async fn write_batch(
-        &self,
+        self: &Rc<Self>,
         zone: ZoneId,
         offset: u64,
         pieces: Vec<Bytes>,
@@ -344,81 +353,167 @@ impl<K: Kernel> Shared<K> {
         if let Err(error) = self.kernel.write(at, pieces).await {
             self.refused.set(self.refused.get() + 1);
             let mut error = self.failure("writing", Some(at)).of_write(&error);
-            if let Ok(now) = self.kernel.zone(self.zone(zone)) {
+            if error.kind != ErrorKind::Gone
+                && let Ok(now) = self.kernel.zone(self.zone(zone)).await
+            {
                 if let Some(state) = unusable(now.condition) {
                     error.context += &format!("; the zone is {state} now");
                 }
                 if !now.condition.is_active() {
-                    self.active.borrow_mut().remove(&zone);
+                    self.is_inactive(zone);
                 }
             }
             return Err(error);
         }
-        let is_full = (offset + blocks) * BLOCK_SIZE >= self.zone(zone).capacity;
-        match is_full {
-            true => self.active.borrow_mut().remove(&zone),
-            false => self.active.borrow_mut().insert(zone, offset + blocks),
-        };
+        self.active.borrow_mut().insert(zone, offset + blocks);
+        if (offset + blocks) * BLOCK_SIZE >= self.zone(zone).capacity {
+            self.is_inactive(zone);
+        }
         Ok(())
     }
 
+    /// The zone is full, empty, or of no use.
+    fn is_inactive(&self, zone: ZoneId) {
+        self.active.borrow_mut().remove(&zone);
+        self.open.borrow_mut().remove(&zone);
+    }
+
+    /// Does something to a zone when no other command to it is under way, whether or not the future is
+    /// polled.
+    fn in_turn<W, F>(
+        self: &Rc<Self>,
+        zone: ZoneId,
+        work: W,
+    ) -> impl Future<Output = Result<(), DeviceError>> + use<W, F, K>
+    where
+        W: FnOnce(Rc<Self>) -> F + 'static,
+        F: Future<Output = Result<(), DeviceError>> + 'static,
+    {
+        let (shared, lane, answer) = (self.clone(), self.lane(zone), Rc::<Answer>::default());
+        let given = answer.clone();
+        (self.spawn)(Box::pin(async move {
+            let turn = lane.turn().await;
+            let done = work(shared).await;
+            drop(turn);
+            given.give(done);
+        }));
+        async move { answer.wait().await }
+    }
+
+    /// As [`in_turn`](Self::in_turn), after all appends to the zone, which takes no more of them. The appends may
+    /// have to open the zone in a turn of their own.
+    fn in_last_turn<W, F>(
+        self: &Rc<Self>,
+        zone: ZoneId,
+        work: W,
+    ) -> impl Future<Output = Result<(), DeviceError>> + use<W, F, K>
+    where
+        W: FnOnce(Rc<Self>) -> F + 'static,
+        F: Future<Output = Result<(), DeviceError>> + 'static,
+    {
+        let (shared, lane, answer) = (self.clone(), self.lane(zone), Rc::<Answer>::default());
+        let given = answer.clone();
+        (self.spawn)(Box::pin(async move {
+            lane.until_idle().await;
+            given.give(shared.in_turn(zone, work).await);
+        }));
+        async move { answer.wait().await }
+    }
+
     /// Makes room among the active zones, and opens one that is empty.
-    async fn begin_zone(&self, zone: ZoneId) -> Result<(), DeviceError> {
+    async fn begin_zone(self: &Rc<Self>, zone: ZoneId) -> Result<(), DeviceError> {
+        // One that cannot be finished is no reason not to open another.
+        let mut tried = BTreeSet::new();
         while let Some(most) = self.active_max
             && self.active.borrow().len() >= most as usize
         {
-            let Some(fullest) = self.fullest_sealed() else { break };
-            self.finish(fullest).await?;
+            let Some(fullest) = self.fullest_sealed(&tried) else { break };
+            tried.insert(fullest);
+            let finished = self.in_turn(fullest, move |shared| async move {
+                let is_needed = shared.table.borrow().is_sealed(fullest)
+                    && shared.active.borrow().contains_key(&fullest);
+                if is_needed { shared.finish(fullest).await } else { Ok(()) }
+            });
+            let _ = finished.await;
         }
-        self.active.borrow_mut().insert(zone, 0);
-        let opened = self.kernel.command(Command::Open, self.zone(zone)).await;
-        opened.map_err(|error| {
-            self.active.borrow_mut().remove(&zone);
-            self.failure("opening the zone of", Some(self.zone(zone).start)).of_write(&error)
+        self.in_turn(zone, move |shared| async move {
+            let opened = shared.kernel.command(Command::Open, shared.zone(zone)).await;
+            opened.map_err(|error| {
+                let start = shared.zone(zone).start;
+                shared.failure("opening a zone of", Some(start)).of_write(&error)
+            })?;
+            shared.active.borrow_mut().insert(zone, 0);
+            shared.open.borrow_mut().insert(zone);
+            Ok(())
         })
+        .await
     }
 
-    /// The active zone that takes no appends and has the fewest blocks left.
-    fn fullest_sealed(&self) -> Option<ZoneId> {
+    /// The active zone that takes no appends and has the fewest blocks left, but for those.
+    fn fullest_sealed(&self, but: &BTreeSet<ZoneId>) -> Option<ZoneId> {
         let table = self.table.borrow();
         let active = self.active.borrow();
-        let sealed = active.iter().filter(|(zone, _)| table.is_sealed(**zone));
+        let sealed =
+            active.iter().filter(|(zone, _)| table.is_sealed(**zone) && !but.contains(zone));
         sealed.max_by_key(|(_, blocks)| **blocks).map(|(zone, _)| *zone)
     }
 
-    /// Has an active zone count among these no longer.
+    /// Has an active zone count among these no longer. In the zone's turn.
     async fn finish(&self, zone: ZoneId) -> Result<(), DeviceError> {
         let finished = self.kernel.command(Command::Finish, self.zone(zone)).await;
-        self.unless_inactive(zone, "finishing a zone of", finished)?;
-        self.active.borrow_mut().remove(&zone);
+        self.unless_inactive(zone, "finishing a zone of", finished).await?;
+        self.is_inactive(zone);
         Ok(())
     }
 
     /// The failure of a command, unless the zone is not active any more: it may have turned read-only.
-    fn unless_inactive(
+    async fn unless_inactive(
         &self,
         zone: ZoneId,
         what: &'static str,
         done: io::Result<()>,
     ) -> Result<(), DeviceError> {
         let Err(error) = done else { return Ok(()) };
-        let now = self.kernel.zone(self.zone(zone));
+        let now = self.kernel.zone(self.zone(zone)).await;
         if now.is_ok_and(|now| !now.condition.is_active()) {
-            self.active.borrow_mut().remove(&zone);
+            self.is_inactive(zone);
             return Ok(());
         }
         Err(self.failure(what, Some(self.zone(zone).start)).of_write(&error))
     }
 
-    /// Has a zone that takes no more appends count among the open ones no longer.
-    async fn end_zone(&self, zone: ZoneId) -> Result<(), DeviceError> {
-        let Some(blocks) = self.active.borrow().get(&zone).copied() else { return Ok(()) };
+    /// Has a zone that takes no more appends count among the open ones no longer. In the zone's turn.
+    async fn end_zone(&self, zone: ZoneId, has_failed: bool) -> Result<(), DeviceError> {
+        if !self.open.borrow().contains(&zone) {
+            return Ok(());
+        }
+        let blocks = self.active.borrow().get(&zone).copied().unwrap_or(0);
         let capacity = self.zone(zone).capacity / BLOCK_SIZE;
-        if blocks + capacity / NEARLY_FULL >= capacity {
+        if has_failed || blocks + capacity / NEARLY_FULL >= capacity {
+            // Of one that failed, the next reset shows what it is good for. Until then it takes no place.
             return self.finish(zone).await;
         }
         let closed = self.kernel.command(Command::Close, self.zone(zone)).await;
-        self.unless_inactive(zone, "closing a zone of", closed)
+        self.unless_inactive(zone, "closing a zone of", closed).await?;
+        self.open.borrow_mut().remove(&zone);
+        Ok(())
+    }
+
+    /// Reads the first `there` bytes; the others are zeroes.
+    async fn read_there(
+        &self,
+        at: u64,
+        there: usize,
+        length: usize,
+        failure: Failure,
+    ) -> Result<AlignedBuf, DeviceError> {
+        let mut whole = AlignedBuf::zeroed(length);
+        if there > 0 {
+            let read = self.kernel.read(at, AlignedBuf::zeroed(there)).await;
+            let read = read.map_err(|error| failure.of_read(&error))?;
+            whole.as_mut()[..there].copy_from_slice(read.as_ref());
+        }
+        Ok(whole)
     }
 
     /// Writes the roots that wait, one after the other.
@@ -491,20 +586,35 @@ impl<K: Kernel> Device for ZonedDevice<K> {
             let zone_blocks = shared.table.borrow().info().zone_blocks;
             let zone = shared.zone(from.zone(zone_blocks));
             let at = zone.start + from.offset(zone_blocks) * BLOCK_SIZE;
-            (shared.kernel.read(at, buffer), *zone, shared.failure("reading", Some(at)))
+            let length = buffer.len();
+            (shared.kernel.read(at, buffer), *zone, at, length, shared.failure("reading", Some(at)))
         });
         let shared = shared.clone();
         async move {
-            let (read, zone, failure) = started?;
-            read.await.map_err(|error| {
-                let mut error = failure.of_read(&error);
-                let now = shared.kernel.zone(&zone);
-                if now.is_ok_and(|now| now.condition == Condition::Offline) {
+            let (read, zone, at, length, failure) = started?;
+            let error = match read.await {
+                Ok(buffer) => return Ok(buffer),
+                Err(error) => error,
+            };
+            let mut error = failure.of_read(&error);
+            if error.kind == ErrorKind::Gone {
+                return Err(error);
+            }
+            match shared.kernel.zone(&zone).await {
+                Ok(now) if now.condition == Condition::Offline => {
                     error.kind = ErrorKind::Unreadable;
                     error.context += "; the zone is offline";
                 }
-                error
-            })
+                // Some disks read nothing past the write pointer.
+                Ok(now) if !matches!(now.condition, Condition::Full | Condition::ReadOnly) => {
+                    let there = (now.start + now.written).saturating_sub(at) as usize;
+                    if there < length {
+                        return shared.read_there(at, there, length, failure).await;
+                    }
+                }
+                _ => {}
+            }
+            Err(error)
         }
     }
 
@@ -516,48 +626,40 @@ impl<K: Kernel> Device for ZonedDevice<K> {
 
     fn seal(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
         let shared = self.shared.clone();
-        let was_sealed = shared.table.borrow().is_sealed(zone);
         let sealed = shared.table.borrow_mut().seal(zone);
-        async move {
-            sealed?;
-            let lane = shared.lane(zone);
-            lane.until_idle().await;
-            match (was_sealed, lane.has_failed()) {
-                // Its next reset shows what it is good for. Until then it takes no place.
-                (false, true) if shared.active.borrow().contains_key(&zone) => {
-                    shared.finish(zone).await
-                }
-                (false, false) => shared.end_zone(zone).await,
-                _ => Ok(()),
-            }
-        }
+        let ended = sealed.map(|()| {
+            shared.in_last_turn(zone, move |shared| async move {
+                shared.end_zone(zone, shared.lane(zone).has_failed()).await
+            })
+        });
+        async move { ended?.await }
     }
 
     fn reset(&self, zone: ZoneId) -> impl Future<Output = Result<(), DeviceError>> + 'static {
-        let shared = self.shared.clone();
+        let shared = &self.shared;
         let begun = shared
             .check_writable("reset on")
             .and_then(|()| shared.table.borrow_mut().begin_reset(zone));
-        async move {
-            let ticket = begun?;
-            let lane = shared.lane(zone);
-            lane.until_idle().await;
-            if !shared.table.borrow().is_current(ticket) {
-                return Err(DeviceError::new(
-                    ErrorKind::Invalid,
-                    format!("reset of {zone} of {}: another one was begun", shared.name),
-                ));
-            }
-            let reset = shared.kernel.command(Command::Reset, shared.zone(zone)).await;
-            reset.map_err(|error| {
-                let start = shared.zone(zone).start;
-                shared.failure("resetting a zone of", Some(start)).of_write(&error)
-            })?;
-            shared.active.borrow_mut().remove(&zone);
-            lane.restart();
-            shared.table.borrow_mut().end_reset(ticket);
-            Ok(())
-        }
+        let reset = begun.map(|ticket| {
+            shared.in_last_turn(zone, move |shared| async move {
+                if !shared.table.borrow().is_current(ticket) {
+                    return Err(DeviceError::new(
+                        ErrorKind::Invalid,
+                        format!("reset of {zone} of {}: another one was begun", shared.name),
+                    ));
+                }
+                let reset = shared.kernel.command(Command::Reset, shared.zone(zone)).await;
+                reset.map_err(|error| {
+                    let start = shared.zone(zone).start;
+                    shared.failure("resetting a zone of", Some(start)).of_write(&error)
+                })?;
+                shared.is_inactive(zone);
+                shared.lane(zone).restart();
+                shared.table.borrow_mut().end_reset(ticket);
+                Ok(())
+            })
+        });
+        async move { reset?.await }
     }
 
     fn read_root(&self) -> impl Future<Output = Result<Option<Bytes>, DeviceError>> + 'static {
@@ -581,6 +683,10 @@ impl<K: Kernel> Device for ZonedDevice<K> {
 }
 
 impl<K: Kernel> Abilities for ZonedDevice<K> {
+    fn is_root_in_doubt(&self) -> bool {
+        self.shared.in_doubt
+    }
+
     /// What a zoned device has taken is in its zones or lost: nothing lies in a page cache.
     fn flushes_again(&self) -> bool {
         true

@@ -77,6 +77,12 @@ impl Media {
         self.zones[number].condition = Condition::Empty;
     }
 
+    /// A write of which some bytes landed.
+    pub fn tear(&mut self, number: usize, bytes: u64) {
+        self.contents[number].extend(vec![0xee; bytes as usize]);
+        self.zones[number].written += bytes;
+    }
+
     fn count(&self, is_counted: impl Fn(Condition) -> bool) -> u32 {
         self.zones.iter().filter(|zone| is_counted(zone.condition)).count() as u32
     }
@@ -138,9 +144,12 @@ impl Kernel for Emulated {
         Ok(self.media.borrow().zones.clone())
     }
 
-    fn zone(&self, of: &Zone) -> io::Result<Zone> {
-        let media = self.media.borrow();
-        Ok(media.zones[(of.start / of.length) as usize])
+    fn zone(&self, of: &Zone) -> impl Future<Output = io::Result<Zone>> + 'static {
+        let (media, number) = (self.media.clone(), (of.start / of.length) as usize);
+        async move {
+            yield_now().await;
+            Ok(media.borrow().zones[number])
+        }
     }
 
     fn limits(&self) -> Limits {

@@ -71,7 +71,7 @@ pub trait Kernel: 'static {
     fn zones(&self) -> io::Result<Vec<Zone>>;
 
     /// One zone, as it is now.
-    fn zone(&self, of: &Zone) -> io::Result<Zone>;
+    fn zone(&self, of: &Zone) -> impl Future<Output = io::Result<Zone>> + 'static;
 
     /// How many zones may be open and active.
     fn limits(&self) -> Limits;

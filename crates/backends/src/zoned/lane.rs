@@ -4,7 +4,7 @@
 //! together are written together. A write that fails ends the zone: what waits behind it fails, too,
 //! until the zone is reset.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -57,6 +57,19 @@ struct Waiting {
 pub(super) struct Lane {
     state: RefCell<State>,
     idle: Event,
+    /// A command to the zone is under way.
+    is_commanded: Cell<bool>,
+    is_free: Event,
+}
+
+/// The right to command a zone, until dropped.
+pub(super) struct Turn(Rc<Lane>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.is_commanded.set(false);
+        self.0.is_free.notify(1);
+    }
 }
 
 #[derive(Default)]
@@ -125,6 +138,17 @@ impl Lane {
     /// The zone was reset.
     pub fn restart(&self) {
         self.state.borrow_mut().failed = None;
+    }
+
+    /// Completes when no other command to the zone is under way.
+    pub async fn turn(self: Rc<Self>) -> Turn {
+        loop {
+            listener!(self.is_free => free);
+            if !self.is_commanded.replace(true) {
+                return Turn(self.clone());
+            }
+            free.await;
+        }
     }
 
     /// Whether a write failed since the last reset.

@@ -16,6 +16,21 @@ use crate::io::{Io, Request, Target, align};
 /// The kernel counts in these units, whatever the device's blocks.
 const SECTOR: u64 = 512;
 
+/// The most pieces of memory in a write: what drives take in one request.
+const PIECES_MAX: usize = 64;
+
+/// The pieces in one.
+fn copied(pieces: &[Bytes]) -> Bytes {
+    let mut whole = AlignedBuf::zeroed(pieces.iter().map(Bytes::len).sum());
+    let mut rest = whole.as_mut();
+    for piece in pieces {
+        let (head, tail) = rest.split_at_mut(piece.len());
+        head.copy_from_slice(piece);
+        rest = tail;
+    }
+    whole.freeze()
+}
+
 /// `struct blk_zone` of `linux/blkzoned.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
@@ -70,14 +85,15 @@ pub(crate) fn zone_length(device: &File) -> Option<u64> {
 }
 
 /// The zones from byte `from` on, as many as one report has.
-fn report(device: &File, from: u64) -> io::Result<Vec<Zone>> {
-    let head = ReportHead { sector: from / SECTOR, zones: ZONES_A_REPORT as u32, flags: 0 };
+fn report(device: &File, from: u64, most: usize) -> io::Result<Vec<Zone>> {
+    let most = most.min(ZONES_A_REPORT);
+    let head = ReportHead { sector: from / SECTOR, zones: most as u32, flags: 0 };
     let mut report = RawReport { head, zones: [RawZone::default(); ZONES_A_REPORT] };
     // SAFETY: BLKREPORTZONE reads the head and writes it and at most as many zones as it asks for,
     // for all of which there is room behind it.
     unsafe { ioctl(device, Updater::<REPORT, RawReport>::new(&mut report))? };
     let has_capacity = report.head.flags & HAS_CAPACITY != 0;
-    let found = (report.head.zones as usize).min(ZONES_A_REPORT);
+    let found = (report.head.zones as usize).min(most);
     Ok(report.zones[..found].iter().map(|zone| zone.cooked(has_capacity)).collect())
 }
 
@@ -133,8 +149,9 @@ pub(super) fn zones(device: &File) -> io::Result<Vec<Zone>> {
     let mut zones: Vec<Zone> = Vec::new();
     loop {
         let from = zones.last().map_or(0, |zone| zone.start + zone.length);
-        let more = report(device, from)?;
-        if more.is_empty() {
+        let more = report(device, from, ZONES_A_REPORT)?;
+        // The second is of no device that there is.
+        if more.is_empty() || more.iter().any(|zone| zone.length == 0) {
             return Ok(zones);
         }
         zones.extend(more);
@@ -176,9 +193,12 @@ impl Kernel for Linux {
         zones(&self.target.file)
     }
 
-    fn zone(&self, of: &Zone) -> io::Result<Zone> {
-        let found = report(&self.target.file, of.start)?.into_iter().next();
-        found.ok_or_else(|| io::Error::other("the device reports no zone there"))
+    fn zone(&self, of: &Zone) -> impl Future<Output = io::Result<Zone>> + 'static {
+        let (target, start) = (self.target.clone(), of.start);
+        blocking::unblock(move || {
+            let found = report(&target.file, start, 1)?.into_iter().next();
+            found.ok_or_else(|| io::Error::other("the device reports no zone there"))
+        })
     }
 
     fn limits(&self) -> Limits {
@@ -204,7 +224,12 @@ impl Kernel for Linux {
         offset: u64,
         pieces: Vec<Bytes>,
     ) -> impl Future<Output = io::Result<()>> + 'static {
-        let write = self.io.start(Request::Write { offset, pieces: align(pieces) }, None);
+        // More pieces than a request of the device has are split, too.
+        let pieces = match pieces.len() > PIECES_MAX {
+            true => vec![copied(&pieces)],
+            false => align(pieces),
+        };
+        let write = self.io.start(Request::Write { offset, pieces }, None);
         async move { write.await.map(drop) }
     }
 

@@ -17,6 +17,9 @@ use crate::container::{Found, ZonedLabel, decode_root, encode_root};
 /// the newest whole one.
 const SEARCHED: u64 = 64;
 
+/// Tries to read a label or a root.
+const TRIES: usize = 3;
+
 /// The state of the pair.
 pub(super) struct Roots {
     zones: [Zone; 2],
@@ -28,6 +31,8 @@ pub(super) struct Roots {
     broken: [bool; 2],
     sequence: u64,
     pub root: Option<Bytes>,
+    /// Something of the pair cannot be read: there may be a newer root.
+    pub in_doubt: bool,
 }
 
 /// What the pair of a device holds.
@@ -40,15 +45,31 @@ pub(super) enum Pair {
     Refused(String),
 }
 
+/// Reads a block. A transient fault must not decide which root is the newest.
 async fn block<K: Kernel>(kernel: &K, at: u64) -> io::Result<AlignedBuf> {
-    kernel.read(at, AlignedBuf::zeroed(BLOCK_BYTES)).await
+    let mut tries = 1;
+    loop {
+        match kernel.read(at, AlignedBuf::zeroed(BLOCK_BYTES)).await {
+            Err(_) if tries < TRIES => tries += 1,
+            read => return read,
+        }
+    }
 }
 
 impl Roots {
     /// The pair of a new store, whose zones were reset.
     pub fn new(zones: [Zone; 2], label: ZonedLabel) -> Self {
         let next = zones[0].start;
-        Roots { zones, label, current: 0, next, broken: [false; 2], sequence: 0, root: None }
+        Roots {
+            zones,
+            label,
+            current: 0,
+            next,
+            broken: [false; 2],
+            sequence: 0,
+            root: None,
+            in_doubt: false,
+        }
     }
 
     /// Reads both zones.
@@ -77,8 +98,12 @@ impl Roots {
                 }
                 Found::Unknown(why) => return Pair::Refused(why),
             };
-            let (sequence, root) = newest_root(kernel, zone, &label).await.unzip();
+            let (found, is_readable) = newest_root(kernel, zone, &label).await;
+            let (sequence, root) = found.unzip();
             let sequence = sequence.unwrap_or(0);
+            if !is_readable {
+                refused.get_or_insert_with(|| "a root cannot be read".into());
+            }
             if newest.as_ref().is_none_or(|newest| newest.sequence < sequence) {
                 // What lies behind the newest root was written in part; the pointer is past it.
                 let end = match zone.condition {
@@ -90,14 +115,26 @@ impl Roots {
                     label,
                     current: number,
                     next: zone.start + end,
-                    broken: zones.map(|zone| zone.condition == Condition::ReadOnly),
+                    // Off a block's bounds no root is looked for.
+                    broken: zones.map(|zone| {
+                        zone.condition == Condition::ReadOnly
+                            || !zone.written.is_multiple_of(BLOCK_SIZE)
+                    }),
                     sequence,
                     root: root.map(Bytes::from),
+                    in_doubt: false,
                 });
             }
         }
         match (newest, refused) {
-            (Some(roots), _) => Pair::Store(roots),
+            // The pair has moved on from a full zone, to the one that cannot be read.
+            (Some(roots), Some(why))
+                if roots.root.is_none()
+                    || roots.zones[roots.current].condition == Condition::Full =>
+            {
+                Pair::Refused(format!("{why}, and the newest root lies there"))
+            }
+            (Some(roots), why) => Pair::Store(Roots { in_doubt: why.is_some(), ..roots }),
             (None, Some(why)) => Pair::Refused(why),
             (None, None) => Pair::Nothing,
         }
@@ -166,32 +203,39 @@ impl Roots {
     }
 }
 
-/// The newest root in a zone, with its number.
+/// The newest root in a zone, with its number, and whether all that was looked at can be read.
 async fn newest_root<K: Kernel>(
     kernel: &K,
     zone: &Zone,
     label: &ZonedLabel,
-) -> Option<(u64, Vec<u8>)> {
-    if zone.condition == Condition::ReadOnly {
-        // Its pointer says nothing: the roots are read from the first to the last.
-        let mut newest = None;
-        for number in 1..zone.capacity / BLOCK_SIZE {
-            let at = zone.start + number * BLOCK_SIZE;
-            let read = block(kernel, at).await.ok();
-            let root = read.and_then(|block| decode_root(&label.uuid, block.as_ref()));
-            if root.is_none() && newest.is_some() {
-                break;
-            }
-            newest = root.or(newest);
-        }
-        return newest;
-    }
+) -> (Option<(u64, Vec<u8>)>, bool) {
+    let mut is_readable = true;
     let end = zone.written / BLOCK_SIZE;
-    for number in (1..end).rev().take(SEARCHED as usize) {
-        let Ok(block) = block(kernel, zone.start + number * BLOCK_SIZE).await else { continue };
-        if let Some(root) = decode_root(&label.uuid, block.as_ref()) {
-            return Some(root);
+    // The pointer of a read-only zone says nothing, and a drive may finish a zone by itself.
+    if zone.condition != Condition::ReadOnly {
+        for number in (1..end).rev().take(SEARCHED as usize) {
+            let read = block(kernel, zone.start + number * BLOCK_SIZE).await;
+            is_readable &= read.is_ok();
+            let root = read.ok().and_then(|block| decode_root(&label.uuid, block.as_ref()));
+            if root.is_some() {
+                return (root, is_readable);
+            }
+        }
+        if zone.condition != Condition::Full {
+            return (None, is_readable);
         }
     }
-    None
+    let (mut newest, mut others) = (None, 0);
+    for number in 1..zone.capacity / BLOCK_SIZE {
+        let read = block(kernel, zone.start + number * BLOCK_SIZE).await;
+        is_readable &= read.is_ok();
+        match read.ok().and_then(|block| decode_root(&label.uuid, block.as_ref())) {
+            Some(root) => (newest, others) = (Some(root), 0),
+            None => others += 1,
+        }
+        if others >= SEARCHED {
+            break;
+        }
+    }
+    (newest, is_readable)
 }

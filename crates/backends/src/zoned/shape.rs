@@ -40,7 +40,11 @@ impl Shape {
                 ZONES_MIN + 2
             ));
         };
-        let data: Vec<Zone> = sequential.collect();
+        let mut data: Vec<Zone> = sequential.collect();
+        // The last zone of a disk may be a short one.
+        data.truncate(
+            data.len() - usize::from(data.last().is_some_and(|last| last.length < first.length)),
+        );
         if (data.len() as u64) < ZONES_MIN {
             return refuse(format!(
                 "the device has {count} zones to be written in order, and a store needs {}: {ZONES_MIN} for \
@@ -48,9 +52,15 @@ impl Shape {
                 ZONES_MIN + 2
             ));
         }
-        let capacity = data.iter().map(|zone| zone.capacity).min().unwrap_or(0);
+        // What takes no writes says nothing of what it could take.
+        let is_usable =
+            |zone: &&Zone| !matches!(zone.condition, Condition::ReadOnly | Condition::Offline);
+        let usable = data.iter().filter(is_usable);
+        let capacity = usable.map(|zone| zone.capacity).min().unwrap_or(0);
         let zone_blocks = capacity / BLOCK_SIZE;
-        if zone_blocks < 16 || first.capacity.min(second.capacity) < 16 * BLOCK_SIZE {
+        let roots = [first, second].into_iter().filter(|zone| is_usable(&zone));
+        let least = roots.map(|zone| zone.capacity).min().unwrap_or(capacity).min(capacity);
+        if zone_blocks < 16 || least < 16 * BLOCK_SIZE {
             return refuse(format!(
                 "a zone of the device holds {}, and a store needs zones of at least {}",
                 ByteSize(capacity),

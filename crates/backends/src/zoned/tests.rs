@@ -141,6 +141,69 @@ fn a_root_goes_to_the_other_zone_if_its_own_fails() {
 }
 
 #[test]
+fn the_newest_root_is_found_in_a_zone_that_a_crash_or_the_drive_ended() {
+    run(async |runtime: HostRuntime| {
+        for how in 0..4 {
+            let (disk, device) = fresh(TIGHT, &runtime).await;
+            for root in [&b"first"[..], b"second"] {
+                device.write_root(Bytes::from(root.to_vec())).await.unwrap();
+            }
+            drop(device);
+            disk.with(|media| match how {
+                // A root of which a part was written.
+                0 => media.tear(2, 512),
+                1 => media.tear(2, 4096),
+                // The drive has finished the zone, or made it read-only.
+                2 => (media.zone(2).condition, media.zone(2).written) = (Condition::Full, CAPACITY),
+                _ => media.zone(2).condition = Condition::ReadOnly,
+            });
+            for root in [&b"third"[..], b"fourth"] {
+                let device = opened(&disk, &runtime).await;
+                let before = if root == b"third" { &b"second"[..] } else { b"third" };
+                assert_eq!(device.read_root().await.unwrap().unwrap(), before, "{how}");
+                device.write_root(Bytes::from(root.to_vec())).await.unwrap();
+            }
+            let device = opened(&disk, &runtime).await;
+            assert_eq!(device.read_root().await.unwrap().unwrap(), "fourth", "{how}");
+        }
+    });
+}
+
+#[test]
+fn a_root_that_may_be_older_is_in_doubt_or_refused() {
+    run(async |runtime: HostRuntime| {
+        // The root has moved on to the second zone, from one that is full, or from one that failed.
+        for is_full in [true, false] {
+            let (disk, device) = fresh(TIGHT, &runtime).await;
+            for number in 0..10u8 {
+                device.write_root(Bytes::from(vec![number])).await.unwrap();
+            }
+            match is_full {
+                true => {
+                    for number in 10..60u8 {
+                        device.write_root(Bytes::from(vec![number])).await.unwrap();
+                    }
+                }
+                false => {
+                    disk.with(|media| media.turning.push((2, Condition::Closed)));
+                    device.write_root(Bytes::from(vec![10])).await.unwrap();
+                }
+            }
+            assert!(!mjolnir_device::Abilities::is_root_in_doubt(&device));
+            drop(device);
+            disk.with(|media| media.zone(3).condition = Condition::Offline);
+            match open_on(disk.clone(), "zoned", false, &runtime).await {
+                Err(error) => assert!(is_full, "{error}"),
+                Ok(device) => {
+                    assert!(!is_full);
+                    assert!(mjolnir_device::Abilities::is_root_in_doubt(&device));
+                }
+            }
+        }
+    });
+}
+
+#[test]
 fn a_zone_that_turns_read_only_fails_what_waits_behind_it_and_nothing_else() {
     run(async |runtime: HostRuntime| {
         let (disk, device) = fresh(TIGHT, &runtime).await;
