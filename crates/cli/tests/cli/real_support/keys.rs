@@ -112,7 +112,7 @@ impl Keys {
         self.key(&key);
         self.template(
             folder,
-            &format!("cn = \"{kind}\"\nsigning_key\nexpiration_days = 30\n{usage}"),
+            &format!("cn = \"{kind}\"\nsigning_key\nencryption_key\nexpiration_days = 30\n{usage}"),
         );
         self.certtool(&[
             "--generate-certificate".as_ref(),
@@ -131,7 +131,9 @@ impl Keys {
 
     /// On an elliptic curve, which is made at once.
     fn key(&self, file: &Path) {
-        let words = ["--generate-privkey", "--key-type=ecdsa", "--outfile"].map(Path::new);
+        // QEMU 10 wants keys that may encipher keys, which elliptic curves cannot.
+        let words = ["--generate-privkey", "--key-type=rsa", "--bits=2048", "--outfile"];
+        let words = words.map(Path::new);
         self.certtool(&[&words[..], &[file]].concat());
     }
 
