@@ -90,25 +90,10 @@ impl Label {
 
     /// Reads `bytes`, one block.
     pub fn decode(bytes: &[u8]) -> Found {
-        assert_eq!(bytes.len(), BLOCK_BYTES, "a label is one block");
-        if bytes[..8] != LABEL_MAGIC {
-            return Found::Nothing;
+        if let Some(other) = unlike(bytes, LABEL_MAGIC, VERSION) {
+            return other;
         }
-        if crc32c::crc32c(&bytes[..CHECKSUM_AT]) != u32_at(bytes, CHECKSUM_AT) {
-            return Found::Damaged;
-        }
-        let version = u32_at(bytes, 8);
-        if version != VERSION {
-            return Found::Unknown(format!(
-                "its format has version {version}, and this program reads version {VERSION}"
-            ));
-        }
-        let (block_size, flags) = (u32_at(bytes, 12), u32_at(bytes, 44));
-        if u64::from(block_size) != BLOCK_SIZE {
-            return Found::Unknown(format!(
-                "its blocks have {block_size} bytes, and this program reads {BLOCK_SIZE}"
-            ));
-        }
+        let flags = u32_at(bytes, 44);
         if flags & !PREALLOCATED != 0 {
             return Found::Unknown(format!("it has flags {flags:#x}, unknown to this program"));
         }
@@ -118,12 +103,8 @@ impl Label {
             zones: u32_at(bytes, 40),
             preallocated: flags & PREALLOCATED != 0,
         };
-        let blocks = u64::from(label.zones).saturating_mul(label.zone_blocks);
-        if blocks == 0 || blocks > Pba::MAX.0 + 1 {
-            return Found::Unknown(format!(
-                "it has {} segments of {} blocks, which cannot be",
-                label.zones, label.zone_blocks
-            ));
+        if let Some(why) = impossible(label.zones, label.zone_blocks) {
+            return Found::Unknown(why);
         }
         Found::Label(label)
     }
@@ -156,39 +137,49 @@ impl ZonedLabel {
 
     /// Reads `bytes`, one block.
     pub fn decode(bytes: &[u8]) -> Found<ZonedLabel> {
-        assert_eq!(bytes.len(), BLOCK_BYTES, "a label is one block");
-        if bytes[..8] != ZONED_MAGIC {
-            return Found::Nothing;
-        }
-        if crc32c::crc32c(&bytes[..CHECKSUM_AT]) != u32_at(bytes, CHECKSUM_AT) {
-            return Found::Damaged;
-        }
-        let version = u32_at(bytes, 8);
-        if version != ZONED_VERSION {
-            return Found::Unknown(format!(
-                "its format has version {version}, and this program reads version {ZONED_VERSION}"
-            ));
-        }
-        let block_size = u32_at(bytes, 12);
-        if u64::from(block_size) != BLOCK_SIZE {
-            return Found::Unknown(format!(
-                "its blocks have {block_size} bytes, and this program reads {BLOCK_SIZE}"
-            ));
+        if let Some(other) = unlike(bytes, ZONED_MAGIC, ZONED_VERSION) {
+            return other;
         }
         let label = ZonedLabel {
             uuid: bytes[16..32].try_into().expect("16 bytes"),
             zone_blocks: u64_at(bytes, 32),
             zones: u32_at(bytes, 40),
         };
-        let blocks = u64::from(label.zones).saturating_mul(label.zone_blocks);
-        if blocks == 0 || blocks > Pba::MAX.0 + 1 {
-            return Found::Unknown(format!(
-                "it has {} segments of {} blocks, which cannot be",
-                label.zones, label.zone_blocks
-            ));
+        if let Some(why) = impossible(label.zones, label.zone_blocks) {
+            return Found::Unknown(why);
         }
         Found::Label(label)
     }
+}
+
+/// What a block is, if it is no label with that magic that this program reads.
+fn unlike<L>(bytes: &[u8], magic: [u8; 8], known: u32) -> Option<Found<L>> {
+    assert_eq!(bytes.len(), BLOCK_BYTES, "a label is one block");
+    if bytes[..8] != magic {
+        return Some(Found::Nothing);
+    }
+    if crc32c::crc32c(&bytes[..CHECKSUM_AT]) != u32_at(bytes, CHECKSUM_AT) {
+        return Some(Found::Damaged);
+    }
+    let version = u32_at(bytes, 8);
+    if version != known {
+        return Some(Found::Unknown(format!(
+            "its format has version {version}, and this program reads version {known}"
+        )));
+    }
+    let block_size = u32_at(bytes, 12);
+    (u64::from(block_size) != BLOCK_SIZE).then(|| {
+        Found::Unknown(format!(
+            "its blocks have {block_size} bytes, and this program reads {BLOCK_SIZE}"
+        ))
+    })
+}
+
+/// Why there are no zones like these, if so.
+fn impossible(zones: u32, zone_blocks: u64) -> Option<String> {
+    let blocks = u64::from(zones).saturating_mul(zone_blocks);
+    (blocks == 0 || blocks > Pba::MAX.0 + 1)
+        .then(|| format!("it has {zones} segments of {zone_blocks} blocks, which cannot be"))
 }
 
 /// Chooses between the two labels of the container called `name`. The flags show which labels are
@@ -260,6 +251,21 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_zoned_label_is_read_back_and_damage_to_it_is_seen() {
+        let label = ZonedLabel { uuid: [9; 16], zone_blocks: 1536, zones: 30 };
+        let encoded = label.encode();
+        assert_eq!(ZonedLabel::decode(encoded.as_ref()), Found::Label(label));
+        assert_eq!(Label::decode(encoded.as_ref()), Found::Nothing);
+        for at in [8, 20, 4095] {
+            let mut bytes = encoded.as_ref().to_vec();
+            bytes[at] ^= 1;
+            assert_eq!(ZonedLabel::decode(&bytes), Found::Damaged, "byte {at}");
+        }
+        let none = ZonedLabel { uuid: [9; 16], zone_blocks: 0, zones: 30 };
+        assert!(matches!(ZonedLabel::decode(none.encode().as_ref()), Found::Unknown(_)));
+    }
 
     fn label() -> Label {
         Label { uuid: *b"0123456789abcdef", zone_blocks: 0x1_0000, zones: 77, preallocated: true }

@@ -127,6 +127,15 @@ mod tests {
     }
 
     #[test]
+    fn a_short_last_zone_and_one_that_is_offline_do_not_make_the_others_smaller() {
+        let mut disk = zones(40, 0);
+        (disk[39].length, disk[39].capacity) = (1 << 20, 1 << 20);
+        (disk[7].condition, disk[7].capacity) = (Condition::Offline, 0);
+        let shape = Shape::of("it", &disk, Limits::default()).unwrap();
+        assert_eq!((shape.data.len(), shape.zone_blocks), (37, 1536));
+    }
+
+    #[test]
     fn devices_that_cannot_hold_a_store_are_refused_with_what_it_needs() {
         let said = |zones: &[Zone], limits| Shape::of("it", zones, limits).unwrap_err().context;
         assert!(said(&zones(17, 0), Limits::default()).contains("17 zones"));
