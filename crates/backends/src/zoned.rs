@@ -383,6 +383,7 @@ impl<K: Kernel> Shared<K> {
     fn in_turn<W, F>(
         self: &Rc<Self>,
         zone: ZoneId,
+        after: After,
         work: W,
     ) -> impl Future<Output = Result<(), DeviceError>> + use<W, F, K>
     where
@@ -392,30 +393,14 @@ impl<K: Kernel> Shared<K> {
         let (shared, lane, answer) = (self.clone(), self.lane(zone), Rc::<Answer>::default());
         let given = answer.clone();
         (self.spawn)(Box::pin(async move {
+            // Not in the turn: the appends may have to open the zone in one of their own.
+            if after == After::Appends {
+                lane.until_idle().await;
+            }
             let turn = lane.turn().await;
             let done = work(shared).await;
             drop(turn);
             given.give(done);
-        }));
-        async move { answer.wait().await }
-    }
-
-    /// As [`in_turn`](Self::in_turn), after all appends to the zone, which takes no more of them. The appends may
-    /// have to open the zone in a turn of their own.
-    fn in_last_turn<W, F>(
-        self: &Rc<Self>,
-        zone: ZoneId,
-        work: W,
-    ) -> impl Future<Output = Result<(), DeviceError>> + use<W, F, K>
-    where
-        W: FnOnce(Rc<Self>) -> F + 'static,
-        F: Future<Output = Result<(), DeviceError>> + 'static,
-    {
-        let (shared, lane, answer) = (self.clone(), self.lane(zone), Rc::<Answer>::default());
-        let given = answer.clone();
-        (self.spawn)(Box::pin(async move {
-            lane.until_idle().await;
-            given.give(shared.in_turn(zone, work).await);
         }));
         async move { answer.wait().await }
     }
@@ -429,14 +414,14 @@ impl<K: Kernel> Shared<K> {
         {
             let Some(fullest) = self.fullest_sealed(&tried) else { break };
             tried.insert(fullest);
-            let finished = self.in_turn(fullest, move |shared| async move {
+            let finished = self.in_turn(fullest, After::Commands, move |shared| async move {
                 let is_needed = shared.table.borrow().is_sealed(fullest)
                     && shared.active.borrow().contains_key(&fullest);
                 if is_needed { shared.finish(fullest).await } else { Ok(()) }
             });
             let _ = finished.await;
         }
-        self.in_turn(zone, move |shared| async move {
+        self.in_turn(zone, After::Commands, move |shared| async move {
             let opened = shared.kernel.command(Command::Open, shared.zone(zone)).await;
             opened.map_err(|error| {
                 let start = shared.zone(zone).start;
@@ -484,7 +469,8 @@ impl<K: Kernel> Shared<K> {
 
     /// Has a zone that takes no more appends count among the open ones no longer. In the zone's turn.
     async fn end_zone(&self, zone: ZoneId, has_failed: bool) -> Result<(), DeviceError> {
-        if !self.open.borrow().contains(&zone) {
+        // It may have been reset since the seal was asked for.
+        if !self.open.borrow().contains(&zone) || !self.table.borrow().is_sealed(zone) {
             return Ok(());
         }
         let blocks = self.active.borrow().get(&zone).copied().unwrap_or(0);
@@ -531,6 +517,15 @@ impl<K: Kernel> Shared<K> {
         }
         *self.roots.borrow_mut() = Some(roots);
     }
+}
+
+/// What a command to a zone waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum After {
+    /// Other commands to it.
+    Commands,
+    /// Its appends, too; it takes no more of them.
+    Appends,
 }
 
 /// The word for a zone that takes no writes any more.
@@ -628,7 +623,7 @@ impl<K: Kernel> Device for ZonedDevice<K> {
         let shared = self.shared.clone();
         let sealed = shared.table.borrow_mut().seal(zone);
         let ended = sealed.map(|()| {
-            shared.in_last_turn(zone, move |shared| async move {
+            shared.in_turn(zone, After::Appends, move |shared| async move {
                 shared.end_zone(zone, shared.lane(zone).has_failed()).await
             })
         });
@@ -641,7 +636,7 @@ impl<K: Kernel> Device for ZonedDevice<K> {
             .check_writable("reset on")
             .and_then(|()| shared.table.borrow_mut().begin_reset(zone));
         let reset = begun.map(|ticket| {
-            shared.in_last_turn(zone, move |shared| async move {
+            shared.in_turn(zone, After::Appends, move |shared| async move {
                 if !shared.table.borrow().is_current(ticket) {
                     return Err(DeviceError::new(
                         ErrorKind::Invalid,
